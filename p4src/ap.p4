@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
+//
+//   ingress: roles - packet_io - learn - forward - flows - classify - mark - ack - gate - count arrived
+//   egress:  prune - ack_filter - count sent
+#include <core.p4>
+#include <v1model.p4>
+
+#include "ids.p4"
+#include "headers.p4"
+#include "parser.p4"
+#include "stages/roles.p4"
+#include "stages/packet_io.p4"
+#include "stages/learn.p4"
+#include "stages/forward.p4"
+#include "stages/flows.p4"
+#include "stages/classify.p4"
+#include "stages/mark.p4"
+#include "stages/ack.p4"
+#include "stages/gate.p4"
+#include "stages/prune.p4"
+
+// Shared by ingress and egress, which v1model allows and hardware does not.
+@id(REGISTER_NEWEST_ACK)
+register<bit<40>>(FLOWS_SIZE) newest_ack;
+@id(REGISTER_GATE_ADMITTED)
+register<bit<32>>(PORTS_SIZE) gate_admitted;
+@id(REGISTER_GATE_RELEASED)
+register<bit<32>>(PORTS_SIZE) gate_released;
+
+parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
+                inout standard_metadata_t standard_metadata) {
+    state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_frame;
+        }
+    }
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition parse_frame;
+    }
+    state parse_frame {
+        FrameParser.apply(packet, hdr, meta);
+        transition accept;
+    }
+}
+
+control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // All per egress port ++ class.
+    @id(COUNTER_ARRIVED)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) arrived;   // entered the queue
+    @id(COUNTER_MARKED)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) marked;    // got CE
+    @id(COUNTER_DROPPED)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) dropped;   // dropped by feedback
+    @id(COUNTER_REFUSED)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) refused;   // dropped by the gate
+
+    apply {
+        meta.ingress_port = standard_metadata.ingress_port;
+        if (hdr.packet_out.isValid()) {
+            PacketOut.apply(hdr, standard_metadata);
+            return;
+        }
+        if (!hdr.ethernet.isValid()) {
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        IngressRole.apply(meta);
+        Punt.apply(hdr, meta, standard_metadata);
+        if (standard_metadata.egress_spec == CPU_PORT) {
+            return;
+        }
+        Learn.apply(hdr, meta);
+        Forward.apply(hdr, meta);
+        if (meta.drop == 1) {
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        if (meta.unicast == 0) {
+            standard_metadata.mcast_grp = FLOOD_GROUP;
+            return;
+        }
+        standard_metadata.egress_spec = meta.egress_port;
+        EgressRole.apply(meta);
+        Flows.apply(hdr, meta, standard_metadata.ingress_global_timestamp[31:0]);
+        Classify.apply(hdr, meta);
+
+        bit<12> index = meta.egress_port ++ meta.class_id;
+        feedback_t random_number;
+        random(random_number, 0, 65534);
+        Mark.apply(hdr, meta, random_number);
+        if (meta.drop == 1) {
+            dropped.count((bit<32>)index);
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        if (meta.marked == 1) {
+            marked.count((bit<32>)index);
+        }
+        AckPriority.apply(meta);
+        QueueMeter.apply(meta);
+        Gate.apply(meta, gate_admitted, gate_released);
+        if (meta.drop == 1) {
+            refused.count((bit<32>)index);
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        AckRemember.apply(hdr, meta, newest_ack);
+        standard_metadata.priority = meta.queue;
+        arrived.count((bit<32>)index);
+    }
+}
+
+control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // Both per egress port ++ class, so that arrived - sent - filtered is what the queue holds.
+    @id(COUNTER_SENT)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) sent;
+    @id(COUNTER_FILTERED)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) filtered;   // superseded ACKs
+
+    apply {
+        if (standard_metadata.egress_port == CPU_PORT) {
+            PacketIn.apply(hdr, meta);
+            return;
+        }
+        GateRelease.apply(meta, gate_released);
+        Prune.apply(meta, standard_metadata.egress_port);
+        if (meta.drop == 1) {
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        if (meta.unicast == 1) {
+            bit<12> index = meta.egress_port ++ meta.class_id;
+            AckFilter.apply(hdr, meta, newest_ack);
+            if (meta.drop == 1) {
+                filtered.count((bit<32>)index);
+                mark_to_drop(standard_metadata);
+                return;
+            }
+            sent.count((bit<32>)index);
+        }
+    }
+}
+
+// IP checksums are neither verified (an access point is no router) nor recomputed: `mark` updates them (RFC 1624).
+control ApVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply {}
+}
+
+control ApComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply {}
+}
+
+control ApDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.packet_in);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.tcp_option_word);
+        packet.emit(hdr.udp);
+    }
+}
+
+V1Switch(ApParser(), ApVerifyChecksum(), ApIngress(), ApEgress(), ApComputeChecksum(), ApDeparser()) main;

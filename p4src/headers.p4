@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Headers on the wire, headers between switch and controller, and what the stages hand to each other.
+#ifndef HEADERS_P4
+#define HEADERS_P4
+
+#include "ids.p4"
+
+const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<8>  PROTOCOL_TCP = 6;
+const bit<8>  PROTOCOL_UDP = 17;
+
+// Field order of RFC 3168: the six DSCP bits, then the two ECN bits.
+typedef bit<2> ecn_t;
+const ecn_t ECN_NOT_ECT = 0;
+const ecn_t ECN_ECT1 = 1;
+const ecn_t ECN_ECT0 = 2;
+const ecn_t ECN_CE = 3;
+
+// NOP NOP Timestamps(kind 8, length 10): the only option layout of a supersedable ACK (RFC 7323, appendix A).
+const bit<32> TCP_OPTION_WORD_TIMESTAMPS = 0x0101080A;
+
+header ethernet_t {
+    mac_t   dst_addr;
+    mac_t   src_addr;
+    bit<16> ether_type;
+}
+
+// RFC 791. Options stay in the payload: nothing here needs them.
+header ipv4_t {
+    bit<4>  version;
+    bit<4>  ihl;
+    bit<6>  dscp;
+    ecn_t   ecn;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<1>  reserved;
+    bit<1>  dont_fragment;
+    bit<1>  more_fragments;
+    bit<13> fragment_offset;
+    bit<8>  ttl;
+    bit<8>  protocol;
+    bit<16> checksum;
+    bit<32> src_addr;
+    bit<32> dst_addr;
+}
+
+// RFC 8200.
+header ipv6_t {
+    bit<4>   version;
+    bit<6>   dscp;
+    ecn_t    ecn;
+    bit<20>  flow_label;
+    bit<16>  payload_length;
+    bit<8>   next_header;
+    bit<8>   hop_limit;
+    bit<128> src_addr;
+    bit<128> dst_addr;
+}
+
+// RFC 9293; `reserved` holds the AE bit of accurate ECN.
+header tcp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<32> sequence;
+    bit<32> acknowledgment;
+    bit<4>  data_offset;
+    bit<4>  reserved;
+    bit<8>  flags;   // CWR ECE URG ACK PSH RST SYN FIN
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent_pointer;
+}
+
+// The first word of the TCP options; parsed where it tells timestamps from SACK.
+header tcp_option_word_t {
+    bit<32> value;
+}
+
+header udp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+@controller_header("packet_in")
+header packet_in_t {
+    port_t ingress_port;
+    @padding bit<7> pad;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    port_t egress_port;
+    @padding bit<7> pad;
+}
+
+struct headers_t {
+    packet_out_t      packet_out;
+    packet_in_t       packet_in;
+    ethernet_t        ethernet;
+    ipv4_t            ipv4;
+    ipv6_t            ipv6;
+    tcp_t             tcp;
+    tcp_option_word_t tcp_option_word;
+    udp_t             udp;
+}
+
+// Fields that survive the clone of a packet to the controller.
+#define FIELD_LIST_PACKET_IN 1
+
+struct metadata_t {
+    @field_list(FIELD_LIST_PACKET_IN)
+    port_t       ingress_port;
+    port_t       egress_port;      // valid when unicast
+    bit<1>       unicast;          // one known egress port: the packet is classified and counted
+    bit<1>       drop;
+    role_t       ingress_role;
+    role_t       egress_role;
+    direction_t  direction;
+    bit<16>      src_port;         // 0 when there is no transport header to trust
+    bit<16>      dst_port;
+    bit<8>       protocol;
+    bit<6>       dscp;
+    bit<16>      transport_length; // bytes of transport header and payload that the IP header claims
+    bit<1>       known_flow;
+    flow_index_t flow_index;
+    bit<8>       generation;       // tells the users of one flow index apart
+    class_t      flow_class;       // 0: the flow asks for none
+    color_t      color;
+    bit<1>       sparse;
+    bit<1>       pure_ack;
+    bit<1>       supersedable;
+    bit<1>       filter;           // a newer ACK may take this one's place
+    class_t      class_id;
+    queue_t      queue;
+    bit<1>       regulated;        // feedback applies
+    bit<1>       mark_only;
+    feedback_t   feedback;
+    feedback_t   excess;           // feedback above the random number; not 0: act
+    bit<1>       marked;
+    bit<1>       gated;            // this packet holds a place in the gate's buffer
+}
+
+struct source_digest_t {
+    mac_t  src_addr;
+    port_t ingress_port;
+}
+
+struct flow_ipv4_digest_t {
+    bit<32> src_addr;
+    bit<32> dst_addr;
+    bit<8>  protocol;
+    bit<16> src_port;
+    bit<16> dst_port;
+    port_t  ingress_port;
+    port_t  egress_port;
+}
+
+struct flow_ipv6_digest_t {
+    bit<128> src_addr;
+    bit<128> dst_addr;
+    bit<8>   protocol;
+    bit<16>  src_port;
+    bit<16>  dst_port;
+    port_t   ingress_port;
+    port_t   egress_port;
+}
+
+#endif

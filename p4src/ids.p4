@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every number the control plane may rely on: P4Runtime ids, sizes, widths and well-known ports.
+// An id is never reused and never changes its meaning: controllers outlive programs.
+#ifndef IDS_P4
+#define IDS_P4
+
+// Tables (P4Ids.Prefix 0x02)
+#define TABLE_INGRESS_ROLES   0x02000001
+#define TABLE_EGRESS_ROLES    0x02000002
+#define TABLE_PUNT            0x02000003
+#define TABLE_LEARN           0x02000004
+#define TABLE_FORWARD         0x02000005
+#define TABLE_FLOWS_IPV4      0x02000006
+#define TABLE_FLOWS_IPV6      0x02000007
+#define TABLE_PURE_ACK        0x02000008
+#define TABLE_CLASSIFY        0x02000009
+#define TABLE_CLASS_FEEDBACK  0x0200000A
+#define TABLE_PORT_FEEDBACK   0x0200000B
+#define TABLE_MARK            0x0200000C
+#define TABLE_ACK_PRIORITY    0x0200000D
+#define TABLE_GATE            0x0200000E
+
+// Actions (0x01)
+#define ACTION_SET_INGRESS_ROLE   0x01000001
+#define ACTION_SET_EGRESS_ROLE    0x01000002
+#define ACTION_SEND_TO_CPU        0x01000003
+#define ACTION_COPY_TO_CPU        0x01000004
+#define ACTION_KNOWN_SOURCE       0x01000005
+#define ACTION_UNKNOWN_SOURCE     0x01000006
+#define ACTION_FORWARD_TO         0x01000007
+#define ACTION_FLOOD              0x01000008
+#define ACTION_SET_FLOW_IPV4      0x01000009
+#define ACTION_SET_FLOW_IPV6      0x0100000A
+#define ACTION_UNKNOWN_FLOW       0x0100000B
+#define ACTION_PURE_ACK           0x0100000C
+#define ACTION_SUPERSEDABLE_ACK   0x0100000D
+#define ACTION_SET_CLASS          0x0100000E
+#define ACTION_ADD_CLASS_FEEDBACK 0x0100000F
+#define ACTION_ADD_PORT_FEEDBACK  0x01000010
+#define ACTION_MARK_IPV4_ECT0     0x01000011
+#define ACTION_MARK_IPV4_ECT1     0x01000012
+#define ACTION_MARK_IPV6          0x01000013
+#define ACTION_DROP_NOT_ECT       0x01000014
+#define ACTION_PRIORITISE         0x01000015
+#define ACTION_BATCH_GATE         0x01000016
+
+// Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16)
+#define COUNTER_ARRIVED        0x12000001
+#define COUNTER_SENT           0x12000002
+#define COUNTER_MARKED         0x12000003
+#define COUNTER_DROPPED        0x12000004
+#define COUNTER_REFUSED        0x12000005
+#define COUNTER_FILTERED       0x12000006
+#define COUNTER_FLOWS_IPV4     0x13000001
+#define COUNTER_FLOWS_IPV6     0x13000002
+#define METER_QUEUE            0x14000001
+#define METER_FLOWS_IPV4       0x15000001
+#define METER_FLOWS_IPV6       0x15000002
+#define REGISTER_LAST_BUSY     0x16000001
+#define REGISTER_NEWEST_ACK    0x16000002
+#define REGISTER_GATE_ADMITTED 0x16000003
+#define REGISTER_GATE_RELEASED 0x16000004
+#define REGISTER_GATE_CLOSED   0x16000005
+
+// Digests (0x17)
+#define DIGEST_SOURCE    0x17000001
+#define DIGEST_FLOW_IPV4 0x17000002
+#define DIGEST_FLOW_IPV6 0x17000003
+
+// Sizes
+#define PORTS_SIZE     512     // every value of a 9-bit port
+#define STATIONS_SIZE  4096    // MAC addresses behind the access point
+#define FLOWS_SIZE     65536   // per IP version
+#define CLASSIFY_SIZE  256
+#define PUNT_SIZE      64
+#define CLASSES_SIZE   4096    // port x class, also port x queue
+
+// Well-known values
+const bit<9>  CPU_PORT = 510;
+const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point
+const bit<32> CPU_CLONE_SESSION = 1;  // clone session with the CPU port
+
+typedef bit<9>  port_t;
+typedef bit<48> mac_t;
+typedef bit<3>  class_t;
+typedef bit<3>  queue_t;      // 7 is served first
+typedef bit<16> feedback_t;   // a probability: 0 never, 65535 always
+typedef bit<16> flow_index_t;
+
+// What is behind a port.
+typedef bit<2> role_t;
+const role_t ROLE_NONE = 0;
+const role_t ROLE_STATION = 1;
+const role_t ROLE_UPLINK = 2;
+const role_t ROLE_CPU = 3;
+
+// Which way a packet goes.
+typedef bit<2> direction_t;
+const direction_t DIRECTION_LOCAL = 0;
+const direction_t DIRECTION_UPLINK = 1;
+const direction_t DIRECTION_DOWNLINK = 2;
+
+// Meter colours of v1model and PSA.
+typedef bit<2> color_t;
+const color_t COLOR_GREEN = 0;
+
+#endif

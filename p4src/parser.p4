@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// From bytes to headers, the same for every architecture; the architecture's own parser calls it.
+//
+//   (packet_out) - ethernet -+- ipv4 -+- tcp - (first option word)
+//                            +- ipv6 -+- udp
+//                            +- anything else: payload
+//
+// A transport header is parsed only where it is certainly one: not in a fragment, not behind IP options or
+// IPv6 extension headers. Such packets keep port numbers 0 and are classified by addresses, protocol and DSCP.
+// What is cut short keeps the headers that were whole.
+#ifndef PARSER_P4
+#define PARSER_P4
+
+#include "headers.p4"
+
+parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV4: check_ipv4;
+            ETHERTYPE_IPV6: check_ipv6;
+            default: accept;
+        }
+    }
+
+    // A wrong version or a header length below 20 bytes: not an IPv4 header, so nothing may be rewritten in it.
+    state check_ipv4 {
+        transition select(packet.lookahead<bit<8>>()) {
+            0x45: parse_ipv4;
+            0x46 &&& 0xFE: parse_ipv4_with_options;
+            0x48 &&& 0xF8: parse_ipv4_with_options;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4_with_options {
+        packet.extract(hdr.ipv4);
+        meta.protocol = hdr.ipv4.protocol;
+        meta.dscp = hdr.ipv4.dscp;
+        transition accept;
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        meta.protocol = hdr.ipv4.protocol;
+        meta.dscp = hdr.ipv4.dscp;
+        transition select(hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (0, 0, PROTOCOL_TCP): parse_tcp;
+            (0, 0, PROTOCOL_UDP): parse_udp;
+            default: accept;
+        }
+    }
+
+    state check_ipv6 {
+        transition select(packet.lookahead<bit<4>>()) {
+            6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        meta.protocol = hdr.ipv6.next_header;
+        meta.dscp = hdr.ipv6.dscp;
+        transition select(hdr.ipv6.next_header) {
+            PROTOCOL_TCP: parse_tcp;
+            PROTOCOL_UDP: parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.tcp);
+        meta.src_port = hdr.tcp.src_port;
+        meta.dst_port = hdr.tcp.dst_port;
+        transition select(hdr.tcp.data_offset) {
+            8: parse_tcp_option_word;
+            default: accept;
+        }
+    }
+
+    state parse_tcp_option_word {
+        packet.extract(hdr.tcp_option_word);
+        transition accept;
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        meta.src_port = hdr.udp.src_port;
+        meta.dst_port = hdr.udp.dst_port;
+        transition accept;
+    }
+}
+
+#endif

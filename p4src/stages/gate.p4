@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// gate: how a real access point admits packets (QoS-guaranteed TCP, Fig. 1): a FIFO of `buffer` packets that, once
+// full, takes packets again only when a whole batch fits.
+//
+//   open --(depth reaches buffer)--> closed: drop --(depth <= buffer - batch)--> open
+//
+// depth = admitted - released: one register written by ingress alone, one by egress alone, so that a target
+// with a thread for each needs no lock. The port's own queue must hold `buffer` packets.
+#ifndef GATE_P4
+#define GATE_P4
+
+control Gate(inout metadata_t meta, register<bit<32>> gate_admitted, register<bit<32>> gate_released) {
+    @id(REGISTER_GATE_CLOSED)
+    register<bit<1>>(PORTS_SIZE) gate_closed;
+
+    @id(ACTION_BATCH_GATE)
+    action batch_gate(bit<32> buffer, bit<32> batch) {
+        bit<32> admitted;
+        bit<32> released;
+        bit<1> closed;
+        gate_admitted.read(admitted, (bit<32>)meta.egress_port);
+        gate_released.read(released, (bit<32>)meta.egress_port);
+        gate_closed.read(closed, (bit<32>)meta.egress_port);
+        bit<32> depth = admitted - released;
+        closed = depth >= buffer ? 1w1 : (depth + batch <= buffer ? 1w0 : closed);
+        gate_closed.write((bit<32>)meta.egress_port, closed);
+        gate_admitted.write((bit<32>)meta.egress_port, admitted + (bit<32>)(~closed));
+        meta.drop = closed;
+        meta.gated = ~closed;
+    }
+
+    @id(TABLE_GATE)
+    table gate {
+        key = { meta.egress_port: exact; }
+        actions = { batch_gate; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    apply {
+        gate.apply();
+    }
+}
+
+control GateRelease(in metadata_t meta, register<bit<32>> gate_released) {
+    apply {
+        if (meta.gated == 1) {
+            bit<32> released;
+            gate_released.read(released, (bit<32>)meta.egress_port);
+            gate_released.write((bit<32>)meta.egress_port, released + 1);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// learn: a source MAC not yet seen behind its port -> digest; the controller answers with entries here and in
+// `forward`, and ages them by this table's idle timeout (IEEE 802.1Q, 8.8). Group addresses are no sources.
+#ifndef LEARN_P4
+#define LEARN_P4
+
+control Learn(in headers_t hdr, in metadata_t meta) {
+    @id(ACTION_KNOWN_SOURCE)
+    action known_source() {}
+
+    @id(ACTION_UNKNOWN_SOURCE)
+    action unknown_source() {
+        digest<source_digest_t>(1, { hdr.ethernet.src_addr, meta.ingress_port });
+    }
+
+    @id(TABLE_LEARN)
+    table learn {
+        key = {
+            hdr.ethernet.src_addr: exact;
+            meta.ingress_port: exact;
+        }
+        actions = { known_source; @defaultonly unknown_source; }
+        const default_action = unknown_source();
+        size = STATIONS_SIZE;
+        support_timeout = true;
+    }
+
+    apply {
+        if (hdr.ethernet.src_addr[40:40] == 0) {
+            learn.apply();
+        }
+    }
+}
+
+#endif

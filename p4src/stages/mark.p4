@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// mark: the computed feedback meets the packet (NCR, section 3.1), decided once from one random number.
+//
+//   flow + class + port feedback, saturating -> excess over `random` -> CE, or drop when not ECN-capable
+//
+// Each addition is a table of its own and the decision a small ternary table: what a hardware stage can do.
+// A pure ACK is never marked or dropped here. `random` is uniform over 0..65534, so 65535 marks always.
+// No architecture extern.
+#ifndef MARK_P4
+#define MARK_P4
+
+control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_number) {
+    // What HC (RFC 1624, eqn. 3) becomes when a word of the header grows by `delta`.
+    action grow_ipv4_word(bit<16> delta) {
+        bit<17> sum = (bit<17>)(~hdr.ipv4.checksum) + (bit<17>)delta;
+        hdr.ipv4.checksum = ~(sum[15:0] + (bit<16>)sum[16:16]);
+    }
+
+    @id(ACTION_ADD_CLASS_FEEDBACK)
+    action add_class_feedback(feedback_t feedback, bit<1> mark_only) {
+        meta.feedback = meta.feedback |+| feedback;
+        meta.mark_only = mark_only;
+    }
+
+    @id(TABLE_CLASS_FEEDBACK)
+    table class_feedback {
+        key = {
+            meta.egress_port: exact;
+            meta.class_id: exact;
+        }
+        actions = { add_class_feedback; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = CLASSES_SIZE;
+    }
+
+    @id(ACTION_ADD_PORT_FEEDBACK)
+    action add_port_feedback(feedback_t feedback) {
+        meta.feedback = meta.feedback |+| feedback;
+    }
+
+    @id(TABLE_PORT_FEEDBACK)
+    table port_feedback {
+        key = { meta.egress_port: exact; }
+        actions = { add_port_feedback; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    @id(ACTION_MARK_IPV4_ECT0)
+    action mark_ipv4_ect0() {
+        hdr.ipv4.ecn = ECN_CE;
+        grow_ipv4_word(1);
+        meta.marked = 1;
+    }
+
+    @id(ACTION_MARK_IPV4_ECT1)
+    action mark_ipv4_ect1() {
+        hdr.ipv4.ecn = ECN_CE;
+        grow_ipv4_word(2);
+        meta.marked = 1;
+    }
+
+    @id(ACTION_MARK_IPV6)
+    action mark_ipv6() {
+        hdr.ipv6.ecn = ECN_CE;
+        meta.marked = 1;
+    }
+
+    // RFC 3168 and RFC 7567: a drop is the same signal to a sender that cannot read a mark.
+    @id(ACTION_DROP_NOT_ECT)
+    action drop_not_ect() {
+        meta.drop = 1;
+    }
+
+    @id(TABLE_MARK)
+    table mark {
+        key = {
+            hdr.ipv4.isValid(): exact;
+            hdr.ipv6.isValid(): exact;
+            hdr.ipv4.ecn: ternary;
+            hdr.ipv6.ecn: ternary;
+            meta.mark_only: ternary;
+        }
+        actions = { mark_ipv4_ect0; mark_ipv4_ect1; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (true, false, ECN_ECT0, _, _): mark_ipv4_ect0();
+            (true, false, ECN_ECT1, _, _): mark_ipv4_ect1();
+            (true, false, ECN_NOT_ECT, _, 0): drop_not_ect();
+            (false, true, _, ECN_ECT0, _): mark_ipv6();
+            (false, true, _, ECN_ECT1, _): mark_ipv6();
+            (false, true, _, ECN_NOT_ECT, 0): drop_not_ect();
+        }
+    }
+
+    apply {
+        if (meta.regulated == 1 && meta.pure_ack == 0) {
+            class_feedback.apply();
+            port_feedback.apply();
+            meta.excess = meta.feedback |-| random_number;
+            if (meta.excess != 0) {
+                mark.apply();
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// packet_io: packets between the controller and the wire.
+//
+//   packet-out: the controller names the egress port; no stage touches the packet
+//   packet-in:  `punt` sends a packet, or a copy of it, to the controller, with the port it came from
+#ifndef PACKET_IO_P4
+#define PACKET_IO_P4
+
+control PacketOut(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
+    apply {
+        standard_metadata.egress_spec = hdr.packet_out.egress_port;
+        hdr.packet_out.setInvalid();
+    }
+}
+
+control Punt(in headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // When the controller answers for the network (its own addresses).
+    @id(ACTION_SEND_TO_CPU)
+    action send_to_cpu() {
+        standard_metadata.egress_spec = CPU_PORT;
+    }
+
+    // When the controller only wants to see.
+    @id(ACTION_COPY_TO_CPU)
+    action copy_to_cpu() {
+        clone_preserving_field_list(CloneType.I2E, CPU_CLONE_SESSION, FIELD_LIST_PACKET_IN);
+    }
+
+    @id(TABLE_PUNT)
+    table punt {
+        key = {
+            meta.ingress_port: ternary;
+            hdr.ethernet.dst_addr: ternary;
+            hdr.ethernet.ether_type: ternary;
+            meta.protocol: ternary;
+            meta.dst_port: ternary;
+        }
+        actions = { send_to_cpu; copy_to_cpu; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PUNT_SIZE;
+    }
+
+    apply {
+        punt.apply();
+    }
+}
+
+control PacketIn(inout headers_t hdr, in metadata_t meta) {
+    apply {
+        hdr.packet_in.setValid();
+        hdr.packet_in.ingress_port = meta.ingress_port;
+        hdr.packet_in.pad = 0;
+    }
+}
+
+#endif
