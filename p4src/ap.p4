@@ -47,7 +47,7 @@ parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 }
 
 control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    // All per egress port ++ class.
+    // Per egress port ++ class.
     @id(COUNTER_ARRIVED)
     counter(CLASSES_SIZE, CounterType.packets_and_bytes) arrived;   // entered the queue
     @id(COUNTER_MARKED)
@@ -56,6 +56,9 @@ control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
     counter(CLASSES_SIZE, CounterType.packets_and_bytes) dropped;   // dropped by feedback
     @id(COUNTER_REFUSED)
     counter(CLASSES_SIZE, CounterType.packets_and_bytes) refused;   // dropped by the gate
+    // Per egress port ++ queue.
+    @id(COUNTER_QUEUED)
+    counter(CLASSES_SIZE, CounterType.packets_and_bytes) queued;    // which queue they entered
 
     apply {
         meta.ingress_port = standard_metadata.ingress_port;
@@ -110,6 +113,7 @@ control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         AckRemember.apply(hdr, meta, newest_ack);
         standard_metadata.priority = meta.queue;
         arrived.count((bit<32>)index);
+        queued.count((bit<32>)(meta.egress_port ++ meta.queue));
     }
 }
 
