@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A loaded program: what the control plane may ask about it, and the code that the packet thread runs.
+//!
+//! Names are the fully qualified ones of the BMv2 JSON, which are those of the P4Info (`Preamble.name`).
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Index into [`Program::tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableId(pub usize);
+/// Index into [`Program::actions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActionId(pub usize);
+/// Index into [`Program::counters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CounterId(pub usize);
+/// Index into [`Program::meters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MeterId(pub usize);
+/// Index into [`Program::registers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegisterId(pub usize);
+/// Index into [`Program::digests`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DigestId(pub usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchKind {
+    Exact,
+    Lpm,
+    Ternary,
+    Range,
+    Optional,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterUnit {
+    Bytes,
+    Packets,
+}
+
+/// A named value: key field, action parameter or digest field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldInfo {
+    pub name: String,
+    /// Bits, 1 to 128.
+    pub width: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    pub field: FieldInfo,
+    pub kind: MatchKind,
+}
+
+#[derive(Clone, Debug)]
+pub struct TableInfo {
+    pub name: String,
+    pub key: Vec<KeyInfo>,
+    pub max_size: usize,
+    /// The actions that an entry or the default may use. Ids differ between tables also for one name (`NoAction`).
+    pub actions: Vec<ActionId>,
+    pub has_counter: bool,
+    pub meter: Option<MeterUnit>,
+    pub support_timeout: bool,
+    /// The entries are compiled in and cannot be written.
+    pub const_entries: bool,
+    /// The default action cannot be written.
+    pub const_default: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct ActionInfo {
+    pub name: String,
+    pub params: Vec<FieldInfo>,
+}
+
+/// An indirect counter array; direct ones are [`TableInfo::has_counter`].
+#[derive(Clone, Debug)]
+pub struct CounterInfo {
+    pub name: String,
+    pub size: usize,
+}
+
+/// An indirect meter array; direct ones are [`TableInfo::meter`].
+#[derive(Clone, Debug)]
+pub struct MeterInfo {
+    pub name: String,
+    pub size: usize,
+    pub unit: MeterUnit,
+}
+
+#[derive(Clone, Debug)]
+pub struct RegisterInfo {
+    pub name: String,
+    pub size: usize,
+    pub width: u16,
+}
+
+/// A learn list. Several `digest` calls may share the name (the struct's), each with an id of its own.
+#[derive(Clone, Debug)]
+pub struct DigestInfo {
+    pub name: String,
+    pub fields: Vec<FieldInfo>,
+}
+
+/// Why a program was refused: the construct and its place in the source, when the compiler told it.
+#[derive(Clone, Debug, Error)]
+pub struct LoadError {
+    /// Such as ``table `ingress.flows` (ap.p4:120)``.
+    pub place: String,
+    pub reason: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+/// A program that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub tables: Vec<TableInfo>,
+    pub actions: Vec<ActionInfo>,
+    pub counters: Vec<CounterInfo>,
+    pub meters: Vec<MeterInfo>,
+    pub registers: Vec<RegisterInfo>,
+    pub digests: Vec<DigestInfo>,
+}
+
+impl Program {
+    /// Reads and compiles BMv2 JSON; refuses what is not supported.
+    pub fn load(_json: &[u8]) -> Result<Program, LoadError> {
+        unimplemented!()
+    }
+
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        self.tables.iter().position(|t| t.name == name).map(TableId)
+    }
+
+    /// The action of that name among those that `table` may use.
+    pub fn table_action(&self, table: TableId, name: &str) -> Option<ActionId> {
+        self.tables[table.0].actions.iter().copied().find(|a| self.actions[a.0].name == name)
+    }
+}
