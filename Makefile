@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` lists the commands. Everything they need is installed by `setup`, which says what it does.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv/bin
+CARGO := cargo
+MANIFEST := --manifest-path switch/Cargo.toml
+TARGET ?= apswitch
+
+# What `make run` and `make lab` take on the command line, as `make run PROFILE=wimax SECONDS=60`.
+# bash has a variable SECONDS of its own: only what stands on make's command line counts.
+given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
+LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc)
+RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
+
+.PHONY: help setup python switch run test check p4 ptf bench lab experiment
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: python switch ## install what is missing and build the switch
+	@tools/install.sh system
+
+python:
+	@tools/install.sh python
+
+switch: python
+	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.85 or newer" >&2; exit 2; }
+	@$(CARGO) build --release --quiet $(MANIFEST)
+
+run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr
+	@$(VENV)/python -m experiments headline $(RUN_ARGS)
+
+experiment: setup ## an experiment by its name: NAME=headline, and what `run` takes
+	@$(VENV)/python -m experiments $(or $(NAME),headline) $(RUN_ARGS)
+
+lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt
+	@$(VENV)/python -m topologies.lab $(LINK_ARGS)
+
+ptf: setup ## packet tests: TARGET=apswitch|bmv2
+	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
+
+bench: setup ## speed and memory as ratios within one run, into out/bench/
+	@$(VENV)/python -m bench
+
+test: setup check ## every test
+	$(CARGO) test --release --quiet $(MANIFEST)
+	$(VENV)/python -m pytest -q
+	$(VENV)/python ptf-tests/run.py --target apswitch
+	@if command -v simple_switch_grpc >/dev/null; then $(VENV)/python ptf-tests/run.py --target bmv2; \
+	else echo "bmv2: simple_switch_grpc is not on PATH, its PTF run is left out"; fi
+
+check: python ## format, lint and types
+	$(CARGO) fmt --check $(MANIFEST)
+	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
+	$(VENV)/ruff format --check .
+	$(VENV)/ruff check .
+	$(VENV)/mypy
+
+p4: ## compile p4src with p4c and renew the committed goldens
+	@tools/goldens.sh renew
