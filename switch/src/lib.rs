@@ -18,5 +18,6 @@
 pub mod control;
 mod engine;
 pub mod link;
+pub mod p4rt;
 pub mod port;
 pub mod program;
