@@ -10,7 +10,7 @@ GOLDENS="p4src/ap.json p4src/ap.p4info.txtpb"
 SUMS=p4src/goldens.sha256
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
-p4c_version() { p4c-bm2-ss --version | sed -n 's/^Version \([^ ]*\).*/\1/p'; }
+p4c_version() { p4c-bm2-ss --version 2>&1 | sed -n 's/^Version \([^ ]*\).*/\1/p'; }
 
 compile() { # into directory $1
     p4c-bm2-ss --std p4-16 --Werror -o "$1/ap.json" --p4runtime-files "$1/ap.p4info.txtpb" p4src/ap.p4
