@@ -15,8 +15,10 @@
 //!
 //! Nothing here knows a particular P4 program.
 
+mod compile;
 pub mod control;
 mod engine;
 pub mod link;
+mod machine;
 pub mod port;
 pub mod program;
