@@ -31,17 +31,7 @@ register<bit<32>>(PORTS_SIZE) gate_released;
 parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
     state start {
-        transition select(standard_metadata.ingress_port) {
-            CPU_PORT: parse_packet_out;
-            default: parse_frame;
-        }
-    }
-    state parse_packet_out {
-        packet.extract(hdr.packet_out);
-        transition parse_frame;
-    }
-    state parse_frame {
-        FrameParser.apply(packet, hdr, meta);
+        FrameParser.apply(packet, hdr, meta, standard_metadata.ingress_port);
         transition accept;
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every number the control plane may rely on: P4Runtime ids, sizes, widths and well-known ports.
+// Digests have no id here: p4c derives theirs from the struct's name.
 // An id is never reused and never changes its meaning: controllers outlive programs.
 #ifndef IDS_P4
 #define IDS_P4
@@ -63,11 +64,6 @@
 #define REGISTER_GATE_RELEASED 0x16000004
 #define REGISTER_GATE_CLOSED   0x16000005
 
-// Digests (0x17)
-#define DIGEST_SOURCE    0x17000001
-#define DIGEST_FLOW_IPV4 0x17000002
-#define DIGEST_FLOW_IPV6 0x17000003
-
 // Sizes
 #define PORTS_SIZE     512     // every value of a 9-bit port
 #define STATIONS_SIZE  4096    // MAC addresses behind the access point
@@ -88,16 +84,13 @@ typedef bit<3>  queue_t;      // 7 is served first
 typedef bit<16> feedback_t;   // a probability: 0 never, 65535 always
 typedef bit<16> flow_index_t;
 
-// What is behind a port.
+// What is behind a port: 0 nothing known, 1 stations, 2 the uplink, 3 the controller.
 typedef bit<2> role_t;
-const role_t ROLE_NONE = 0;
 const role_t ROLE_STATION = 1;
 const role_t ROLE_UPLINK = 2;
-const role_t ROLE_CPU = 3;
 
-// Which way a packet goes.
+// Which way a packet goes: 0 local, 1 uplink, 2 downlink.
 typedef bit<2> direction_t;
-const direction_t DIRECTION_LOCAL = 0;
 const direction_t DIRECTION_UPLINK = 1;
 const direction_t DIRECTION_DOWNLINK = 2;
 

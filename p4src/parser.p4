@@ -13,8 +13,20 @@
 
 #include "headers.p4"
 
-parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta) {
+parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
     state start {
+        transition select(ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition parse_ethernet;
+    }
+
+    state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4: check_ipv4;

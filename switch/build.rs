@@ -3,7 +3,7 @@
 //! so that the switch, the controller and the tests speak the same version.
 
 use std::path::{Path, PathBuf};
-use std::process::{exit, Command};
+use std::process::{Command, exit};
 
 const ROOT_PROTO: &str = "p4/v1/p4runtime.proto";
 

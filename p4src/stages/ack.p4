@@ -21,7 +21,7 @@ control AckPriority(inout metadata_t meta) {
 
     @id(TABLE_ACK_PRIORITY)
     table ack_priority {
-        key = { meta.egress_port: exact; }
+        key = { meta.egress_port: exact @name("egress_port"); }
         actions = { prioritise; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;
@@ -37,12 +37,12 @@ control AckPriority(inout metadata_t meta) {
 control QueueMeter(inout metadata_t meta) {
     // Per egress port ++ queue.
     @id(METER_QUEUE)
-    meter<bit<12>>(CLASSES_SIZE, MeterType.bytes) queue_meter;
+    meter(CLASSES_SIZE, MeterType.bytes) queue_meter;
 
     apply {
         if (meta.queue != 0) {
             color_t color = COLOR_GREEN;
-            queue_meter.execute_meter<color_t>(meta.egress_port ++ meta.queue, color);
+            queue_meter.execute_meter<color_t>((bit<32>)(meta.egress_port ++ meta.queue), color);
             if (color != COLOR_GREEN) {
                 meta.queue = 0;
             }

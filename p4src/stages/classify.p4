@@ -26,11 +26,11 @@ control Classify(in headers_t hdr, inout metadata_t meta) {
     @id(TABLE_PURE_ACK)
     table pure_ack {
         key = {
-            hdr.tcp.flags: ternary;
-            hdr.tcp.reserved: ternary;
-            hdr.tcp.data_offset: ternary;
-            meta.transport_length: ternary;
-            hdr.tcp_option_word.value: ternary;
+            hdr.tcp.flags: ternary @name("flags");
+            hdr.tcp.reserved: ternary @name("reserved");
+            hdr.tcp.data_offset: ternary @name("data_offset");
+            meta.transport_length: ternary @name("transport_length");
+            hdr.tcp_option_word.value: ternary @name("option_word");
         }
         actions = { pure_ack_seen; supersedable_ack_seen; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -61,15 +61,15 @@ control Classify(in headers_t hdr, inout metadata_t meta) {
     @id(TABLE_CLASSIFY)
     table classify {
         key = {
-            meta.direction: ternary;
-            meta.flow_class: ternary;
-            meta.dscp: ternary;
-            meta.protocol: ternary;
-            meta.src_port: range;
-            meta.dst_port: range;
-            meta.pure_ack: ternary;
-            meta.sparse: ternary;
-            meta.known_flow: ternary;
+            meta.direction: ternary @name("direction");
+            meta.flow_class: ternary @name("flow_class");
+            meta.dscp: ternary @name("dscp");
+            meta.protocol: ternary @name("protocol");
+            meta.src_port: range @name("src_port");
+            meta.dst_port: range @name("dst_port");
+            meta.pure_ack: ternary @name("pure_ack");
+            meta.sparse: ternary @name("sparse");
+            meta.known_flow: ternary @name("known_flow");
         }
         actions = { set_class; }
         default_action = set_class(0, 0, 1);

@@ -57,11 +57,11 @@ control Flows(in headers_t hdr, inout metadata_t meta, in bit<32> now) {
     @id(TABLE_FLOWS_IPV4)
     table flows_ipv4 {
         key = {
-            hdr.ipv4.src_addr: exact;
-            hdr.ipv4.dst_addr: exact;
-            meta.protocol: exact;
-            meta.src_port: exact;
-            meta.dst_port: exact;
+            hdr.ipv4.src_addr: exact @name("src_addr");
+            hdr.ipv4.dst_addr: exact @name("dst_addr");
+            meta.protocol: exact @name("protocol");
+            meta.src_port: exact @name("src_port");
+            meta.dst_port: exact @name("dst_port");
         }
         actions = { set_flow_ipv4; @defaultonly unknown_flow; }
         const default_action = unknown_flow();
@@ -74,11 +74,11 @@ control Flows(in headers_t hdr, inout metadata_t meta, in bit<32> now) {
     @id(TABLE_FLOWS_IPV6)
     table flows_ipv6 {
         key = {
-            hdr.ipv6.src_addr: exact;
-            hdr.ipv6.dst_addr: exact;
-            meta.protocol: exact;
-            meta.src_port: exact;
-            meta.dst_port: exact;
+            hdr.ipv6.src_addr: exact @name("src_addr");
+            hdr.ipv6.dst_addr: exact @name("dst_addr");
+            meta.protocol: exact @name("protocol");
+            meta.src_port: exact @name("src_port");
+            meta.dst_port: exact @name("dst_port");
         }
         actions = { set_flow_ipv6; @defaultonly unknown_flow; }
         const default_action = unknown_flow();

@@ -19,7 +19,7 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
 
     @id(TABLE_FORWARD)
     table forward {
-        key = { hdr.ethernet.dst_addr: exact; }
+        key = { hdr.ethernet.dst_addr: exact @name("dst_addr"); }
         actions = { forward_to; flood; }
         const default_action = flood();
         size = STATIONS_SIZE;

@@ -31,7 +31,7 @@ control Gate(inout metadata_t meta, register<bit<32>> gate_admitted, register<bi
 
     @id(TABLE_GATE)
     table gate {
-        key = { meta.egress_port: exact; }
+        key = { meta.egress_port: exact @name("egress_port"); }
         actions = { batch_gate; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;

@@ -16,8 +16,8 @@ control Learn(in headers_t hdr, in metadata_t meta) {
     @id(TABLE_LEARN)
     table learn {
         key = {
-            hdr.ethernet.src_addr: exact;
-            meta.ingress_port: exact;
+            hdr.ethernet.src_addr: exact @name("src_addr");
+            meta.ingress_port: exact @name("ingress_port");
         }
         actions = { known_source; @defaultonly unknown_source; }
         const default_action = unknown_source();

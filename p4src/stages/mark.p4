@@ -25,8 +25,8 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
     @id(TABLE_CLASS_FEEDBACK)
     table class_feedback {
         key = {
-            meta.egress_port: exact;
-            meta.class_id: exact;
+            meta.egress_port: exact @name("egress_port");
+            meta.class_id: exact @name("class_id");
         }
         actions = { add_class_feedback; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -40,7 +40,7 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
 
     @id(TABLE_PORT_FEEDBACK)
     table port_feedback {
-        key = { meta.egress_port: exact; }
+        key = { meta.egress_port: exact @name("egress_port"); }
         actions = { add_port_feedback; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;
@@ -75,11 +75,11 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
     @id(TABLE_MARK)
     table mark {
         key = {
-            hdr.ipv4.isValid(): exact;
-            hdr.ipv6.isValid(): exact;
-            hdr.ipv4.ecn: ternary;
-            hdr.ipv6.ecn: ternary;
-            meta.mark_only: ternary;
+            hdr.ipv4.isValid(): exact @name("ipv4_valid");
+            hdr.ipv6.isValid(): exact @name("ipv6_valid");
+            hdr.ipv4.ecn: ternary @name("ipv4_ecn");
+            hdr.ipv6.ecn: ternary @name("ipv6_ecn");
+            meta.mark_only: ternary @name("mark_only");
         }
         actions = { mark_ipv4_ect0; mark_ipv4_ect1; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
         const default_action = NoAction();

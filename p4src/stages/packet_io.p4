@@ -29,11 +29,11 @@ control Punt(in headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
     @id(TABLE_PUNT)
     table punt {
         key = {
-            meta.ingress_port: ternary;
-            hdr.ethernet.dst_addr: ternary;
-            hdr.ethernet.ether_type: ternary;
-            meta.protocol: ternary;
-            meta.dst_port: ternary;
+            meta.ingress_port: ternary @name("ingress_port");
+            hdr.ethernet.dst_addr: ternary @name("dst_addr");
+            hdr.ethernet.ether_type: ternary @name("ether_type");
+            meta.protocol: ternary @name("protocol");
+            meta.dst_port: ternary @name("dst_port");
         }
         actions = { send_to_cpu; copy_to_cpu; @defaultonly NoAction; }
         const default_action = NoAction();

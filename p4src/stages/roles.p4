@@ -15,7 +15,7 @@ control IngressRole(inout metadata_t meta) {
 
     @id(TABLE_INGRESS_ROLES)
     table ingress_roles {
-        key = { meta.ingress_port: exact; }
+        key = { meta.ingress_port: exact @name("ingress_port"); }
         actions = { set_ingress_role; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;
@@ -35,7 +35,7 @@ control EgressRole(inout metadata_t meta) {
 
     @id(TABLE_EGRESS_ROLES)
     table egress_roles {
-        key = { meta.egress_port: exact; }
+        key = { meta.egress_port: exact @name("egress_port"); }
         actions = { set_egress_role; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;

@@ -14,50 +14,9 @@ use tokio::sync::mpsc;
 pub use crate::engine::{EngineConfig, StartError};
 pub use crate::port::{PortConfig, PortNumber, PortStats};
 pub use crate::program::{
-    ActionId, CounterId, DigestId, LoadError, MatchKind, MeterId, MeterUnit, Program, RegisterId, TableId,
+    ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, Program,
+    RegisterId, TableId, Value,
 };
-
-/// Values of key fields and parameters: at most 128 bits wide.
-pub type Value = u128;
-
-/// One field of a table key. The variant has to agree with the table's [`MatchKind`] for that field.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum KeyField {
-    Exact(Value),
-    /// `prefix_len` 0 matches everything.
-    Lpm {
-        value: Value,
-        prefix_len: u16,
-    },
-    /// Bits of `value` outside `mask` have to be 0; mask 0 matches everything.
-    Ternary {
-        value: Value,
-        mask: Value,
-    },
-    /// Both ends belong to the range.
-    Range {
-        low: Value,
-        high: Value,
-    },
-    /// `None` matches everything.
-    Optional(Option<Value>),
-}
-
-/// What identifies an entry within its table.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EntryKey {
-    /// In the order of the table's key.
-    pub fields: Vec<KeyField>,
-    /// The larger wins. At least 1 in tables with a ternary, range or optional field, 0 in all others.
-    pub priority: i32,
-}
-
-/// An action with its parameters, in the order of [`crate::program::ActionInfo::params`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionCall {
-    pub action: ActionId,
-    pub params: Vec<Value>,
-}
 
 /// RFC 2698 two-rate three-colour meter: rates in bytes/s or packets/s, bursts in bytes or packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

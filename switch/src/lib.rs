@@ -15,9 +15,11 @@
 //!
 //! Nothing here knows a particular P4 program.
 
+mod compile;
 pub mod control;
 mod engine;
 pub mod link;
+mod machine;
 pub mod p4rt;
 pub mod port;
 pub mod program;

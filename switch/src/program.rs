@@ -4,8 +4,15 @@
 //! Names are the fully qualified ones of the BMv2 JSON, which are those of the P4Info (`Preamble.name`).
 
 use std::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
+
+use crate::compile;
+use crate::machine::code::Code;
+
+/// Values of key fields and parameters: at most 128 bits wide.
+pub type Value = u128;
 
 /// Index into [`Program::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,6 +78,14 @@ pub struct TableInfo {
     pub const_default: bool,
 }
 
+impl TableInfo {
+    /// Entries may overlap, so that each needs a priority (P4Runtime, 9.1.1).
+    pub fn needs_priority(&self) -> bool {
+        let overlap = |kind| matches!(kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional);
+        self.key.iter().any(|key| overlap(key.kind))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct ActionInfo {
     pub name: String,
@@ -106,6 +121,45 @@ pub struct DigestInfo {
     pub fields: Vec<FieldInfo>,
 }
 
+/// One field of a table key. The variant has to agree with the table's [`MatchKind`] for that field.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum KeyField {
+    Exact(Value),
+    /// `prefix_len` 0 matches everything.
+    Lpm {
+        value: Value,
+        prefix_len: u16,
+    },
+    /// Bits of `value` outside `mask` have to be 0; mask 0 matches everything.
+    Ternary {
+        value: Value,
+        mask: Value,
+    },
+    /// Both ends belong to the range.
+    Range {
+        low: Value,
+        high: Value,
+    },
+    /// `None` matches everything.
+    Optional(Option<Value>),
+}
+
+/// What identifies an entry within its table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EntryKey {
+    /// In the order of the table's key.
+    pub fields: Vec<KeyField>,
+    /// The larger wins. At least 1 in tables with a ternary, range or optional field, 0 in all others.
+    pub priority: i32,
+}
+
+/// An action with its parameters, in the order of [`ActionInfo::params`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionCall {
+    pub action: ActionId,
+    pub params: Vec<Value>,
+}
+
 /// Why a program was refused: the construct and its place in the source, when the compiler told it.
 #[derive(Clone, Debug, Error)]
 pub struct LoadError {
@@ -121,7 +175,7 @@ impl fmt::Display for LoadError {
 }
 
 /// A program that is ready to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     pub tables: Vec<TableInfo>,
     pub actions: Vec<ActionInfo>,
@@ -129,12 +183,16 @@ pub struct Program {
     pub meters: Vec<MeterInfo>,
     pub registers: Vec<RegisterInfo>,
     pub digests: Vec<DigestInfo>,
+    /// For each table, the default action that the program asks for.
+    pub defaults: Vec<Option<ActionCall>>,
+    pub const_entries: Vec<(TableId, EntryKey, ActionCall)>,
+    pub(crate) code: Arc<Code>,
 }
 
 impl Program {
     /// Reads and compiles BMv2 JSON; refuses what is not supported.
-    pub fn load(_json: &[u8]) -> Result<Program, LoadError> {
-        unimplemented!()
+    pub fn load(json: &[u8]) -> Result<Program, LoadError> {
+        compile::load(json)
     }
 
     pub fn table(&self, name: &str) -> Option<TableId> {

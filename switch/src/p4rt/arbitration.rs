@@ -57,7 +57,9 @@ impl Arbiter {
         }
         let name = role_name(update.role.as_ref())?;
         if live_role.is_some_and(|role| role != name) {
-            return Err(Status::failed_precondition("the role of a stream is fixed: open a new stream for another role"));
+            return Err(Status::failed_precondition(
+                "the role of a stream is fixed: open a new stream for another role",
+            ));
         }
         let id = update.election_id.as_ref().map(election_id);
         if !self.elections.contains_key(name) && self.elections.len() == MAX_ROLES {
@@ -139,7 +141,9 @@ impl Arbiter {
 fn role_name(role: Option<&Role>) -> Result<&str, Status> {
     let Some(role) = role else { return Ok("") };
     if role.config.is_some() {
-        return Err(Status::invalid_argument("role.config: no scheme is agreed, leave it unset for full pipeline access"));
+        return Err(Status::invalid_argument(
+            "role.config: no scheme is agreed, leave it unset for full pipeline access",
+        ));
     }
     #[allow(deprecated)]
     if role.id != 0 && role.name.is_empty() {
@@ -187,7 +191,12 @@ mod tests {
         }
     }
 
-    fn join(arbiter: &mut Arbiter, client: ClientId, id: Option<u128>, role: &str) -> Vec<(ClientId, Code, Option<u128>)> {
+    fn join(
+        arbiter: &mut Arbiter,
+        client: ClientId,
+        id: Option<u128>,
+        role: &str,
+    ) -> Vec<(ClientId, Code, Option<u128>)> {
         let notices = arbiter.update(client, &hello(id, role)).unwrap();
         let delayed = notices.after_writes.map(|to| (to, arbiter.notice(to).unwrap()));
         told(notices.now.into_iter().chain(delayed))
@@ -195,7 +204,9 @@ mod tests {
 
     /// (client, status code, election id) of every notice, the delayed one last.
     fn told(all: impl IntoIterator<Item = (ClientId, MasterArbitrationUpdate)>) -> Vec<(ClientId, Code, Option<u128>)> {
-        all.into_iter().map(|(to, n)| (to, Code::from(n.status.unwrap().code), n.election_id.as_ref().map(election_id))).collect()
+        all.into_iter()
+            .map(|(to, n)| (to, Code::from(n.status.unwrap().code), n.election_id.as_ref().map(election_id)))
+            .collect()
     }
 
     #[test]
@@ -242,10 +253,7 @@ mod tests {
         assert_eq!(join(&mut arbiter, 1, None, ""), [(1, Code::NotFound, None)]);
         assert!(!arbiter.is_primary_request("", None));
         // Zero is an id, unset is none.
-        assert_eq!(
-            join(&mut arbiter, 2, Some(0), ""),
-            [(1, Code::AlreadyExists, Some(0)), (2, Code::Ok, Some(0))]
-        );
+        assert_eq!(join(&mut arbiter, 2, Some(0), ""), [(1, Code::AlreadyExists, Some(0)), (2, Code::Ok, Some(0))]);
         arbiter.update(3, &hello(None, "")).unwrap();
     }
 

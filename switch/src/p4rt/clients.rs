@@ -146,7 +146,9 @@ mod tests {
 
     fn status(outgoing: &mut mpsc::Receiver<Outgoing>) -> Code {
         match outgoing.try_recv() {
-            Ok(Ok(StreamMessageResponse { update: Some(Update::Arbitration(notice)) })) => Code::from(notice.status.unwrap().code),
+            Ok(Ok(StreamMessageResponse { update: Some(Update::Arbitration(notice)) })) => {
+                Code::from(notice.status.unwrap().code)
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -84,7 +84,8 @@ impl DataType {
         let data = message.and_then(|message| message.data.as_ref());
         match (self, data) {
             (DataType::Scalar(scalar), Some(_)) => Ok(vec![scalar.decode(data)?]),
-            (DataType::Struct(scalars), Some(Data::Struct(like))) | (DataType::Tuple(scalars), Some(Data::Tuple(like)))
+            (DataType::Struct(scalars), Some(Data::Struct(like)))
+            | (DataType::Tuple(scalars), Some(Data::Tuple(like)))
                 if scalars.len() == like.members.len() =>
             {
                 scalars.iter().zip(&like.members).map(|(scalar, member)| scalar.decode(member.data.as_ref())).collect()
@@ -142,7 +143,10 @@ fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>)
         },
         TypeSpec::Bool(_) => Ok(Scalar::Bool),
         TypeSpec::SerializableEnum(name) => {
-            match types.and_then(|types| types.serializable_enums.get(&name.name)).and_then(|e| e.underlying_type.as_ref()) {
+            match types
+                .and_then(|types| types.serializable_enums.get(&name.name))
+                .and_then(|e| e.underlying_type.as_ref())
+            {
                 Some(bit) => Ok(Scalar::Enum(checked(bit.bitwidth)?)),
                 None => refuse!(InvalidArgument, "enum {} is not in the P4Info", name.name),
             }
@@ -167,7 +171,9 @@ fn original_type<'a>(
         };
         match types.and_then(|types| types.new_types.get(name)).and_then(|t| t.representation.as_ref()) {
             Some(Representation::OriginalType(original)) => spec = Some(original),
-            Some(Representation::TranslatedType(_)) => return refuse!(Unimplemented, "type {name}: translated types are not supported"),
+            Some(Representation::TranslatedType(_)) => {
+                return refuse!(Unimplemented, "type {name}: translated types are not supported");
+            }
             None => return refuse!(InvalidArgument, "type {name} is not in the P4Info"),
         }
     }

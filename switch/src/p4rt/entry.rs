@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Table entries between P4Runtime messages and the control API (P4Runtime 1.4, "TableEntry").
 
-use bytes::Bytes;
 use super::error::{Checked, Refusal, refuse};
 use super::proto::p4::config::v1::meter_spec;
 use super::proto::p4::v1 as p4;
@@ -10,6 +9,7 @@ use super::value;
 use crate::control::{
     ActionCall, CounterValue, EntryKey, EntryView, KeyField, MatchKind, MeterConfig, TableEntry, Value,
 };
+use bytes::Bytes;
 
 /// The key of `message`; its match fields may come in any order, "don't care" fields are left out.
 pub fn key(table: &Table, message: &p4::TableEntry) -> Checked<EntryKey> {
@@ -85,7 +85,9 @@ fn match_field(kind: MatchKind, width: u32, given: Option<&p4::field_match::Fiel
             let (low, high) = (read(&range.low)?, read(&range.high)?);
             match (low, high) {
                 _ if low > high => refuse!(InvalidArgument, "the range ends before it starts"),
-                (0, _) if high == all_ones(width) => refuse!(InvalidArgument, "leave the field out instead of the whole range"),
+                (0, _) if high == all_ones(width) => {
+                    refuse!(InvalidArgument, "leave the field out instead of the whole range")
+                }
                 _ => Ok(KeyField::Range { low, high }),
             }
         }
@@ -155,7 +157,8 @@ fn params(action: &Action, given: &[p4::action::Param]) -> Checked<Vec<Value>> {
 /// meters and so cannot have one.
 pub fn meter_config(kind: meter_spec::Type, config: &p4::MeterConfig) -> Checked<MeterConfig> {
     let p4::MeterConfig { cir, cburst, pir, pburst, eburst } = *config;
-    let [Ok(cir), Ok(cburst), Ok(pir), Ok(pburst), Ok(eburst)] = [cir, cburst, pir, pburst, eburst].map(u64::try_from) else {
+    let [Ok(cir), Ok(cburst), Ok(pir), Ok(pburst), Ok(eburst)] = [cir, cburst, pir, pburst, eburst].map(u64::try_from)
+    else {
         return refuse!(InvalidArgument, "a meter's rates and bursts cannot be negative");
     };
     match kind {
@@ -163,7 +166,9 @@ pub fn meter_config(kind: meter_spec::Type, config: &p4::MeterConfig) -> Checked
             refuse!(Unimplemented, "an excess burst is not supported")
         }
         _ if eburst != 0 => refuse!(InvalidArgument, "this meter takes no excess burst"),
-        meter_spec::Type::TwoRateThreeColor if pir < cir => refuse!(InvalidArgument, "the peak rate is below the committed rate"),
+        meter_spec::Type::TwoRateThreeColor if pir < cir => {
+            refuse!(InvalidArgument, "the peak rate is below the committed rate")
+        }
         meter_spec::Type::TwoRateThreeColor => Ok(MeterConfig { cir, cburst, pir, pburst }),
         _ if (pir, pburst) != (cir, cburst) => {
             refuse!(InvalidArgument, "a single-rate meter's peak rate and burst equal the committed ones")
@@ -277,12 +282,16 @@ fn match_messages(table: &Table, key: &EntryKey) -> Vec<p4::FieldMatch> {
         let bytes = value::from_u128;
         let given = match *part {
             KeyField::Exact(v) => FieldMatchType::Exact(m::Exact { value: bytes(v) }),
-            KeyField::Lpm { prefix_len: 0, .. } | KeyField::Ternary { mask: 0, .. } | KeyField::Optional(None) => return None,
+            KeyField::Lpm { prefix_len: 0, .. } | KeyField::Ternary { mask: 0, .. } | KeyField::Optional(None) => {
+                return None;
+            }
             KeyField::Range { low: 0, high } if high == all_ones(field.width) => return None,
             KeyField::Lpm { value, prefix_len } => {
                 FieldMatchType::Lpm(m::Lpm { value: bytes(value), prefix_len: prefix_len.into() })
             }
-            KeyField::Ternary { value, mask } => FieldMatchType::Ternary(m::Ternary { value: bytes(value), mask: bytes(mask) }),
+            KeyField::Ternary { value, mask } => {
+                FieldMatchType::Ternary(m::Ternary { value: bytes(value), mask: bytes(mask) })
+            }
             KeyField::Range { low, high } => FieldMatchType::Range(m::Range { low: bytes(low), high: bytes(high) }),
             KeyField::Optional(Some(v)) => FieldMatchType::Optional(m::Optional { value: bytes(v) }),
         };

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 use crate::control::{Dataplane, Events};
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
@@ -81,18 +81,22 @@ impl P4RuntimeListener {
     }
 
     /// Serves until `stop` resolves.
-    pub async fn serve(self, dataplane: Dataplane, events: Events, stop: impl Future<Output = ()>) -> Result<(), String> {
+    pub async fn serve(
+        self,
+        dataplane: Dataplane,
+        events: Events,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), String> {
         let shared = Arc::new(Shared::new(self.device_id, dataplane));
         let service = P4RuntimeServer::new(Service(shared.clone()))
             .max_decoding_message_size(LARGEST_REQUEST)
             .max_encoding_message_size(usize::MAX);
         let server = Server::builder()
-            .tcp_nodelay(true)
             .max_concurrent_streams(MOST_STREAMS)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(service)
-            .serve_with_incoming(TcpListenerStream::new(self.listener));
+            .serve_with_incoming(TcpIncoming::from(self.listener).with_nodelay(Some(true)));
         // Streams live as long as their clients, so there is no waiting for them.
         tokio::select! {
             result = server => result.map_err(|error| format!("P4Runtime server: {error}")),

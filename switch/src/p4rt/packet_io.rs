@@ -74,8 +74,7 @@ impl BitWriter<'_> {
 }
 
 fn read_bits(bytes: &[u8], start: usize, width: u32) -> Value {
-    (start..start + width as usize)
-        .fold(0, |value, bit| value << 1 | Value::from(bytes[bit / 8] >> (7 - bit % 8) & 1))
+    (start..start + width as usize).fold(0, |value, bit| value << 1 | Value::from(bytes[bit / 8] >> (7 - bit % 8) & 1))
 }
 
 #[cfg(test)]
@@ -90,7 +89,8 @@ mod tests {
     }
 
     fn out(metadata: &[(u32, &[u8])]) -> PacketOut {
-        let message = |&(metadata_id, value): &(u32, &[u8])| PacketMetadata { metadata_id, value: Bytes::copy_from_slice(value) };
+        let message =
+            |&(metadata_id, value): &(u32, &[u8])| PacketMetadata { metadata_id, value: Bytes::copy_from_slice(value) };
         PacketOut { payload: Bytes::from_static(b"payload"), metadata: metadata.iter().map(message).collect() }
     }
 

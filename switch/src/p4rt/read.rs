@@ -116,7 +116,11 @@ impl Reader<'_> {
 
     fn default_entry(&self, table: &Table, filter: &p4::TableEntry, filtered: bool) -> Checked<Answer> {
         if filtered && (!filter.r#match.is_empty() || filter.priority != 0) {
-            return refuse!(InvalidArgument, "the default entry of table {} has neither match nor priority", table.name);
+            return refuse!(
+                InvalidArgument,
+                "the default entry of table {} has neither match nor priority",
+                table.name
+            );
         }
         let Some(call) = self.dataplane.default_action(table.target)? else {
             return Ok(none());
@@ -136,7 +140,12 @@ impl Reader<'_> {
     }
 
     /// The entries whose direct resources are asked for; a single one has to exist.
-    fn direct(&self, filter: Option<&p4::TableEntry>, has: fn(&Table) -> bool, what: &str) -> Checked<Vec<(u32, Vec<EntryView>)>> {
+    fn direct(
+        &self,
+        filter: Option<&p4::TableEntry>,
+        has: fn(&Table) -> bool,
+        what: &str,
+    ) -> Checked<Vec<(u32, Vec<EntryView>)>> {
         let Some(filter) = filter else {
             return refuse!(InvalidArgument, "there is no table entry");
         };
@@ -189,7 +198,11 @@ impl Reader<'_> {
             let values = self.dataplane.counters(counter.target, cells.clone())?;
             Ok(Box::new(cells.zip(values).map(move |(index, value)| {
                 let data = Some(entry::counter_message(value));
-                Entity::CounterEntry(p4::CounterEntry { counter_id: id, index: Some(p4::Index { index: index as i64 }), data })
+                Entity::CounterEntry(p4::CounterEntry {
+                    counter_id: id,
+                    index: Some(p4::Index { index: index as i64 }),
+                    data,
+                })
             })))
         };
         match filter.counter_id {
@@ -232,7 +245,8 @@ impl Reader<'_> {
 
     fn replication(&self, filter: &p4::PacketReplicationEngineEntry) -> Checked<Answer> {
         use p4::packet_replication_engine_entry::Type;
-        let wrap = |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
+        let wrap =
+            |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
         match &filter.r#type {
             Some(Type::MulticastGroupEntry(filter)) => {
                 let mut groups = self.dataplane.multicast_groups();
@@ -243,7 +257,11 @@ impl Reader<'_> {
                     .map(|(multicast_group_id, group)| {
                         let metadata = metadata.get(&multicast_group_id).cloned().unwrap_or_default();
                         let replicas = group.iter().map(replica).collect();
-                        wrap(Type::MulticastGroupEntry(p4::MulticastGroupEntry { multicast_group_id, replicas, metadata }))
+                        wrap(Type::MulticastGroupEntry(p4::MulticastGroupEntry {
+                            multicast_group_id,
+                            replicas,
+                            metadata,
+                        }))
                     })
                     .collect();
                 Ok(Box::new(messages.into_iter()))
@@ -275,7 +293,9 @@ impl Reader<'_> {
                 }
             }
         };
-        let entry = |digest_id| self.digests.config(digest_id).map(|config| p4::DigestEntry { digest_id, config: Some(config) });
+        let entry = |digest_id| {
+            self.digests.config(digest_id).map(|config| p4::DigestEntry { digest_id, config: Some(config) })
+        };
         Ok(Box::new(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
     }
 }
@@ -308,7 +328,9 @@ fn select<T>(all: &mut std::collections::BTreeMap<u32, T>, id: u32, what: &str) 
 
 fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {
     match &action.r#type {
-        Some(p4::table_action::Type::Action(action)) if table.actions.iter().any(|a| a.id == action.action_id) => Ok(action.action_id),
+        Some(p4::table_action::Type::Action(action)) if table.actions.iter().any(|a| a.id == action.action_id) => {
+            Ok(action.action_id)
+        }
         Some(p4::table_action::Type::Action(action)) => {
             refuse!(InvalidArgument, "table {} has no action {:#x}", table.name, action.action_id)
         }

@@ -45,7 +45,8 @@ fn wildcards() -> [Entity; 8] {
         counter_data: Some(Default::default()),
         ..Default::default()
     };
-    let replication = |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
+    let replication =
+        |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
     [
         Entity::TableEntry(entries),
         Entity::TableEntry(p4::TableEntry { is_default_action: true, ..Default::default() }),

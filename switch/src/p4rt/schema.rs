@@ -132,7 +132,9 @@ impl Schema {
         }
         for table in &p4info.tables {
             let (id, name) = identity(&table.preamble, "table")?;
-            let table = schema.table(id, name.clone(), table, p4info, program).map_err(|e| e.at(format!("table {name} ({id:#x})")))?;
+            let table = schema
+                .table(id, name.clone(), table, p4info, program)
+                .map_err(|e| e.at(format!("table {name} ({id:#x})")))?;
             insert(&mut schema.tables, "table", id, table)?;
         }
         for counter in &p4info.counters {
@@ -159,7 +161,8 @@ impl Schema {
         }
         for digest in &p4info.digests {
             let (id, name) = identity(&digest.preamble, "digest")?;
-            let digest = self::digest(name.clone(), digest, p4info, program).map_err(|e| e.at(format!("digest {name}")))?;
+            let digest =
+                self::digest(name.clone(), digest, p4info, program).map_err(|e| e.at(format!("digest {name}")))?;
             insert(&mut schema.digests, "digest", id, digest)?;
         }
         for header in &p4info.controller_packet_metadata {
@@ -168,13 +171,25 @@ impl Schema {
             match name.as_str() {
                 "packet_in" => schema.packet_in = fields,
                 "packet_out" => schema.packet_out = fields,
-                _ => return refuse!(InvalidArgument, "controller header {name}: only packet_in and packet_out have a meaning"),
+                _ => {
+                    return refuse!(
+                        InvalidArgument,
+                        "controller header {name}: only packet_in and packet_out have a meaning"
+                    );
+                }
             }
         }
         Ok(schema)
     }
 
-    fn table(&self, id: u32, name: String, table: &info::Table, p4info: &info::P4Info, program: &Program) -> Checked<Table> {
+    fn table(
+        &self,
+        id: u32,
+        name: String,
+        table: &info::Table,
+        p4info: &info::P4Info,
+        program: &Program,
+    ) -> Checked<Table> {
         let Some(target) = program.table(&name) else {
             return refuse!(InvalidArgument, "not in the device config");
         };
@@ -194,11 +209,18 @@ impl Schema {
             let (name, width) = (field.name.clone(), field.bitwidth.max(0) as u32);
             let kind = match_kind(field)?;
             if kind != key.kind {
-                return refuse!(InvalidArgument, "field {name}: {kind:?} in the P4Info, {:?} in the device config", key.kind);
+                return refuse!(
+                    InvalidArgument,
+                    "field {name}: {kind:?} in the P4Info, {:?} in the device config",
+                    key.kind
+                );
             }
             if width != u32::from(key.field.width) {
                 let there = key.field.width;
-                return refuse!(InvalidArgument, "field {name}: {width} bits in the P4Info, {there} in the device config");
+                return refuse!(
+                    InvalidArgument,
+                    "field {name}: {width} bits in the P4Info, {there} in the device config"
+                );
             }
             if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
                 return refuse!(InvalidArgument, "field {name}: id {} is zero or used twice", field.id);
@@ -231,7 +253,9 @@ impl Schema {
             id,
             name,
             target,
-            has_priority: fields.iter().any(|f| matches!(f.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional)),
+            has_priority: fields
+                .iter()
+                .any(|f| matches!(f.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional)),
             fields,
             actions,
             is_const: table.is_const_table || loaded.const_entries,
@@ -253,7 +277,10 @@ impl Schema {
         let loaded = &program.actions[target.0].params;
         if action.params.len() != loaded.len() {
             let (here, there) = (action.params.len(), loaded.len());
-            return refuse!(InvalidArgument, "action {name}: {here} parameters in the P4Info, {there} in the device config");
+            return refuse!(
+                InvalidArgument,
+                "action {name}: {here} parameters in the P4Info, {there} in the device config"
+            );
         }
         for (param, there) in action.params.iter().zip(loaded) {
             if param.name != there.name || param.width != u32::from(there.width) {
@@ -343,18 +370,26 @@ fn match_kind(field: &info::MatchField) -> Checked<MatchKind> {
         MatchType::Ternary => MatchKind::Ternary,
         MatchType::Range => MatchKind::Range,
         MatchType::Optional => MatchKind::Optional,
-        MatchType::Unspecified => return refuse!(Unimplemented, "field {}: its match type is not supported", field.name),
+        MatchType::Unspecified => {
+            return refuse!(Unimplemented, "field {}: its match type is not supported", field.name);
+        }
     })
 }
 
 /// The direct counter and meter among a table's direct resources.
-fn direct_resources<'a>(table: u32, ids: &[u32], p4info: &'a info::P4Info) -> Checked<(bool, Option<&'a info::DirectMeter>)> {
+fn direct_resources<'a>(
+    table: u32,
+    ids: &[u32],
+    p4info: &'a info::P4Info,
+) -> Checked<(bool, Option<&'a info::DirectMeter>)> {
     let (mut counter, mut meter) = (false, None);
     for &id in ids {
         let has_id = |preamble: &Option<info::Preamble>| preamble.as_ref().is_some_and(|p| p.id == id);
         if p4info.direct_counters.iter().any(|c| has_id(&c.preamble) && c.direct_table_id == table) {
             counter = true;
-        } else if let Some(found) = p4info.direct_meters.iter().find(|m| has_id(&m.preamble) && m.direct_table_id == table) {
+        } else if let Some(found) =
+            p4info.direct_meters.iter().find(|m| has_id(&m.preamble) && m.direct_table_id == table)
+        {
             meter = Some(found);
         } else {
             return refuse!(InvalidArgument, "direct resource {id:#x} is not in the P4Info");
@@ -363,13 +398,20 @@ fn direct_resources<'a>(table: u32, ids: &[u32], p4info: &'a info::P4Info) -> Ch
     Ok((counter, meter))
 }
 
-fn meter_kind(kind: &str, name: &str, spec: Option<&info::MeterSpec>, loaded: MeterUnit) -> Checked<info::meter_spec::Type> {
+fn meter_kind(
+    kind: &str,
+    name: &str,
+    spec: Option<&info::MeterSpec>,
+    loaded: MeterUnit,
+) -> Checked<info::meter_spec::Type> {
     use info::meter_spec::Unit;
     let spec = spec.cloned().unwrap_or_default();
     let same = matches!((spec.unit(), loaded), (Unit::Bytes, MeterUnit::Bytes) | (Unit::Packets, MeterUnit::Packets));
     match same {
         true => Ok(spec.r#type()),
-        false => refuse!(InvalidArgument, "{kind} {name}: {:?} in the P4Info, {loaded:?} in the device config", spec.unit()),
+        false => {
+            refuse!(InvalidArgument, "{kind} {name}: {:?} in the P4Info, {loaded:?} in the device config", spec.unit())
+        }
     }
 }
 

@@ -16,9 +16,9 @@ use super::pipeline::Pipeline;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::read::{Answer, Reader};
+use super::reconcile;
 use super::stream::{self, Digests};
 use super::write::{Notes, Writer};
-use super::reconcile;
 use crate::control::{Dataplane, Program};
 
 /// The version of the API that the protos and this server follow.
@@ -74,7 +74,9 @@ impl Shared {
     fn check_device(&self, device_id: u64) -> Result<(), Status> {
         match device_id == self.device_id {
             true => Ok(()),
-            false => Err(Status::not_found(format!("device {device_id} is not here: this is device {}", self.device_id))),
+            false => {
+                Err(Status::not_found(format!("device {device_id} is not here: this is device {}", self.device_id)))
+            }
         }
     }
 
@@ -83,7 +85,9 @@ impl Shared {
         self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
             true => Ok(()),
             false if !arbiter.knows_role(role) => Err(Status::not_found(format!("no client has the role {role:?}"))),
-            false => Err(Status::permission_denied("only the primary may do this: the election id is not the primary's")),
+            false => {
+                Err(Status::permission_denied("only the primary may do this: the election id is not the primary's"))
+            }
         })
     }
 
@@ -115,7 +119,8 @@ impl Shared {
         self.check_device(request.device_id)?;
         let state = self.state.read().await;
         let pipeline = self.writable(&state)?;
-        let reader = Reader { pipeline: &pipeline, dataplane: &self.dataplane, digests: &self.digests, notes: &state.notes };
+        let reader =
+            Reader { pipeline: &pipeline, dataplane: &self.dataplane, digests: &self.digests, notes: &state.notes };
         Ok(request.entities.iter().map(|entity| reader.read(entity)).collect())
     }
 
@@ -136,7 +141,9 @@ impl Shared {
             }
             Action::Commit => match state.saved.take() {
                 Some((pipeline, program)) => self.commit(&mut state, pipeline, program).await?,
-                None => return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first")),
+                None => {
+                    return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
+                }
             },
             Action::ReconcileAndCommit => {
                 let (pipeline, program) = Pipeline::verify(request.config)?;

@@ -134,8 +134,9 @@ async fn request(shared: &Shared, client: ClientId, update: Option<Request>) -> 
         }
         Some(Request::DigestAck(ack)) => {
             let checked = only_primary("digest acknowledgements").and_then(|()| digest_ack(shared, ack));
-            let updates = checked
-                .map_err(|refusal| (refusal, Details::DigestListAck(p4::DigestListAckError { digest_list_ack: Some(ack) })))?;
+            let updates = checked.map_err(|refusal| {
+                (refusal, Details::DigestListAck(p4::DigestListAckError { digest_list_ack: Some(ack) }))
+            })?;
             if !updates.is_empty() {
                 shared.dataplane.write(updates).await;
             }

@@ -92,9 +92,14 @@ mod tests {
         ] {
             assert_eq!(canonical(bytes, width), Ok(short));
         }
-        for (width, bytes) in
-            [(8, &b"\x01\x63"[..]), (8, b""), (16, b"\x01\x00\x63"), (12, b"\x10\x63"), (12, b"\x01\x00\x63"), (12, b"\x00\x40\x63")]
-        {
+        for (width, bytes) in [
+            (8, &b"\x01\x63"[..]),
+            (8, b""),
+            (16, b"\x01\x00\x63"),
+            (12, b"\x10\x63"),
+            (12, b"\x01\x00\x63"),
+            (12, b"\x00\x40\x63"),
+        ] {
             assert!(canonical(bytes, width).is_err(), "{bytes:x?} in {width}");
         }
         for (width, bytes, short) in [

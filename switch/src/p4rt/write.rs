@@ -84,7 +84,9 @@ impl<'a> Writer<'a> {
         for (owner, note) in self.noted.drain(..) {
             match note {
                 _ if self.outcomes[owner].is_err() => {}
-                Note::Multicast(group, metadata) if metadata.is_empty() => drop(self.notes.multicast_metadata.remove(&group)),
+                Note::Multicast(group, metadata) if metadata.is_empty() => {
+                    drop(self.notes.multicast_metadata.remove(&group))
+                }
                 Note::Multicast(group, metadata) => drop(self.notes.multicast_metadata.insert(group, metadata)),
                 Note::Default(table, cookie) if cookie.is_empty() => drop(self.notes.default_cookies.remove(&table)),
                 Note::Default(table, cookie) => drop(self.notes.default_cookies.insert(table, cookie)),
@@ -144,7 +146,9 @@ impl<'a> Writer<'a> {
         refuse_meter_counters(message.meter_counter_data.is_some())?;
         let action = match &message.action {
             Some(action) => entry::action(self.schema, table, Place::Entry, action)?,
-            None if operation == Type::Insert => return refuse!(InvalidArgument, "table {}: the entry has no action", table.name),
+            None if operation == Type::Insert => {
+                return refuse!(InvalidArgument, "table {}: the entry has no action", table.name);
+            }
             None => {
                 // Keeps its action, which may have been written just before.
                 self.flush().await;
@@ -187,7 +191,11 @@ impl<'a> Writer<'a> {
         if message.meter_config.is_some() || message.counter_data.is_some() || message.meter_counter_data.is_some() {
             return refuse!(Unimplemented, "default entries have no direct counter or meter");
         }
-        let action = message.action.as_ref().map(|action| entry::action(self.schema, table, Place::Default, action)).transpose()?;
+        let action = message
+            .action
+            .as_ref()
+            .map(|action| entry::action(self.schema, table, Place::Default, action))
+            .transpose()?;
         #[allow(deprecated)]
         let cookie = match action {
             Some(_) => entry::cookie(message.controller_metadata, &message.metadata),
@@ -283,7 +291,8 @@ impl<'a> Writer<'a> {
                     self.note(Note::Multicast(group, Bytes::new()));
                     return Ok(());
                 }
-                let replicas = replicas(&message.replicas).map_err(|e| e.at(format_args!("multicast group {group}")))?;
+                let replicas =
+                    replicas(&message.replicas).map_err(|e| e.at(format_args!("multicast group {group}")))?;
                 self.push(match operation {
                     Type::Insert => Update::InsertMulticastGroup { group, replicas },
                     _ => Update::ModifyMulticastGroup { group, replicas },
@@ -301,7 +310,8 @@ impl<'a> Writer<'a> {
                     self.push(Update::DeleteCloneSession { session });
                     return Ok(());
                 }
-                let replicas = replicas(&message.replicas).map_err(|e| e.at(format_args!("clone session {session}")))?;
+                let replicas =
+                    replicas(&message.replicas).map_err(|e| e.at(format_args!("clone session {session}")))?;
                 if message.class_of_service != 0 {
                     return refuse!(Unimplemented, "clone session {session}: only class of service 0 is supported");
                 }
@@ -369,10 +379,15 @@ pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std:
 }
 
 /// The entry that a direct counter or meter message names.
-fn direct_entry<'s, 'm>(schema: &'s Schema, message: Option<&'m p4::TableEntry>) -> Checked<(&'s Table, &'m p4::TableEntry)> {
+fn direct_entry<'s, 'm>(
+    schema: &'s Schema,
+    message: Option<&'m p4::TableEntry>,
+) -> Checked<(&'s Table, &'m p4::TableEntry)> {
     match message {
         None => refuse!(InvalidArgument, "there is no table entry"),
-        Some(message) if message.is_default_action => refuse!(Unimplemented, "default entries have no direct counter or meter"),
+        Some(message) if message.is_default_action => {
+            refuse!(Unimplemented, "default entries have no direct counter or meter")
+        }
         Some(message) => Ok((table(schema, message.table_id)?, message)),
     }
 }

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Primitives of actions and parser states to instructions.
+
+use super::asm::{Assembler, Label};
+use super::expr::{self, Expr, Range, constant};
+use super::json::{Primitive, Typed};
+use super::phv::Field;
+use super::{LoadError, Objects, place_of};
+use crate::machine::code::Message;
+use crate::machine::op::{Op, Reg};
+use crate::machine::wide::Binary;
+
+/// Compiles the body of an action. [`Assembler::params`] tells what its parameters are.
+pub fn body(
+    primitives: &[Primitive],
+    action: &str,
+    asm: &mut Assembler,
+    objects: &Objects,
+    messages: &mut Vec<Message>,
+) -> Result<(), LoadError> {
+    // Jump targets are indices of primitives; one past the last is the end.
+    let labels: Vec<Label> = (0..=primitives.len()).map(|_| asm.new_label()).collect();
+    for (index, primitive) in primitives.iter().enumerate() {
+        asm.bind(labels[index]);
+        asm.next_statement();
+        asm.place = place_of(&format!("action `{action}`, primitive"), &primitive.op, &primitive.source_info);
+        let mut step = Step { asm: &mut *asm, objects, primitive };
+        step.compile(&labels, messages)?;
+    }
+    asm.bind(labels[primitives.len()]);
+    Ok(())
+}
+
+/// Compiles one primitive outside an action, where nothing can be jumped to.
+pub fn single(
+    primitive: &Primitive,
+    context: &str,
+    asm: &mut Assembler,
+    objects: &Objects,
+    messages: &mut Vec<Message>,
+) -> Result<(), LoadError> {
+    asm.next_statement();
+    asm.place = place_of(&format!("{context}, primitive"), &primitive.op, &primitive.source_info);
+    Step { asm, objects, primitive }.compile(&[], messages)
+}
+
+struct Step<'s, 'a> {
+    asm: &'s mut Assembler<'a>,
+    objects: &'s Objects,
+    primitive: &'s Primitive,
+}
+
+impl Step<'_, '_> {
+    fn compile(&mut self, labels: &[Label], messages: &mut Vec<Message>) -> Result<(), LoadError> {
+        match self.primitive.op.as_str() {
+            "assign" => {
+                let (dst, value) = (self.field(0)?, self.expr(1)?);
+                self.asm.assign(dst, &value)?;
+            }
+            "assign_header" => {
+                let (dst, src) = (self.header(0)?, self.header(1)?);
+                self.push(Op::CopyHeader { dst, src });
+            }
+            "add_header" => {
+                let header = self.header(0)?;
+                self.push(Op::AddHeader { header });
+            }
+            "remove_header" => {
+                let header = self.header(0)?;
+                self.push(Op::RemoveHeader { header });
+            }
+            "mark_to_drop" | "drop" => self.push(Op::MarkToDrop),
+            "exit" => self.push(Op::Exit),
+            "no_op" => {}
+            "count" => {
+                let counter = self.object(0, "counter_array", |o, name| o.counters.get(name).copied())?;
+                let index = self.value(1)?;
+                self.push(Op::Count { counter, index });
+            }
+            "execute_meter" => {
+                let meter = self.object(0, "meter_array", |o, name| o.meters.get(name).copied())?;
+                let (index, dst) = (self.value(1)?, self.field(2)?);
+                self.push(Op::ExecuteMeter { meter, index, dst: dst.reg });
+                self.fit(dst, 2)?;
+            }
+            "register_read" => {
+                let dst = self.field(0)?;
+                let (register, width) = self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
+                let index = self.value(2)?;
+                self.push(Op::ReadRegister { dst: dst.reg, register, index });
+                self.fit(dst, width)?;
+            }
+            "register_write" => {
+                let (register, width) = self.object(0, "register_array", |o, name| o.registers.get(name).copied())?;
+                let index = self.value(1)?;
+                // The cell keeps its own width.
+                let mask = constant(u128::from(u64::MAX >> (64 - width)));
+                let a = self.asm.value(&Expr::Binary(Binary::And, Box::new(self.expr(2)?), Box::new(mask)))?;
+                self.push(Op::WriteRegister { register, index, a });
+            }
+            "generate_digest" => {
+                let id = self.number(1)?;
+                match self.objects.digests.get(&id) {
+                    Some(&list) => self.push(Op::Digest { list }),
+                    None => return self.asm.refuse(format!("unknown learn list {id}")),
+                }
+            }
+            "modify_field_rng_uniform" => {
+                let dst = self.field(0)?;
+                let (low, high) = (self.value(1)?, self.value(2)?);
+                self.push(Op::Random { dst: dst.reg, low, high });
+                self.fit(dst, 64)?;
+            }
+            "modify_field_with_hash_based_offset" => {
+                let dst = self.field(0)?;
+                let (low, size) = (self.value(1)?, self.value(3)?);
+                let (calculation, payload) =
+                    self.object(2, "calculation", |o, name| o.calculations.get(name).copied())?;
+                if payload {
+                    return self.asm.refuse("a hash over the payload is not supported");
+                }
+                self.push(Op::Hash { dst: dst.reg, calculation, low, size });
+                self.fit(dst, 64)?;
+            }
+            "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress" => {
+                let session = self.value(0)?;
+                let fields = self.field_list(1)?;
+                self.push(Op::Clone { session, fields });
+            }
+            "resubmit" => {
+                let fields = self.field_list(0)?;
+                self.push(Op::Resubmit { fields });
+            }
+            "recirculate" => {
+                let fields = self.field_list(0)?;
+                self.push(Op::Recirculate { fields });
+            }
+            "truncate" => {
+                let length = self.value(0)?;
+                self.push(Op::Truncate { length });
+            }
+            "_jump" => {
+                let to = self.label(0, labels)?;
+                self.asm.jump(to);
+            }
+            "_jump_if_zero" => {
+                let to = self.label(1, labels)?;
+                let condition = self.expr(0)?;
+                self.asm.branch(&condition, false, to)?;
+            }
+            "assert" | "assume" => {
+                let condition = self.value(0)?;
+                let place = self.asm.place.clone();
+                messages.push(Message { place, format: String::new(), values: Vec::new() });
+                self.push(Op::Assert { condition, message: messages.len() as u16 - 1 });
+            }
+            "log_msg" => {
+                let format = self.param(0)?.value.as_str().unwrap_or_default().to_string();
+                let values = match self.primitive.parameters.get(1) {
+                    None => Vec::new(),
+                    Some(vector) => {
+                        let items: Vec<Typed> = serde_json::from_value(vector.value.clone()).unwrap_or_default();
+                        items.iter().map(|item| self.value_of(item)).collect::<Result<_, _>>()?
+                    }
+                };
+                messages.push(Message { place: self.asm.place.clone(), format, values });
+                self.push(Op::Log { message: messages.len() as u16 - 1 });
+            }
+            _ => return self.asm.refuse("not supported"),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, op: Op) {
+        self.asm.code.push(op);
+    }
+
+    /// Cuts what an instruction has just written into `dst` (`width` bits) to the field.
+    fn fit(&mut self, dst: Field, width: u16) -> Result<(), LoadError> {
+        if dst.is_wide() {
+            let a = self.asm.constant(0)?;
+            self.push(Op::Move { dst: dst.reg + 1, a });
+        } else if !Range::Unsigned(width as u32).within(Range::of_field(dst)) {
+            let written = Field { width: 64, signed: false, ..dst };
+            self.asm.assign(dst, &Expr::Field(written))?;
+        }
+        Ok(())
+    }
+
+    fn param(&self, index: usize) -> Result<&Typed, LoadError> {
+        match self.primitive.parameters.get(index) {
+            Some(param) => Ok(param),
+            None => self.asm.refuse(format!("lacks parameter {index}")),
+        }
+    }
+
+    fn field(&self, index: usize) -> Result<Field, LoadError> {
+        let param = self.param(index)?;
+        match param.kind.as_str() {
+            "field" => self.asm.phv.field_of(&param.value, &self.asm.place),
+            other => self.asm.refuse(format!("writing to `{other}` is not supported")),
+        }
+    }
+
+    fn header(&self, index: usize) -> Result<u16, LoadError> {
+        self.asm.phv.header_of(self.param(index)?, &self.asm.place)
+    }
+
+    fn expr(&self, index: usize) -> Result<Expr, LoadError> {
+        expr::parse(self.param(index)?, self.asm.phv, &self.asm.place)
+    }
+
+    fn value(&mut self, index: usize) -> Result<Reg, LoadError> {
+        let param = self.param(index)?.clone();
+        self.value_of(&param)
+    }
+
+    fn value_of(&mut self, param: &Typed) -> Result<Reg, LoadError> {
+        let expr = expr::parse(param, self.asm.phv, &self.asm.place)?;
+        self.asm.value(&expr)
+    }
+
+    fn number(&self, index: usize) -> Result<u64, LoadError> {
+        match self.expr(index)? {
+            Expr::Constant(value) => Ok(value.as_u64()),
+            _ => self.asm.refuse(format!("parameter {index} is not a constant")),
+        }
+    }
+
+    fn field_list(&self, index: usize) -> Result<u16, LoadError> {
+        let id = self.number(index)?;
+        match self.objects.field_lists.get(&id) {
+            Some(&list) => Ok(list),
+            None => self.asm.refuse(format!("unknown field list {id}")),
+        }
+    }
+
+    fn object<T>(&self, index: usize, kind: &str, find: impl Fn(&Objects, &str) -> Option<T>) -> Result<T, LoadError> {
+        let param = self.param(index)?;
+        let name = param.value.as_str().unwrap_or_default();
+        match find(self.objects, name) {
+            Some(object) if param.kind == kind => Ok(object),
+            _ => self.asm.refuse(format!("unknown {kind} {}", param.value)),
+        }
+    }
+
+    fn label(&self, index: usize, labels: &[Label]) -> Result<Label, LoadError> {
+        let target = self.number(index)? as usize;
+        match labels.get(target) {
+            Some(&label) => Ok(label),
+            None => self.asm.refuse(format!("there is no primitive {target} to jump to")),
+        }
+    }
+}

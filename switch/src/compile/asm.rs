@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From expression trees to instructions: registers for parameters, temporaries and constants, labels and jumps.
+
+use std::collections::HashMap;
+
+use ethnum::I256;
+
+use super::expr::{Expr, Range, constant};
+use super::phv::{Field, Phv};
+use super::{LoadError, refuse};
+use crate::machine::op::{Address, Compare, Op, REGISTERS, Reg};
+use crate::machine::wide::{Binary, Fit, Wide};
+
+/// A place in the code that is not yet known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Label(u32);
+
+/// What a reference to an action parameter means.
+#[derive(Clone, Copy, Debug)]
+pub enum Param {
+    Register { reg: Reg, width: u16 },
+    Constant(u128),
+}
+
+/// The expression needs more than 64 bits.
+struct NeedsWide;
+
+pub struct Assembler<'a> {
+    pub phv: &'a Phv,
+    pub code: Vec<Op>,
+    pub wide: Vec<Wide>,
+    pub params: Vec<Param>,
+    /// Where constructs stand, for messages.
+    pub place: String,
+    /// A register that takes what nobody reads.
+    pub sink: Reg,
+    labels: Vec<Option<Address>>,
+    constants: HashMap<u64, Reg>,
+    temporaries: usize,
+    next_temporary: usize,
+}
+
+impl<'a> Assembler<'a> {
+    /// `param_registers`: what the action with the longest parameter list needs.
+    pub fn new(phv: &'a Phv, param_registers: usize) -> Self {
+        let sink = phv.fields + param_registers;
+        let temporaries = sink + 1;
+        Assembler {
+            phv,
+            code: Vec::new(),
+            wide: Vec::new(),
+            params: Vec::new(),
+            place: String::new(),
+            sink: sink as Reg,
+            labels: Vec::new(),
+            constants: HashMap::new(),
+            temporaries,
+            next_temporary: temporaries,
+        }
+    }
+
+    pub fn refuse<T>(&self, reason: impl Into<String>) -> Result<T, LoadError> {
+        refuse(self.place.clone(), reason)
+    }
+
+    pub fn new_label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() as u32 - 1)
+    }
+
+    pub fn bind(&mut self, label: Label) {
+        self.labels[label.0 as usize] = Some(self.code.len() as Address);
+    }
+
+    pub fn jump(&mut self, to: Label) {
+        self.code.push(Op::Jump { to: to.0 });
+    }
+
+    /// The address of a bound label.
+    pub fn address(&self, label: Label) -> Address {
+        self.labels[label.0 as usize].expect("every label that is used is bound")
+    }
+
+    /// Puts addresses in the place of labels; the registers of all constants.
+    pub fn finish(&mut self) -> Vec<(Reg, u64)> {
+        let labels = std::mem::take(&mut self.labels);
+        for op in &mut self.code {
+            if let Op::Jump { to } | Op::Branch { to, .. } = op {
+                *to = labels[*to as usize].expect("every label that is used is bound");
+            }
+        }
+        self.constants.iter().map(|(&value, &reg)| (reg, value)).collect()
+    }
+
+    /// Temporaries of the statement before are free again.
+    pub fn next_statement(&mut self) {
+        self.next_temporary = self.temporaries;
+    }
+
+    fn temporary(&mut self) -> Result<Reg, LoadError> {
+        if self.next_temporary + self.constants.len() + 2 >= REGISTERS {
+            return self.refuse("the program needs more registers than there are");
+        }
+        self.next_temporary += 1;
+        Ok(self.next_temporary as Reg - 1)
+    }
+
+    pub fn constant(&mut self, value: u64) -> Result<Reg, LoadError> {
+        if let Some(&reg) = self.constants.get(&value) {
+            return Ok(reg);
+        }
+        let reg = REGISTERS - 1 - self.constants.len();
+        if reg < self.temporaries + REGISTERS / 8 {
+            return self.refuse("the program has more constants than the register file holds");
+        }
+        self.constants.insert(value, reg as Reg);
+        Ok(reg as Reg)
+    }
+
+    /// `field = expr`, cut to the field's width.
+    pub fn assign(&mut self, field: Field, expr: &Expr) -> Result<(), LoadError> {
+        if field.is_wide() {
+            return self.assign_wide(field.reg, field.width, expr);
+        }
+        let narrow = self.narrow(expr, Some(field.reg))?;
+        let Ok((reg, range)) = narrow else {
+            return self.wide_into(field.reg, if field.signed { 64 } else { field.width }, &{
+                if field.signed {
+                    Expr::Fit(Fit::TwosComplement, Box::new(expr.clone()), field.width)
+                } else {
+                    expr.clone()
+                }
+            });
+        };
+        if range.within(Range::of_field(field)) {
+            if reg != field.reg {
+                self.code.push(Op::Move { dst: field.reg, a: reg });
+            }
+        } else if field.signed {
+            self.code.push(Op::SignExtend { dst: field.reg, a: reg, width: field.width as u8 });
+        } else {
+            let mask = self.constant(u64::MAX >> (64 - field.width))?;
+            self.code.push(Op::And { dst: field.reg, a: reg, b: mask });
+        }
+        Ok(())
+    }
+
+    fn assign_wide(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
+        let (low, high) = match expr {
+            Expr::Field(from) if !from.signed => {
+                let high = if from.is_wide() { from.reg + 1 } else { self.constant(0)? };
+                if from.width > width {
+                    return self.wide_into(dst, width, expr);
+                }
+                (from.reg, high)
+            }
+            Expr::Param(index) => match self.param(*index)? {
+                Param::Register { reg, width: from } if from <= width => {
+                    (reg, if from > 64 { reg + 1 } else { self.constant(0)? })
+                }
+                _ => return self.wide_into(dst, width, expr),
+            },
+            Expr::Constant(value) if *value >= I256::ZERO => {
+                let value = value.as_u128() & (u128::MAX >> (128 - width));
+                (self.constant(value as u64)?, self.constant((value >> 64) as u64)?)
+            }
+            _ => return self.wide_into(dst, width, expr),
+        };
+        self.code.push(Op::Move { dst, a: low });
+        self.code.push(Op::Move { dst: dst + 1, a: high });
+        Ok(())
+    }
+
+    /// A register with the value of the expression modulo 2^64.
+    pub fn value(&mut self, expr: &Expr) -> Result<Reg, LoadError> {
+        match self.narrow(expr, None)? {
+            Ok((reg, _)) => Ok(reg),
+            Err(NeedsWide) => {
+                let dst = self.temporary()?;
+                self.wide_into(dst, 64, expr)?;
+                Ok(dst)
+            }
+        }
+    }
+
+    /// Jumps to `to` if the condition is `when`; goes on otherwise.
+    pub fn branch(&mut self, condition: &Expr, when: bool, to: Label) -> Result<(), LoadError> {
+        match condition {
+            Expr::Constant(value) => {
+                if (*value != I256::ZERO) == when {
+                    self.jump(to);
+                }
+                return Ok(());
+            }
+            Expr::Binary(Binary::And, a, b) if is_bool(a) && is_bool(b) => {
+                return if when {
+                    let skip = self.new_label();
+                    self.branch(a, false, skip)?;
+                    self.branch(b, true, to)?;
+                    self.bind(skip);
+                    Ok(())
+                } else {
+                    self.branch(a, false, to)?;
+                    self.branch(b, false, to)
+                };
+            }
+            Expr::Binary(Binary::Or, a, b) if is_bool(a) && is_bool(b) => {
+                return if when {
+                    self.branch(a, true, to)?;
+                    self.branch(b, true, to)
+                } else {
+                    let skip = self.new_label();
+                    self.branch(a, true, skip)?;
+                    self.branch(b, false, to)?;
+                    self.bind(skip);
+                    Ok(())
+                };
+            }
+            Expr::Binary(Binary::Compare(compare), a, b) => {
+                // `not x` and `d2b(x)` of conditions.
+                if is_bool(a) && **b == constant(0) && matches!(compare, Compare::Equal | Compare::NotEqual) {
+                    return self.branch(a, when == (*compare == Compare::NotEqual), to);
+                }
+                if let (Ok((a, range_a)), Ok((b, range_b))) = (self.narrow(a, None)?, self.narrow(b, None)?)
+                    && let Some(compare) = sign_aware(*compare, range_a, range_b)
+                {
+                    let (compare, a, b) = if when { (compare, a, b) } else { inverse(compare, a, b) };
+                    self.code.push(Op::Branch { compare, a, b, to: to.0 });
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        let a = self.value(condition)?;
+        let b = self.constant(0)?;
+        let compare = if when { Compare::NotEqual } else { Compare::Equal };
+        self.code.push(Op::Branch { compare, a, b, to: to.0 });
+        Ok(())
+    }
+
+    fn param(&self, index: usize) -> Result<Param, LoadError> {
+        match self.params.get(index) {
+            Some(param) => Ok(*param),
+            None => self.refuse(format!("there is no parameter {index}")),
+        }
+    }
+
+    /// Evaluates in 64-bit registers, into `want` if an instruction is needed at all.
+    /// The register holds the value modulo 2^64; the value itself if its range fits.
+    fn narrow(&mut self, expr: &Expr, want: Option<Reg>) -> Result<Result<(Reg, Range), NeedsWide>, LoadError> {
+        // What is left by a failed attempt is harmless, but need not stay.
+        let mark = self.code.len();
+        let result = self.try_narrow(expr, want)?;
+        if result.is_err() {
+            self.code.truncate(mark);
+        }
+        Ok(result)
+    }
+
+    fn try_narrow(&mut self, expr: &Expr, want: Option<Reg>) -> Result<Result<(Reg, Range), NeedsWide>, LoadError> {
+        macro_rules! narrow {
+            ($e:expr) => {
+                match self.try_narrow($e, None)? {
+                    Ok(result) => result,
+                    Err(NeedsWide) => return Ok(Err(NeedsWide)),
+                }
+            };
+        }
+        macro_rules! exact {
+            ($e:expr) => {{
+                let (reg, range) = narrow!($e);
+                if !range.fits_register() {
+                    return Ok(Err(NeedsWide));
+                }
+                (reg, range)
+            }};
+        }
+        Ok(Ok(match expr {
+            Expr::Constant(value) => (self.constant(value.as_u64())?, Range::of_constant(*value)),
+            Expr::Field(field) => (field.reg, Range::of_field(*field)),
+            Expr::Param(index) => match self.param(*index)? {
+                Param::Register { reg, width } => (reg, Range::Unsigned(width as u32)),
+                Param::Constant(value) => (self.constant(value as u64)?, Range::of_constant(I256::from(value))),
+            },
+            Expr::Not(a) => {
+                let (a, range) = narrow!(a);
+                let dst = self.destination(want)?;
+                self.code.push(Op::Not { dst, a });
+                (dst, Range::Signed(range.signed_bits()))
+            }
+            Expr::Binary(op, a, b) => {
+                let mask = if let Expr::Constant(mask) = **b { Some(mask) } else { None };
+                let ((a, range_a), (b, range_b)) = match op {
+                    Binary::Add | Binary::Subtract | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor => {
+                        (narrow!(a), narrow!(b))
+                    }
+                    Binary::ShiftLeft => (narrow!(a), exact!(b)),
+                    _ => (exact!(a), exact!(b)),
+                };
+                let range = Range::of_binary(*op, range_a, range_b);
+                // A mask that takes nothing away.
+                if let (Binary::And, Some(mask)) = (op, mask)
+                    && covers(mask, range_a)
+                {
+                    return Ok(Ok((a, range_a)));
+                }
+                let unsigned = range_a.is_unsigned() && range_b.is_unsigned();
+                let dst = self.destination(want)?;
+                self.code.push(match op {
+                    Binary::Add => Op::Add { dst, a, b },
+                    Binary::Subtract => Op::Subtract { dst, a, b },
+                    Binary::Multiply => Op::Multiply { dst, a, b },
+                    Binary::Divide if unsigned => Op::Divide { dst, a, b },
+                    Binary::Modulo if unsigned => Op::Modulo { dst, a, b },
+                    Binary::Divide | Binary::Modulo => return Ok(Err(NeedsWide)),
+                    Binary::And => Op::And { dst, a, b },
+                    Binary::Or => Op::Or { dst, a, b },
+                    Binary::Xor => Op::Xor { dst, a, b },
+                    Binary::ShiftLeft => Op::ShiftLeft { dst, a, b },
+                    Binary::ShiftRight if range_a.is_unsigned() => Op::ShiftRight { dst, a, b },
+                    Binary::ShiftRight => Op::SignedShiftRight { dst, a, b },
+                    Binary::Compare(compare) => match sign_aware(*compare, range_a, range_b) {
+                        Some(compare) => Op::Compare { dst, a, b, compare },
+                        None => return Ok(Err(NeedsWide)),
+                    },
+                });
+                (dst, range)
+            }
+            Expr::Select(condition, a, b) => {
+                let (condition, _) = exact!(condition);
+                let ((a, range_a), (b, range_b)) = (narrow!(a), narrow!(b));
+                let dst = self.destination(want)?;
+                self.code.push(Op::Select { dst, condition, a, b });
+                (dst, Range::of_select(range_a, range_b))
+            }
+            Expr::Fit(fit, a, width) => {
+                let range = Range::of_fit(*fit, *width);
+                let (a, range_a) = narrow!(a);
+                if *fit == Fit::TwosComplement && range_a.within(range) && range.fits_register() {
+                    return Ok(Ok((a, range_a)));
+                }
+                if *width > 64 || (*fit != Fit::TwosComplement && !range_a.fits_register()) {
+                    return Ok(Err(NeedsWide));
+                }
+                let dst = self.destination(want)?;
+                let most = u64::MAX >> (64 - width);
+                // As a signed number, a limit of 2^64-1 is beyond all values.
+                let (signed, low, high) = match (fit, range_a.is_unsigned()) {
+                    (Fit::TwosComplement, _) => {
+                        self.code.push(Op::SignExtend { dst, a, width: *width as u8 });
+                        return Ok(Ok((dst, range)));
+                    }
+                    (Fit::SaturateUnsigned, true) => (false, 0, most),
+                    (Fit::SaturateUnsigned, false) => (true, 0, most.min(i64::MAX as u64)),
+                    (Fit::SaturateSigned, true) => (false, 0, most >> 1),
+                    (Fit::SaturateSigned, false) => (true, !(most >> 1), most >> 1),
+                };
+                let (low, high) = (self.constant(low)?, self.constant(high)?);
+                self.code.push(match signed {
+                    true => Op::SignedClamp { dst, a, low, high },
+                    false => Op::Clamp { dst, a, low, high },
+                });
+                (dst, range)
+            }
+        }))
+    }
+
+    fn destination(&mut self, want: Option<Reg>) -> Result<Reg, LoadError> {
+        match want {
+            Some(reg) => Ok(reg),
+            None => self.temporary(),
+        }
+    }
+
+    fn wide_into(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
+        let wide = self.to_wide(expr)?;
+        self.wide.push(wide);
+        self.code.push(Op::Wide { dst, expression: self.wide.len() as u16 - 1, width: width as u8 });
+        Ok(())
+    }
+
+    pub fn to_wide(&self, expr: &Expr) -> Result<Wide, LoadError> {
+        let wide = |e: &Expr| -> Result<Box<Wide>, LoadError> { Ok(Box::new(self.to_wide(e)?)) };
+        Ok(match expr {
+            Expr::Constant(value) => Wide::Constant(*value),
+            Expr::Field(f) if f.signed => Wide::Signed { reg: f.reg },
+            Expr::Field(f) => Wide::Register { reg: f.reg, width: f.width },
+            Expr::Param(index) => match self.param(*index)? {
+                Param::Register { reg, width } => Wide::Register { reg, width },
+                Param::Constant(value) => Wide::Constant(I256::from(value)),
+            },
+            Expr::Not(a) => Wide::Not(wide(a)?),
+            Expr::Binary(op, a, b) => Wide::Binary { op: *op, a: wide(a)?, b: wide(b)? },
+            Expr::Select(c, a, b) => Wide::Select { condition: wide(c)?, a: wide(a)?, b: wide(b)? },
+            Expr::Fit(fit, a, width) => Wide::Fit { fit: *fit, a: wide(a)?, width: *width },
+        })
+    }
+}
+
+/// The node can only be 0 or 1.
+fn is_bool(expr: &Expr) -> bool {
+    match expr {
+        Expr::Binary(Binary::Compare(_), ..) => true,
+        Expr::Binary(Binary::And | Binary::Or, a, b) => is_bool(a) && is_bool(b),
+        Expr::Constant(value) => *value == I256::ZERO || *value == I256::ONE,
+        Expr::Field(field) => field.width == 1 && !field.signed,
+        _ => false,
+    }
+}
+
+/// All bits of the unsigned range are set in the mask.
+fn covers(mask: I256, range: Range) -> bool {
+    match range {
+        Range::Unsigned(bits) if bits <= 128 => {
+            let all = (I256::ONE << bits) - I256::ONE;
+            mask & all == all
+        }
+        _ => false,
+    }
+}
+
+/// The comparison on registers; `None`: the ranges have no common 64-bit form.
+fn sign_aware(compare: Compare, a: Range, b: Range) -> Option<Compare> {
+    if !a.fits_register() || !b.fits_register() {
+        return None;
+    }
+    if a.is_unsigned() && b.is_unsigned() {
+        return Some(compare);
+    }
+    if a.signed_bits() > 64 || b.signed_bits() > 64 {
+        return None;
+    }
+    Some(match compare {
+        Compare::Less => Compare::SignedLess,
+        Compare::LessOrEqual => Compare::SignedLessOrEqual,
+        same => same,
+    })
+}
+
+fn inverse(compare: Compare, a: Reg, b: Reg) -> (Compare, Reg, Reg) {
+    match compare {
+        Compare::Equal => (Compare::NotEqual, a, b),
+        Compare::NotEqual => (Compare::Equal, a, b),
+        Compare::Less => (Compare::LessOrEqual, b, a),
+        Compare::LessOrEqual => (Compare::Less, b, a),
+        Compare::SignedLess => (Compare::SignedLessOrEqual, b, a),
+        Compare::SignedLessOrEqual => (Compare::SignedLess, b, a),
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Expressions: from JSON to a tree, and the range of values that each node can take.
+//!
+//! BMv2 calculates with integers of any size. The range tells where 64-bit registers give the same result.
+
+use ethnum::I256;
+use serde_json::Value;
+
+use super::json::Typed;
+use super::phv::{Field, Phv};
+use super::{LoadError, refuse};
+use crate::machine::op::Compare;
+use crate::machine::wide::{Binary, Fit};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    Constant(I256),
+    Field(Field),
+    /// Parameter of the enclosing action.
+    Param(usize),
+    Not(Box<Expr>),
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    Select(Box<Expr>, Box<Expr>, Box<Expr>),
+    Fit(Fit, Box<Expr>, u16),
+}
+
+/// Values that a node can take: `[0, 2^bits)`, or `[-2^(bits-1), 2^(bits-1))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    Unsigned(u32),
+    Signed(u32),
+}
+
+/// No value has more bits; only a left shift by a variable can.
+const MAX_BITS: u32 = 1 << 16;
+
+impl Range {
+    /// A 64-bit register tells all values apart.
+    pub fn fits_register(self) -> bool {
+        matches!(self, Range::Unsigned(bits) | Range::Signed(bits) if bits <= 64)
+    }
+
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, Range::Unsigned(_))
+    }
+
+    /// Bits of a signed range that contains this one.
+    pub fn signed_bits(self) -> u32 {
+        match self {
+            Range::Unsigned(bits) => bits + 1,
+            Range::Signed(bits) => bits,
+        }
+    }
+
+    fn bits(self) -> u32 {
+        match self {
+            Range::Unsigned(bits) | Range::Signed(bits) => bits,
+        }
+    }
+
+    pub fn of_field(field: Field) -> Range {
+        if field.signed { Range::Signed(field.width as u32) } else { Range::Unsigned(field.width as u32) }
+    }
+
+    pub fn of_constant(value: I256) -> Range {
+        if value >= I256::ZERO {
+            Range::Unsigned((256 - value.leading_zeros()).max(1))
+        } else {
+            Range::Signed(257 - (!value).leading_zeros())
+        }
+    }
+
+    pub fn of_binary(op: Binary, a: Range, b: Range) -> Range {
+        let signed = a.signed_bits().max(b.signed_bits());
+        let unsigned = a.bits().max(b.bits());
+        let both_unsigned = a.is_unsigned() && b.is_unsigned();
+        match op {
+            Binary::Compare(_) => Range::Unsigned(1),
+            Binary::Add if both_unsigned => Range::Unsigned(unsigned + 1),
+            Binary::Add | Binary::Subtract => Range::Signed(signed + 1),
+            Binary::Multiply if both_unsigned => Range::Unsigned(a.bits() + b.bits()),
+            Binary::Multiply => Range::Signed(a.signed_bits() + b.signed_bits()),
+            Binary::Divide | Binary::Modulo if both_unsigned => a,
+            Binary::Divide | Binary::Modulo => Range::Signed(signed + 1),
+            Binary::And => match (a, b) {
+                (Range::Unsigned(x), Range::Unsigned(y)) => Range::Unsigned(x.min(y)),
+                (Range::Unsigned(x), _) | (_, Range::Unsigned(x)) => Range::Unsigned(x),
+                _ => Range::Signed(signed),
+            },
+            Binary::Or | Binary::Xor if both_unsigned => Range::Unsigned(unsigned),
+            Binary::Or | Binary::Xor => Range::Signed(signed),
+            Binary::ShiftLeft => {
+                let most = if b.bits() < 16 { (1 << b.bits()) - 1 } else { MAX_BITS };
+                let bits = (a.bits() + most).min(MAX_BITS);
+                if a.is_unsigned() { Range::Unsigned(bits) } else { Range::Signed(bits) }
+            }
+            Binary::ShiftRight => a,
+        }
+    }
+
+    pub fn of_select(a: Range, b: Range) -> Range {
+        if a.is_unsigned() && b.is_unsigned() {
+            Range::Unsigned(a.bits().max(b.bits()))
+        } else {
+            Range::Signed(a.signed_bits().max(b.signed_bits()))
+        }
+    }
+
+    pub fn of_fit(fit: Fit, width: u16) -> Range {
+        match fit {
+            Fit::SaturateUnsigned => Range::Unsigned(width as u32),
+            Fit::TwosComplement | Fit::SaturateSigned => Range::Signed(width as u32),
+        }
+    }
+
+    /// Every value of `self` is one of `other`.
+    pub fn within(self, other: Range) -> bool {
+        match (self, other) {
+            (Range::Unsigned(a), Range::Unsigned(b)) | (Range::Signed(a), Range::Signed(b)) => a <= b,
+            (Range::Unsigned(a), Range::Signed(b)) => a < b,
+            (Range::Signed(_), Range::Unsigned(_)) => false,
+        }
+    }
+}
+
+pub fn constant(value: u128) -> Expr {
+    Expr::Constant(I256::from(value))
+}
+
+/// Parses `0x1f`, `-0x1f`; at most 128 bits.
+pub fn hex(text: &str, place: &str) -> Result<I256, LoadError> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    match u128::from_str_radix(digits.trim_start_matches("0x"), 16) {
+        Ok(value) if negative => Ok(-I256::from(value)),
+        Ok(value) => Ok(I256::from(value)),
+        Err(_) => refuse(place, format!("`{text}` is not a hexadecimal number of at most 128 bits")),
+    }
+}
+
+/// The expression of a parameter or operand.
+pub fn parse(typed: &Typed, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
+    match typed.kind.as_str() {
+        "expression" => match typed.value.get("type") {
+            // p4c wraps an expression in another where it stands for a value.
+            Some(_) => parse(&to_typed(&typed.value, place)?, phv, place),
+            None => parse_operation(&typed.value, phv, place),
+        },
+        "field" => Ok(Expr::Field(phv.field_of(&typed.value, place)?)),
+        "hexstr" => Ok(Expr::Constant(hex(typed.value.as_str().unwrap_or_default(), place)?)),
+        "bool" => match typed.value.as_bool() {
+            Some(value) => Ok(constant(value as u128)),
+            None => refuse(place, "a `bool` is neither true nor false"),
+        },
+        "local" | "runtime_data" => match typed.value.as_u64() {
+            Some(index) => Ok(Expr::Param(index as usize)),
+            None => refuse(place, "a parameter reference is not a number"),
+        },
+        other => refuse(place, format!("`{other}` in an expression is not supported")),
+    }
+}
+
+fn to_typed(value: &Value, place: &str) -> Result<Typed, LoadError> {
+    serde_json::from_value(value.clone()).or_else(|_| refuse(place, format!("{value} is not an expression")))
+}
+
+fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
+    let op = value.get("op").and_then(Value::as_str).unwrap_or_default();
+    let operand = |name: &str| -> Result<Expr, LoadError> {
+        match value.get(name) {
+            Some(v) if !v.is_null() => parse(&to_typed(v, place)?, phv, place),
+            _ => refuse(place, format!("operation `{op}` lacks its `{name}` operand")),
+        }
+    };
+    let binary = |op: Binary| -> Result<Expr, LoadError> {
+        Ok(Expr::Binary(op, Box::new(operand("left")?), Box::new(operand("right")?)))
+    };
+    let swapped = |op: Binary| -> Result<Expr, LoadError> {
+        Ok(Expr::Binary(op, Box::new(operand("right")?), Box::new(operand("left")?)))
+    };
+    let fit = |fit: Fit| -> Result<Expr, LoadError> {
+        match operand("right")? {
+            Expr::Constant(width) if (I256::ONE..=I256::from(128)).contains(&width) => {
+                Ok(Expr::Fit(fit, Box::new(operand("left")?), width.as_u16()))
+            }
+            _ => refuse(place, format!("`{op}` to a width that is not a constant from 1 to 128 is not supported")),
+        }
+    };
+    let zero = || Box::new(constant(0));
+    match op {
+        "+" => binary(Binary::Add),
+        "-" if value.get("left").is_none_or(Value::is_null) => {
+            Ok(Expr::Binary(Binary::Subtract, zero(), Box::new(operand("right")?)))
+        }
+        "-" => binary(Binary::Subtract),
+        "*" => binary(Binary::Multiply),
+        "/" => binary(Binary::Divide),
+        "%" => binary(Binary::Modulo),
+        "&" | "and" => binary(Binary::And),
+        "|" | "or" => binary(Binary::Or),
+        "^" => binary(Binary::Xor),
+        "<<" => binary(Binary::ShiftLeft),
+        ">>" => binary(Binary::ShiftRight),
+        "==" => binary(Binary::Compare(Compare::Equal)),
+        "!=" => binary(Binary::Compare(Compare::NotEqual)),
+        "<" => binary(Binary::Compare(Compare::Less)),
+        "<=" => binary(Binary::Compare(Compare::LessOrEqual)),
+        ">" => swapped(Binary::Compare(Compare::Less)),
+        ">=" => swapped(Binary::Compare(Compare::LessOrEqual)),
+        "~" => Ok(Expr::Not(Box::new(operand("right")?))),
+        "not" => Ok(Expr::Binary(Binary::Compare(Compare::Equal), Box::new(operand("right")?), zero())),
+        "d2b" => Ok(Expr::Binary(Binary::Compare(Compare::NotEqual), Box::new(operand("right")?), zero())),
+        "b2d" => operand("right"),
+        "valid" => {
+            let header = phv.header_of(&to_typed(value.get("right").unwrap_or(&Value::Null), place)?, place)?;
+            Ok(Expr::Field(Field { reg: phv.valid(header), width: 1, signed: false, header }))
+        }
+        "?" => Ok(Expr::Select(Box::new(operand("cond")?), Box::new(operand("left")?), Box::new(operand("right")?))),
+        "two_comp_mod" => fit(Fit::TwosComplement),
+        "sat_cast" => fit(Fit::SaturateSigned),
+        "usat_cast" => fit(Fit::SaturateUnsigned),
+        other => refuse(place, format!("operation `{other}` is not supported")),
+    }
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loader: BMv2 JSON in, a [`Program`] out, or the name and place of what is not supported.
+
+mod actions;
+mod asm;
+mod control;
+mod expr;
+mod json;
+mod parser;
+mod phv;
+mod tables;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use self::asm::Assembler;
+use self::json::{Document, SourceInfo, Typed};
+use self::phv::{Field, Phv};
+use crate::machine::code::{
+    Algorithm, Calculation, ChecksumCode, Code, HashInput, ParserCode, ParserOp, Place, Snippet, Standard, TableCode,
+};
+use crate::machine::op::{Op, Reg};
+use crate::machine::wire::{HeaderLayout, NOT_IN_FRAME};
+use crate::program::{CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo};
+
+fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, LoadError> {
+    Err(LoadError { place: place.into(), reason: reason.into() })
+}
+
+/// ``kind `name` (file:line)``.
+fn place_of(kind: &str, name: &str, source: &Option<SourceInfo>) -> String {
+    match source {
+        Some(source) if source.line > 0 => format!("{kind} `{name}` ({}:{})", source.filename, source.line),
+        _ => format!("{kind} `{name}`"),
+    }
+}
+
+/// Indices of named objects, for references by name or id.
+struct Objects {
+    counters: HashMap<String, u16>,
+    meters: HashMap<String, u16>,
+    registers: HashMap<String, (u16, u16)>,
+    /// Index, and whether the payload is part of the input.
+    calculations: HashMap<String, (u16, bool)>,
+    /// Learn list id to index.
+    digests: HashMap<u64, u16>,
+    /// Field list id to index.
+    field_lists: HashMap<u64, u16>,
+}
+
+pub fn load(text: &[u8]) -> Result<Program, LoadError> {
+    let doc: Document = match serde_json::from_slice(text) {
+        Ok(doc) => doc,
+        Err(e) => return refuse("BMv2 JSON", e.to_string()),
+    };
+    check_format(&doc)?;
+    let phv = Phv::new(&doc)?;
+    let (objects, mut program) = declare(&doc, &phv)?;
+
+    let words = |a: &json::Action| a.runtime_data.iter().map(|p| if p.bitwidth > 64 { 2 } else { 1 }).sum::<usize>();
+    let param_registers = doc.actions.iter().map(words).max().unwrap_or(0);
+    let mut asm = Assembler::new(&phv, param_registers);
+    let mut messages = Vec::new();
+
+    let (calculations, verify, update) = checksums(&doc, &mut asm, &objects)?;
+    let parser = parser::compile(&doc, &mut asm, &objects, &mut messages)?;
+    let control = control::compile(&doc, &mut asm, &objects, &mut messages, &mut program)?;
+    let standard = standard(&phv, &mut asm)?;
+    let deparser = deparser(&doc, &phv)?;
+    let field_lists =
+        doc.field_lists.iter().map(|list| field_places(list, "field list", &phv)).collect::<Result<_, _>>()?;
+    let digests = doc.learn_lists.iter().map(|list| field_places(list, "digest", &phv)).collect::<Result<_, _>>()?;
+
+    let mut headers: Vec<_> = (0..phv.headers.len() as u16).map(|h| phv.wire_layout(h)).collect();
+    mark_written(&asm.code, &parser, &control.tables, &update, &phv, &mut headers);
+    let mut template = vec![0; phv.fields];
+    for (index, header) in phv.headers.iter().enumerate() {
+        template[phv.valid(index as u16) as usize] = header.metadata as u64;
+        template[phv.offset(index as u16) as usize] = NOT_IN_FRAME;
+    }
+    let constants = asm.finish();
+    program.code = Arc::new(Code {
+        ops: asm.code,
+        wide: asm.wide,
+        constants,
+        phv: template,
+        params: phv.fields,
+        headers,
+        parser,
+        verify,
+        ingress: control.ingress,
+        egress: control.egress,
+        update,
+        deparser,
+        tables: control.tables,
+        calculations,
+        digests,
+        field_lists,
+        messages,
+        standard,
+    });
+    Ok(program)
+}
+
+fn check_format(doc: &Document) -> Result<(), LoadError> {
+    match &doc.meta {
+        Some(meta) if meta.version.0 == 2 => {}
+        Some(meta) => {
+            return refuse("`__meta__`", format!("format version {}.{} is not 2.x", meta.version.0, meta.version.1));
+        }
+        None => return refuse("`__meta__`", "missing: this is not BMv2 JSON of format 2.x"),
+    }
+    for (kind, objects) in [
+        ("header stack", &doc.header_stacks),
+        ("header union", &doc.header_unions),
+        ("header union stack", &doc.header_union_stacks),
+        ("parser value set", &doc.parse_vsets),
+        ("extern", &doc.extern_instances),
+    ] {
+        if let Some(object) = objects.first() {
+            return refuse(place_of(kind, &object.name, &object.source_info), "not supported");
+        }
+    }
+    Ok(())
+}
+
+/// Everything that is only named and sized.
+fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
+    let mut objects = Objects {
+        counters: HashMap::new(),
+        meters: HashMap::new(),
+        registers: HashMap::new(),
+        calculations: HashMap::new(),
+        digests: HashMap::new(),
+        field_lists: HashMap::new(),
+    };
+    let mut program = Program::default();
+    for counter in doc.counter_arrays.iter().filter(|c| !c.is_direct) {
+        objects.counters.insert(counter.name.clone(), program.counters.len() as u16);
+        program.counters.push(CounterInfo { name: counter.name.clone(), size: counter.size });
+    }
+    for meter in &doc.meter_arrays {
+        let unit = meter_unit(meter)?;
+        if !meter.is_direct {
+            objects.meters.insert(meter.name.clone(), program.meters.len() as u16);
+            program.meters.push(MeterInfo { name: meter.name.clone(), size: meter.size, unit });
+        }
+    }
+    for register in &doc.register_arrays {
+        if !(1..=64).contains(&register.bitwidth) {
+            return refuse(
+                place_of("register", &register.name, &register.source_info),
+                format!("cells of {} bits are not supported (1 to 64)", register.bitwidth),
+            );
+        }
+        objects.registers.insert(register.name.clone(), (program.registers.len() as u16, register.bitwidth));
+        let (name, size, width) = (register.name.clone(), register.size, register.bitwidth);
+        program.registers.push(RegisterInfo { name, size, width });
+    }
+    for (index, calculation) in doc.calculations.iter().enumerate() {
+        let payload = calculation.input.iter().any(|item| item.kind == "payload");
+        objects.calculations.insert(calculation.name.clone(), (index as u16, payload));
+    }
+    for (index, list) in doc.learn_lists.iter().enumerate() {
+        if index == 64 {
+            return refuse(place_of("digest", &list.name, &list.source_info), "more than 64 digests are not supported");
+        }
+        objects.digests.insert(list.id, index as u16);
+        let fields = field_places(list, "digest", phv)?;
+        let names = list.elements.iter().map(|e| e.value.get(1).and_then(|v| v.as_str()).unwrap_or_default());
+        let fields = names.zip(fields).map(|(name, place)| FieldInfo { name: name.to_string(), width: place.width });
+        program.digests.push(DigestInfo { name: list.name.clone(), fields: fields.collect() });
+    }
+    for (index, list) in doc.field_lists.iter().enumerate() {
+        objects.field_lists.insert(list.id, index as u16);
+    }
+    Ok((objects, program))
+}
+
+fn meter_unit(meter: &json::MeterArray) -> Result<MeterUnit, LoadError> {
+    let place = place_of("meter", &meter.name, &meter.source_info);
+    if meter.rate_count != 2 {
+        return refuse(place, format!("{} rates are not supported (2)", meter.rate_count));
+    }
+    match meter.unit.as_str() {
+        "bytes" => Ok(MeterUnit::Bytes),
+        "packets" => Ok(MeterUnit::Packets),
+        other => refuse(place, format!("unit `{other}` is not supported (bytes, packets)")),
+    }
+}
+
+fn place(field: Field) -> Place {
+    Place { reg: field.reg, width: field.width }
+}
+
+fn field_places(list: &json::FieldList, kind: &str, phv: &Phv) -> Result<Vec<Place>, LoadError> {
+    let where_ = place_of(kind, &list.name, &list.source_info);
+    list.elements
+        .iter()
+        .map(|element| match element.kind.as_str() {
+            "field" => phv.field_of(&element.value, &where_).map(place),
+            other => refuse(&where_, format!("an element of type `{other}` is not supported")),
+        })
+        .collect()
+}
+
+type Checksums = (Vec<Calculation>, Vec<ChecksumCode>, Vec<ChecksumCode>);
+
+fn checksums(doc: &Document, asm: &mut Assembler, objects: &Objects) -> Result<Checksums, LoadError> {
+    let calculations = doc.calculations.iter().map(|c| calculation(c, asm.phv)).collect::<Result<_, _>>()?;
+    let (mut verify, mut update) = (Vec::new(), Vec::new());
+    for checksum in &doc.checksums {
+        asm.place = place_of("checksum", &checksum.name, &checksum.source_info);
+        let Some(target) = asm.phv.field(&checksum.target.0, &checksum.target.1) else {
+            return asm.refuse(format!("unknown target `{}.{}`", checksum.target.0, checksum.target.1));
+        };
+        let Some(&(calculation, _)) = objects.calculations.get(&checksum.calculation) else {
+            return asm.refuse(format!("unknown calculation `{}`", checksum.calculation));
+        };
+        let condition = match &checksum.if_cond {
+            None => None,
+            Some(Typed { kind, value, .. }) if kind == "bool" && value.as_bool() == Some(true) => None,
+            Some(condition) => Some(snippet(condition, asm)?),
+        };
+        let code = || ChecksumCode {
+            target: place(target),
+            target_valid: asm.phv.valid(target.header),
+            calculation,
+            condition,
+        };
+        if checksum.verify {
+            verify.push(code());
+        }
+        if checksum.update {
+            update.push(code());
+        }
+    }
+    Ok((calculations, verify, update))
+}
+
+fn calculation(calculation: &json::Calculation, phv: &Phv) -> Result<Calculation, LoadError> {
+    let where_ = place_of("calculation", &calculation.name, &calculation.source_info);
+    let algorithm = match calculation.algo.as_str() {
+        "csum16" => Algorithm::Csum16,
+        "xor16" => Algorithm::Xor16,
+        "crc16" => Algorithm::Crc16,
+        "crc32" => Algorithm::Crc32,
+        "crcCCITT" => Algorithm::CrcCcitt,
+        "identity" => Algorithm::Identity,
+        other => return refuse(where_, format!("algorithm `{other}` is not supported")),
+    };
+    let input = calculation.input.iter().map(|item| match item.kind.as_str() {
+        "field" => {
+            let field = phv.field_of(&item.value, &where_)?;
+            Ok(HashInput::Field { place: place(field), valid: phv.valid(field.header) })
+        }
+        "hexstr" => {
+            let value = expr::hex(item.value.as_str().unwrap_or_default(), &where_)?.as_u128();
+            match item.bitwidth {
+                Some(width) if (1..=128).contains(&width) => Ok(HashInput::Constant { value, width }),
+                _ => refuse(&where_, "a constant without a width from 1 to 128 bits"),
+            }
+        }
+        "header" => Ok(HashInput::Header(phv.header_of(item, &where_)?)),
+        "payload" => Ok(HashInput::Payload),
+        other => refuse(&where_, format!("an input of type `{other}` is not supported")),
+    });
+    Ok(Calculation { algorithm, input: input.collect::<Result<_, _>>()? })
+}
+
+/// Code for an expression outside an action.
+fn snippet(typed: &Typed, asm: &mut Assembler) -> Result<Snippet, LoadError> {
+    asm.next_statement();
+    asm.params.clear();
+    let expr = expr::parse(typed, asm.phv, &asm.place)?;
+    let start = asm.code.len() as u32;
+    let result = asm.value(&expr)?;
+    asm.code.push(Op::Exit);
+    Ok(Snippet { start, result })
+}
+
+fn deparser(doc: &Document, phv: &Phv) -> Result<Vec<u16>, LoadError> {
+    let [deparser] = doc.deparsers.as_slice() else {
+        return refuse("`deparsers`", "exactly one deparser is needed");
+    };
+    let where_ = place_of("deparser", "deparser", &deparser.source_info);
+    if let Some(primitive) = deparser.primitives.first() {
+        return refuse(where_, format!("primitive `{}` is not supported here", primitive.op));
+    }
+    let header = |name: &String| match phv.header(name) {
+        Some(header) => Ok(header),
+        None => refuse(&where_, format!("unknown header `{name}`")),
+    };
+    deparser.order.iter().map(header).collect()
+}
+
+fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
+    asm.place = "`standard_metadata`".to_string();
+    // Read only: a missing multicast group or priority is 0.
+    let zero = Place { reg: asm.constant(0)?, width: 64 };
+    // Written only.
+    let sink = Place { reg: asm.sink, width: 64 };
+    let optional = |name: &str, missing: Place| phv.intrinsic(name).map_or(missing, place);
+    let required = |name: &str| match phv.intrinsic(name) {
+        Some(field) => Ok(place(field)),
+        None => refuse(format!("`{name}`"), "missing: this is not a v1model program"),
+    };
+    Ok(Standard {
+        ingress_port: required("standard_metadata.ingress_port")?,
+        egress_spec: required("standard_metadata.egress_spec")?,
+        egress_port: required("standard_metadata.egress_port")?,
+        instance_type: required("standard_metadata.instance_type")?,
+        packet_length: required("standard_metadata.packet_length")?,
+        parser_error: optional("standard_metadata.parser_error", sink),
+        checksum_error: optional("standard_metadata.checksum_error", sink),
+        enq_timestamp: optional("queueing_metadata.enq_timestamp", sink),
+        enq_qdepth: optional("queueing_metadata.enq_qdepth", sink),
+        deq_timedelta: optional("queueing_metadata.deq_timedelta", sink),
+        deq_qdepth: optional("queueing_metadata.deq_qdepth", sink),
+        qid: optional("queueing_metadata.qid", sink),
+        ingress_global_timestamp: optional("intrinsic_metadata.ingress_global_timestamp", sink),
+        egress_global_timestamp: optional("intrinsic_metadata.egress_global_timestamp", sink),
+        mcast_grp: optional("intrinsic_metadata.mcast_grp", zero),
+        egress_rid: optional("intrinsic_metadata.egress_rid", sink),
+        priority: optional("intrinsic_metadata.priority", zero),
+    })
+}
+
+/// Headers with a field that some instruction writes cannot be sent as they came.
+fn mark_written(
+    code: &[Op],
+    parser: &ParserCode,
+    tables: &[TableCode],
+    update: &[ChecksumCode],
+    phv: &Phv,
+    headers: &mut [HeaderLayout],
+) {
+    let mut owner = vec![None; phv.fields];
+    for (index, header) in phv.headers.iter().enumerate() {
+        for field in &header.fields {
+            owner[field.reg as usize] = Some(index);
+            if field.is_wide() {
+                owner[field.reg as usize + 1] = Some(index);
+            }
+        }
+    }
+    let mut write = |reg: Reg| {
+        if let Some(Some(header)) = owner.get(reg as usize) {
+            headers[*header].written = true;
+        }
+    };
+    for op in code {
+        if let Some((reg, words)) = op.destination() {
+            (0..words).for_each(|word| write(reg + word));
+        }
+    }
+    let lookaheads = parser.states.iter().flat_map(|state| &state.ops).filter_map(|op| match op {
+        ParserOp::Lookahead { dst, .. } => Some(*dst),
+        _ => None,
+    });
+    let colours = tables.iter().filter_map(|table| table.meter.map(|(dst, _)| dst));
+    for dst in lookaheads.chain(colours).chain(update.iter().map(|checksum| checksum.target)) {
+        write(dst.reg);
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Table keys, entries and defaults.
+
+use std::collections::HashMap;
+
+use super::expr::hex;
+use super::json::{self, Document};
+use super::phv::{Field, Phv};
+use super::{LoadError, meter_unit, place, place_of, refuse};
+use crate::machine::code::{KeyChunk, KeyPlace, Matching, TableCode};
+use crate::machine::table::MAX_KEY_WORDS;
+use crate::program::{
+    ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo,
+};
+
+/// Ternary tables up to this size are searched entry by entry.
+const SCAN_SIZE: usize = 64;
+
+/// The parts of a table that do not depend on the control flow.
+pub fn compile(
+    table: &json::Table,
+    doc: &Document,
+    phv: &Phv,
+    action_ids: &HashMap<u64, ActionId>,
+    program: &Program,
+) -> Result<(TableInfo, TableCode), LoadError> {
+    let where_ = place_of("table", &table.name, &table.source_info);
+    if table.kind != "simple" {
+        return refuse(where_, "action profiles and selectors are not supported");
+    }
+    let mut actions = Vec::new();
+    for id in &table.action_ids {
+        match action_ids.get(id) {
+            Some(&action) => actions.push(action),
+            None => return refuse(where_, format!("unknown action id {id}")),
+        }
+    }
+    let words = |action: &ActionId| -> usize {
+        program.actions[action.0].params.iter().map(|p| if p.width > 64 { 2 } else { 1 }).sum()
+    };
+    let param_words = actions.iter().map(words).max().unwrap_or(0);
+    let mut code = TableCode {
+        matching: Matching::None,
+        key_words: 0,
+        chunks: Vec::new(),
+        ranges: Vec::new(),
+        places: Vec::new(),
+        actions: Vec::new(),
+        param_words,
+        max_size: if table.key.is_empty() { 0 } else { table.max_size },
+        counter: table.with_counters,
+        timeout: table.support_timeout,
+        meter: None,
+    };
+    let mut used = Vec::new();
+    let mut key = Vec::new();
+    for field in &table.key {
+        key.push(key_field(field, phv, &where_, &mut used, &mut code)?);
+    }
+    code.key_words = used.len();
+    if code.key_words > MAX_KEY_WORDS {
+        return refuse(where_, format!("keys longer than {} bits are not supported", 64 * MAX_KEY_WORDS));
+    }
+    let has = |kind: MatchKind| key.iter().any(|k: &KeyInfo| k.kind == kind);
+    code.matching = if key.is_empty() {
+        Matching::None
+    } else if has(MatchKind::Range) {
+        Matching::Scan
+    } else if has(MatchKind::Ternary) || has(MatchKind::Optional) {
+        if table.max_size <= SCAN_SIZE { Matching::Scan } else { Matching::Masked }
+    } else if has(MatchKind::Lpm) {
+        Matching::Masked
+    } else {
+        Matching::Exact
+    };
+    let mut meter = None;
+    if let Some(name) = &table.direct_meters {
+        let found = doc.meter_arrays.iter().find(|m| m.name == *name);
+        let Some((array, target)) = found.and_then(|m| Some((m, m.result_target.as_ref()?))) else {
+            return refuse(where_, format!("direct meter `{name}` has no result target"));
+        };
+        let Some(field) = phv.field(&target.0, &target.1).filter(|f| !f.is_wide() && !f.signed && f.width > 1) else {
+            return refuse(where_, format!("direct meter `{name}` writes to an unsuitable field"));
+        };
+        let unit = meter_unit(array)?;
+        meter = Some(unit);
+        code.meter = Some((place(field), unit == MeterUnit::Bytes));
+    }
+    let info = TableInfo {
+        name: table.name.clone(),
+        key,
+        max_size: code.max_size,
+        actions,
+        has_counter: table.with_counters,
+        meter,
+        support_timeout: table.support_timeout,
+        const_entries: table.entries.is_some(),
+        const_default: table.default_entry.as_ref().is_some_and(|d| d.action_const),
+    };
+    Ok((info, code))
+}
+
+/// `used`: bits taken of each word of the packed key.
+fn key_field(
+    key: &json::Key,
+    phv: &Phv,
+    where_: &str,
+    used: &mut Vec<u32>,
+    code: &mut TableCode,
+) -> Result<KeyInfo, LoadError> {
+    let kind = match key.match_type.as_str() {
+        "exact" => MatchKind::Exact,
+        "lpm" => MatchKind::Lpm,
+        "ternary" => MatchKind::Ternary,
+        "range" => MatchKind::Range,
+        "optional" => MatchKind::Optional,
+        other => return refuse(where_, format!("match kind `{other}` is not supported")),
+    };
+    let field = phv.field_of(&key.target, where_)?;
+    let static_mask = match &key.mask {
+        Some(mask) => hex(mask, where_)?.as_u128(),
+        None => u128::MAX,
+    };
+    let name = match &key.name {
+        Some(name) => name.clone(),
+        None => format!("{}.{}", key.target[0].as_str().unwrap_or(""), key.target[1].as_str().unwrap_or("")),
+    };
+    if kind == MatchKind::Range {
+        if field.is_wide() || field.signed {
+            return refuse(where_, format!("range match on `{name}` (signed or wider than 64 bits) is not supported"));
+        }
+        code.places.push(KeyPlace::Range(code.ranges.len()));
+        code.ranges.push((field.reg, static_mask as u64 & place(field).mask()));
+    } else {
+        code.places.push(KeyPlace::Packed(pack(field, static_mask, used, &mut code.chunks)));
+    }
+    Ok(KeyInfo { field: FieldInfo { name, width: field.width }, kind })
+}
+
+/// Gives each register of the field the first word of the key with room for it.
+fn pack(field: Field, mask: u128, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> Vec<(u8, u8, u8)> {
+    let mut places = Vec::new();
+    for (index, bits) in [field.width.min(64), field.width.saturating_sub(64)].into_iter().enumerate() {
+        if bits == 0 {
+            continue;
+        }
+        let bits = bits as u32;
+        let word = used.iter().position(|u| u + bits <= 64).unwrap_or_else(|| {
+            used.push(0);
+            used.len() - 1
+        });
+        let shift = used[word];
+        used[word] += bits;
+        chunks.push(KeyChunk {
+            reg: field.reg + index as u16,
+            mask: (mask >> (64 * index)) as u64 & (u64::MAX >> (64 - bits)),
+            word: word as u8,
+            shift: shift as u8,
+        });
+        places.push((word as u8, shift as u8, bits as u8));
+    }
+    places
+}
+
+/// The default action that the program asks for.
+pub fn default_action(
+    table: &json::Table,
+    action_ids: &HashMap<u64, ActionId>,
+    program: &Program,
+) -> Result<Option<ActionCall>, LoadError> {
+    let where_ = place_of("table", &table.name, &table.source_info);
+    match &table.default_entry {
+        None => Ok(None),
+        Some(entry) => action_call(entry.action_id, &entry.action_data, &where_, action_ids, program).map(Some),
+    }
+}
+
+fn action_call(
+    id: u64,
+    data: &[String],
+    where_: &str,
+    action_ids: &HashMap<u64, ActionId>,
+    program: &Program,
+) -> Result<ActionCall, LoadError> {
+    let Some(&action) = action_ids.get(&id) else {
+        return refuse(where_, format!("unknown action id {id}"));
+    };
+    let params = &program.actions[action.0].params;
+    if params.len() != data.len() {
+        return refuse(where_, format!("action id {id} takes {} parameters, not {}", params.len(), data.len()));
+    }
+    let params = data.iter().map(|value| Ok(hex(value, where_)?.as_u128())).collect::<Result<_, LoadError>>()?;
+    Ok(ActionCall { action, params })
+}
+
+/// The entries that are compiled into the program.
+pub fn const_entries(
+    table: &json::Table,
+    info: &TableInfo,
+    action_ids: &HashMap<u64, ActionId>,
+    program: &Program,
+) -> Result<Vec<(EntryKey, ActionCall)>, LoadError> {
+    let entries = table.entries.as_deref().unwrap_or_default();
+    // In the JSON the smaller number wins.
+    let last = entries.iter().map(|e| e.priority).max().unwrap_or(0);
+    let mut result = Vec::new();
+    for entry in entries {
+        let where_ = place_of("entry of table", &table.name, &entry.source_info);
+        if entry.match_key.len() != info.key.len() {
+            return refuse(where_, "its key has another number of fields than the table's");
+        }
+        let fields = entry.match_key.iter().zip(&info.key).map(|(field, key)| entry_field(field, key, &where_));
+        let fields = fields.collect::<Result<Vec<_>, _>>()?;
+        let priority = if info.needs_priority() { (last - entry.priority + 1) as i32 } else { 0 };
+        let call = &entry.action_entry;
+        let action = action_call(call.action_id, &call.action_data, &where_, action_ids, program)?;
+        result.push((EntryKey { fields, priority }, action));
+    }
+    Ok(result)
+}
+
+fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<KeyField, LoadError> {
+    let number = |value: &Option<String>| hex(value.as_deref().unwrap_or_default(), where_).map(|v| v.as_u128());
+    let value = || match &field.key {
+        Some(serde_json::Value::String(text)) => hex(text, where_).map(|v| v.as_u128()),
+        Some(serde_json::Value::Bool(value)) => Ok(*value as u128),
+        _ => refuse(where_, "a key field without a value"),
+    };
+    Ok(match (key.kind, field.match_type.as_str()) {
+        (MatchKind::Exact, "exact") => KeyField::Exact(value()?),
+        (MatchKind::Lpm, "lpm") => {
+            KeyField::Lpm { value: value()?, prefix_len: field.prefix_length.unwrap_or(key.field.width) }
+        }
+        (MatchKind::Ternary | MatchKind::Optional, "ternary" | "optional") => {
+            let mask = number(&field.mask)?;
+            let value = value()? & mask;
+            match key.kind {
+                MatchKind::Optional if mask == 0 => KeyField::Optional(None),
+                MatchKind::Optional => KeyField::Optional(Some(value)),
+                _ => KeyField::Ternary { value, mask },
+            }
+        }
+        (MatchKind::Range, "range") => KeyField::Range { low: number(&field.start)?, high: number(&field.end)? },
+        (kind, other) => return refuse(where_, format!("a key field of kind `{other}` where {kind:?} is needed")),
+    })
+}

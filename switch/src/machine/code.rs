@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A compiled program: what the machine executes, immutable and shared.
+
+use super::op::{Address, Op, Reg};
+use super::wide::Wide;
+use super::wire::HeaderLayout;
+
+/// A field as instructions outside expressions see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub reg: Reg,
+    pub width: u16,
+}
+
+impl Place {
+    pub fn mask(self) -> u64 {
+        if self.width >= 64 { u64::MAX } else { (1 << self.width) - 1 }
+    }
+
+    /// Registers that the field takes.
+    pub fn words(self) -> usize {
+        if self.width > 64 { 2 } else { 1 }
+    }
+}
+
+/// Code that ends with [`Op::Exit`] and leaves its result in a register.
+#[derive(Clone, Copy, Debug)]
+pub struct Snippet {
+    pub start: Address,
+    pub result: Reg,
+}
+
+#[derive(Debug)]
+pub enum ParserOp {
+    Extract {
+        header: u16,
+    },
+    /// Code that ends with [`Op::Exit`].
+    Run {
+        start: Address,
+    },
+    /// `dst = ` the `width` bits that start `offset` bits behind the cursor.
+    Lookahead {
+        dst: Place,
+        offset: u32,
+        width: u16,
+    },
+    /// Result in bits; has to be whole bytes.
+    Advance {
+        bits: Snippet,
+    },
+    Verify {
+        condition: Snippet,
+        error: Reg,
+    },
+}
+
+#[derive(Debug)]
+pub enum SelectKey {
+    Field(Place),
+    Lookahead { offset: u32, width: u16 },
+}
+
+impl SelectKey {
+    pub fn width(&self) -> u16 {
+        match self {
+            SelectKey::Field(place) => place.width,
+            SelectKey::Lookahead { width, .. } => *width,
+        }
+    }
+}
+
+/// State index; `None` accepts.
+pub type NextState = Option<u16>;
+
+#[derive(Debug)]
+pub struct ParserState {
+    pub ops: Vec<ParserOp>,
+    /// Each padded to whole bytes, concatenated.
+    pub keys: Vec<SelectKey>,
+    /// (value, mask, next): the first whose masked value is the masked key. Values are masked already.
+    pub cases: Vec<(u128, u128, NextState)>,
+    /// `None`: no match is an error.
+    pub default: Option<NextState>,
+}
+
+#[derive(Debug, Default)]
+pub struct ParserErrors {
+    pub none: u64,
+    pub packet_too_short: u64,
+    pub no_match: u64,
+    pub timeout: u64,
+    pub invalid_argument: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct ParserCode {
+    pub states: Vec<ParserState>,
+    pub start: NextState,
+    pub errors: ParserErrors,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    Csum16,
+    Xor16,
+    Crc16,
+    Crc32,
+    CrcCcitt,
+    Identity,
+}
+
+#[derive(Debug)]
+pub enum HashInput {
+    /// Skipped while `valid` is 0.
+    Field {
+        place: Place,
+        valid: Reg,
+    },
+    Constant {
+        value: u128,
+        width: u16,
+    },
+    Header(u16),
+    /// What follows the parsed headers.
+    Payload,
+}
+
+#[derive(Debug)]
+pub struct Calculation {
+    pub algorithm: Algorithm,
+    pub input: Vec<HashInput>,
+}
+
+#[derive(Debug)]
+pub struct ChecksumCode {
+    pub target: Place,
+    pub target_valid: Reg,
+    pub calculation: u16,
+    /// `None`: always.
+    pub condition: Option<Snippet>,
+}
+
+/// Up to 64 bits of a key field: where they are read and where they go in the packed key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyChunk {
+    pub reg: Reg,
+    pub mask: u64,
+    pub word: u8,
+    pub shift: u8,
+}
+
+/// How a table finds its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matching {
+    /// Never: the table has no key.
+    None,
+    Exact,
+    /// A hash table for each mask: lpm and larger ternary tables.
+    Masked,
+    /// Every entry in the order of priority: small tables and those with ranges.
+    Scan,
+}
+
+/// The place of one key field in the packed key.
+#[derive(Clone, Debug)]
+pub enum KeyPlace {
+    /// Low word, then high word: (word, shift, bits).
+    Packed(Vec<(u8, u8, u8)>),
+    /// Index among the range fields.
+    Range(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct TableAction {
+    /// `None`: nothing to do.
+    pub body: Option<Address>,
+    pub next_hit: Address,
+    pub next_miss: Address,
+    /// Registers that the parameters take.
+    pub param_words: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct TableCode {
+    pub matching: Matching,
+    pub key_words: usize,
+    pub chunks: Vec<KeyChunk>,
+    /// Range fields, with their masks.
+    pub ranges: Vec<(Reg, u64)>,
+    /// For each key field.
+    pub places: Vec<KeyPlace>,
+    pub actions: Vec<TableAction>,
+    pub param_words: usize,
+    pub max_size: usize,
+    /// Counts hits (direct counter).
+    pub counter: bool,
+    /// Remembers the time of the last hit (idle timeout).
+    pub timeout: bool,
+    /// Direct meter: where the colour goes, and whether it counts bytes.
+    pub meter: Option<(Place, bool)>,
+}
+
+#[derive(Debug)]
+pub struct Message {
+    pub place: String,
+    /// `{}` stands for the next value.
+    pub format: String,
+    pub values: Vec<Reg>,
+}
+
+/// The fields of v1model's standard metadata. What a program does not have is a register that nothing else uses.
+#[derive(Clone, Debug, Default)]
+pub struct Standard {
+    pub ingress_port: Place,
+    pub egress_spec: Place,
+    pub egress_port: Place,
+    pub instance_type: Place,
+    pub packet_length: Place,
+    pub parser_error: Place,
+    pub checksum_error: Place,
+    pub enq_timestamp: Place,
+    pub enq_qdepth: Place,
+    pub deq_timedelta: Place,
+    pub deq_qdepth: Place,
+    pub qid: Place,
+    pub ingress_global_timestamp: Place,
+    pub egress_global_timestamp: Place,
+    pub mcast_grp: Place,
+    pub egress_rid: Place,
+    pub priority: Place,
+}
+
+#[derive(Debug, Default)]
+pub struct Code {
+    pub ops: Vec<Op>,
+    pub wide: Vec<Wide>,
+    pub constants: Vec<(Reg, u64)>,
+    /// The PHV of a new packet.
+    pub phv: Vec<u64>,
+    /// First register of the action parameters.
+    pub params: usize,
+    pub headers: Vec<HeaderLayout>,
+    pub parser: ParserCode,
+    pub verify: Vec<ChecksumCode>,
+    pub ingress: Address,
+    pub egress: Address,
+    pub update: Vec<ChecksumCode>,
+    /// Headers in the order of the wire.
+    pub deparser: Vec<u16>,
+    pub tables: Vec<TableCode>,
+    pub calculations: Vec<Calculation>,
+    pub digests: Vec<Vec<Place>>,
+    pub field_lists: Vec<Vec<Place>>,
+    pub messages: Vec<Message>,
+    pub standard: Standard,
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets in flight and the pool that they come from, so that nothing is allocated per packet.
+
+/// Bytes in front of a received frame: what the deparser may add.
+const HEADROOM: usize = 256;
+/// Bytes behind the longest frame, so that headers can be read eight bytes at a time.
+const TAILROOM: usize = 16;
+
+/// A frame in its buffer.
+pub struct Frame {
+    buffer: Box<[u8]>,
+    /// The frame is `buffer[start..end]`.
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Frame {
+    fn new(capacity: usize) -> Frame {
+        let buffer = vec![0; HEADROOM + capacity + TAILROOM].into_boxed_slice();
+        Frame { buffer, start: HEADROOM, end: HEADROOM }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// From this place of the buffer to the end.
+    pub fn from(&self, at: usize) -> &[u8] {
+        &self.buffer[at..self.end]
+    }
+
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Where a received frame may be written; followed by [`Frame::received`].
+    pub fn space(&mut self) -> &mut [u8] {
+        let end = self.buffer.len() - TAILROOM;
+        &mut self.buffer[HEADROOM..end]
+    }
+
+    pub fn received(&mut self, len: usize) {
+        self.start = HEADROOM;
+        self.end = HEADROOM + len;
+    }
+
+    /// Replaces the frame; false: it is longer than a buffer.
+    pub fn set(&mut self, bytes: &[u8]) -> bool {
+        let space = self.space();
+        if bytes.len() > space.len() {
+            return false;
+        }
+        space[..bytes.len()].copy_from_slice(bytes);
+        self.received(bytes.len());
+        true
+    }
+
+    /// Makes this a copy, at the same place of the buffer.
+    pub fn copy_from(&mut self, other: &Frame) {
+        self.start = other.start;
+        self.end = other.end;
+        self.buffer[other.start..other.end].copy_from_slice(other.bytes());
+    }
+
+    /// Eight bytes in network order; bytes behind the frame are of no meaning.
+    #[inline]
+    pub fn load(&self, at: usize) -> u64 {
+        let mut word = [0; 8];
+        word.copy_from_slice(&self.buffer[at..at + 8]);
+        u64::from_be_bytes(word)
+    }
+
+    /// The first `len` of the eight bytes of `word`.
+    #[inline]
+    pub fn store(&mut self, at: usize, word: u64, len: usize) {
+        let bytes = word.to_be_bytes();
+        if len == 8 {
+            self.buffer[at..at + 8].copy_from_slice(&bytes);
+        } else {
+            self.buffer[at..at + len].copy_from_slice(&bytes[..len]);
+        }
+    }
+
+    /// Makes room for `len` bytes before `payload`, which stays where it is unless it has to move back.
+    /// Returns the new place of the payload; `None`: the frame no longer fits the buffer.
+    pub fn prepend(&mut self, payload: usize, len: usize) -> Option<usize> {
+        if len <= payload {
+            self.start = payload - len;
+            return Some(payload);
+        }
+        let shift = len - payload;
+        if self.end + shift > self.buffer.len() - TAILROOM {
+            return None;
+        }
+        self.buffer.copy_within(payload..self.end, payload + shift);
+        self.start = 0;
+        self.end += shift;
+        Some(payload + shift)
+    }
+}
+
+/// What the machine keeps about a packet beside its registers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PacketState {
+    /// Place in the frame's buffer up to which it was parsed.
+    pub payload: usize,
+    /// Bytes, kept up to date as headers come and go.
+    pub length: u32,
+    /// Bytes as received: what counters and meters count.
+    pub ingress_length: u32,
+    /// Bytes that leave at most.
+    pub truncate: u32,
+}
+
+/// A packet with its frame and, while it waits, its PHV.
+pub struct Packet {
+    pub frame: Frame,
+    /// Empty unless parked.
+    pub phv: Vec<u64>,
+    pub state: PacketState,
+}
+
+/// Packets that are free. Grows on demand up to `limit`.
+pub struct Pool {
+    free: Vec<Box<Packet>>,
+    capacity: usize,
+    made: usize,
+    limit: usize,
+}
+
+impl Pool {
+    /// `capacity`: bytes of the longest frame. `limit`: packets in flight at most.
+    pub fn new(capacity: usize, limit: usize) -> Pool {
+        Pool { free: Vec::new(), capacity, made: 0, limit }
+    }
+
+    /// `None`: as many packets are in flight as are allowed.
+    pub fn take(&mut self) -> Option<Box<Packet>> {
+        if let Some(packet) = self.free.pop() {
+            return Some(packet);
+        }
+        if self.made == self.limit {
+            return None;
+        }
+        self.made += 1;
+        Some(Box::new(Packet { frame: Frame::new(self.capacity), phv: Vec::new(), state: PacketState::default() }))
+    }
+
+    pub fn give(&mut self, packet: Box<Packet>) {
+        self.free.push(packet);
+    }
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The instructions that a program is compiled to. Operands are registers; constants are registers that nothing writes.
+
+/// A register of the machine.
+pub type Reg = u16;
+
+/// A power of two, so that an index taken modulo it needs no check.
+pub const REGISTERS: usize = 4096;
+
+pub type Registers = [u64; REGISTERS];
+
+/// Address of an instruction.
+pub type Address = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    SignedLess,
+    SignedLessOrEqual,
+}
+
+impl Compare {
+    #[inline]
+    pub fn holds(self, a: u64, b: u64) -> bool {
+        match self {
+            Compare::Equal => a == b,
+            Compare::NotEqual => a != b,
+            Compare::Less => a < b,
+            Compare::LessOrEqual => a <= b,
+            Compare::SignedLess => (a as i64) < (b as i64),
+            Compare::SignedLessOrEqual => (a as i64) <= (b as i64),
+        }
+    }
+}
+
+/// Values are modulo 2^64 and, where the instruction says signed, in two's complement.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    Move {
+        dst: Reg,
+        a: Reg,
+    },
+    Add {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Subtract {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Multiply {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    /// Division by 0 gives 0.
+    Divide {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Modulo {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    And {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Or {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Xor {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Not {
+        dst: Reg,
+        a: Reg,
+    },
+    /// Shifts by 64 and more give 0, or the sign.
+    ShiftLeft {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    ShiftRight {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    SignedShiftRight {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Compare {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+        compare: Compare,
+    },
+    Select {
+        dst: Reg,
+        condition: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    SignExtend {
+        dst: Reg,
+        a: Reg,
+        width: u8,
+    },
+    /// The nearest value in `low..=high`.
+    Clamp {
+        dst: Reg,
+        a: Reg,
+        low: Reg,
+        high: Reg,
+    },
+    SignedClamp {
+        dst: Reg,
+        a: Reg,
+        low: Reg,
+        high: Reg,
+    },
+    /// Evaluates a wide expression and keeps its low `width` bits, in two registers above 64.
+    Wide {
+        dst: Reg,
+        expression: u16,
+        width: u8,
+    },
+
+    Jump {
+        to: Address,
+    },
+    /// Jumps if the comparison holds.
+    Branch {
+        compare: Compare,
+        a: Reg,
+        b: Reg,
+        to: Address,
+    },
+    /// Looks the table up and runs the action; the action continues where the table says.
+    Apply {
+        table: u16,
+    },
+    /// End of an action that a table runs.
+    Return,
+    /// End of the pipeline, also in the middle of an action.
+    Exit,
+
+    AddHeader {
+        header: u16,
+    },
+    RemoveHeader {
+        header: u16,
+    },
+    CopyHeader {
+        dst: u16,
+        src: u16,
+    },
+    MarkToDrop,
+    Count {
+        counter: u16,
+        index: Reg,
+    },
+    ExecuteMeter {
+        meter: u16,
+        index: Reg,
+        dst: Reg,
+    },
+    ReadRegister {
+        dst: Reg,
+        register: u16,
+        index: Reg,
+    },
+    WriteRegister {
+        register: u16,
+        index: Reg,
+        a: Reg,
+    },
+    Digest {
+        list: u16,
+    },
+    Random {
+        dst: Reg,
+        low: Reg,
+        high: Reg,
+    },
+    /// `low + hash % size`.
+    Hash {
+        dst: Reg,
+        calculation: u16,
+        low: Reg,
+        size: Reg,
+    },
+    Clone {
+        session: Reg,
+        fields: u16,
+    },
+    Resubmit {
+        fields: u16,
+    },
+    Recirculate {
+        fields: u16,
+    },
+    Truncate {
+        length: Reg,
+    },
+    Log {
+        message: u16,
+    },
+    Assert {
+        condition: Reg,
+        message: u16,
+    },
+}
+
+impl Op {
+    /// The first register and the number of registers that the instruction writes, apart from whole headers.
+    pub fn destination(&self) -> Option<(Reg, Reg)> {
+        match *self {
+            Op::Wide { dst, width, .. } => Some((dst, if width > 64 { 2 } else { 1 })),
+            Op::Move { dst, .. }
+            | Op::Add { dst, .. }
+            | Op::Subtract { dst, .. }
+            | Op::Multiply { dst, .. }
+            | Op::Divide { dst, .. }
+            | Op::Modulo { dst, .. }
+            | Op::And { dst, .. }
+            | Op::Or { dst, .. }
+            | Op::Xor { dst, .. }
+            | Op::Not { dst, .. }
+            | Op::ShiftLeft { dst, .. }
+            | Op::ShiftRight { dst, .. }
+            | Op::SignedShiftRight { dst, .. }
+            | Op::Compare { dst, .. }
+            | Op::Select { dst, .. }
+            | Op::SignExtend { dst, .. }
+            | Op::Clamp { dst, .. }
+            | Op::SignedClamp { dst, .. }
+            | Op::ExecuteMeter { dst, .. }
+            | Op::ReadRegister { dst, .. }
+            | Op::Random { dst, .. }
+            | Op::Hash { dst, .. } => Some((dst, 1)),
+            Op::Jump { .. }
+            | Op::Branch { .. }
+            | Op::Apply { .. }
+            | Op::Return
+            | Op::Exit
+            | Op::AddHeader { .. }
+            | Op::RemoveHeader { .. }
+            | Op::CopyHeader { .. }
+            | Op::MarkToDrop
+            | Op::Count { .. }
+            | Op::WriteRegister { .. }
+            | Op::Digest { .. }
+            | Op::Clone { .. }
+            | Op::Resubmit { .. }
+            | Op::Recirculate { .. }
+            | Op::Truncate { .. }
+            | Op::Log { .. }
+            | Op::Assert { .. } => None,
+        }
+    }
+}

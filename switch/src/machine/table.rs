@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Match-action tables: finding the entry of a key, and changing entries without ever leaving a table half changed.
+//!
+//! An entry lives in a slot chosen by the control plane. Its row holds, in 64-bit words:
+//! packed key | mask (not in exact tables) | low and high of each range | action index | parameters.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::code::{Matching, TableCode};
+use super::meter::Meter;
+use super::op::{REGISTERS, Registers};
+
+/// The longest packed key.
+pub const MAX_KEY_WORDS: usize = 16;
+
+/// What the packet thread counts for an entry, read by everybody. Only the packet thread writes.
+#[derive(Default, Debug)]
+pub struct EntryStats {
+    pub packets: AtomicU64,
+    pub bytes: AtomicU64,
+    /// ns since the start of the switch.
+    pub last_hit: AtomicU64,
+}
+
+/// Offsets of the parts of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowShape {
+    pub mask: usize,
+    pub ranges: usize,
+    pub action: usize,
+    pub params: usize,
+    pub len: usize,
+}
+
+impl RowShape {
+    pub fn new(code: &TableCode) -> RowShape {
+        let key = code.key_words;
+        let mask_words = match code.matching {
+            Matching::Masked | Matching::Scan => key,
+            Matching::None | Matching::Exact => 0,
+        };
+        let ranges = key + mask_words;
+        let action = ranges + 2 * code.ranges.len();
+        RowShape { mask: key, ranges, action, params: action + 1, len: action + 1 + code.param_words }
+    }
+}
+
+/// Entries that share a mask.
+struct Group {
+    mask: Box<[u64]>,
+    /// Highest priority among the entries.
+    priority: i32,
+    slots: HashTable<u32>,
+}
+
+enum Index {
+    None,
+    Exact(HashTable<u32>),
+    /// By descending priority of the group.
+    Masked(Vec<Group>),
+    /// By descending priority.
+    Scan(Vec<u32>),
+}
+
+pub struct Table {
+    shape: RowShape,
+    key_words: usize,
+    index: Index,
+    rows: Vec<u64>,
+    priorities: Vec<i32>,
+    hasher: FixedState,
+    pub meters: Vec<Meter>,
+    pub stats: Arc<[EntryStats]>,
+    /// Action index and parameters; `None`: nothing happens on a miss.
+    pub default: Option<Box<[u64]>>,
+}
+
+impl Table {
+    /// `seed` makes the hash differ between runs. `stats` has a cell for each slot, or none.
+    pub fn new(code: &TableCode, stats: Arc<[EntryStats]>, seed: u64) -> Table {
+        let shape = RowShape::new(code);
+        let index = match code.matching {
+            Matching::None => Index::None,
+            // All the memory is there from the start: an insert never rehashes.
+            Matching::Exact => Index::Exact(HashTable::with_capacity(code.max_size)),
+            Matching::Masked => Index::Masked(Vec::new()),
+            Matching::Scan => Index::Scan(Vec::with_capacity(code.max_size)),
+        };
+        Table {
+            shape,
+            key_words: code.key_words,
+            index,
+            rows: vec![0; code.max_size * shape.len],
+            priorities: vec![0; code.max_size],
+            hasher: FixedState::with_seed(seed),
+            meters: vec![Meter::default(); if code.meter.is_some() { code.max_size } else { 0 }],
+            stats,
+            default: None,
+        }
+    }
+
+    /// Action index and parameters of an entry.
+    #[inline]
+    pub fn action(&self, slot: u32) -> &[u64] {
+        let row = slot as usize * self.shape.len;
+        &self.rows[row + self.shape.action..row + self.shape.len]
+    }
+
+    /// The slot of the best entry for the key in the registers.
+    #[inline]
+    pub fn lookup(&self, code: &TableCode, regs: &Registers) -> Option<u32> {
+        let mut key = [0u64; MAX_KEY_WORDS];
+        for chunk in &code.chunks {
+            key[chunk.word as usize % MAX_KEY_WORDS] |=
+                (regs[chunk.reg as usize % REGISTERS] & chunk.mask) << chunk.shift;
+        }
+        let key = &key[..self.key_words];
+        match &self.index {
+            Index::None => None,
+            Index::Exact(slots) => slots.find(self.hash(key), |&slot| self.key(slot) == key).copied(),
+            Index::Masked(groups) => self.lookup_masked(groups, key),
+            Index::Scan(order) => order.iter().copied().find(|&slot| self.matches(slot, key, code, regs)),
+        }
+    }
+
+    fn lookup_masked(&self, groups: &[Group], key: &[u64]) -> Option<u32> {
+        let mut best: Option<(i32, u32)> = None;
+        for group in groups {
+            if best.is_some_and(|(priority, _)| priority >= group.priority) {
+                break;
+            }
+            let mut masked = [0u64; MAX_KEY_WORDS];
+            for (word, (key, mask)) in masked.iter_mut().zip(key.iter().zip(&group.mask)) {
+                *word = key & mask;
+            }
+            let masked = &masked[..key.len()];
+            for &slot in group.slots.iter_hash(self.hash(masked)) {
+                let priority = self.priorities[slot as usize];
+                if self.key(slot) == masked && best.is_none_or(|(other, _)| priority > other) {
+                    best = Some((priority, slot));
+                }
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+
+    #[inline]
+    fn matches(&self, slot: u32, key: &[u64], code: &TableCode, regs: &Registers) -> bool {
+        let row = slot as usize * self.shape.len;
+        let row = &self.rows[row..row + self.shape.len];
+        let masks = &row[self.shape.mask..self.shape.ranges];
+        let ranges = row[self.shape.ranges..self.shape.action].chunks_exact(2);
+        row.iter().zip(masks).zip(key).all(|((value, mask), key)| key & mask == *value)
+            && ranges.zip(&code.ranges).all(|(range, &(reg, mask))| {
+                let value = regs[reg as usize % REGISTERS] & mask;
+                range[0] <= value && value <= range[1]
+            })
+    }
+
+    fn key(&self, slot: u32) -> &[u64] {
+        let row = slot as usize * self.shape.len;
+        &self.rows[row..row + self.key_words]
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u64]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        for &word in key {
+            hasher.write_u64(word);
+        }
+        hasher.finish()
+    }
+
+    /// Puts a new entry into a free slot. `row` is complete, its key masked.
+    pub fn insert(&mut self, slot: u32, row: &[u64], priority: i32) {
+        let start = slot as usize * self.shape.len;
+        self.rows[start..start + self.shape.len].copy_from_slice(row);
+        self.priorities[slot as usize] = priority;
+        if let Some(stats) = self.stats.get(slot as usize) {
+            stats.packets.store(0, Relaxed);
+            stats.bytes.store(0, Relaxed);
+        }
+        let hash = self.hash(self.key(slot));
+        // The index is taken out so that it can be changed while rows are read.
+        let mut index = std::mem::replace(&mut self.index, Index::None);
+        match &mut index {
+            Index::None => {}
+            Index::Exact(slots) => {
+                slots.insert_unique(hash, slot, |&other| self.hash(self.key(other)));
+            }
+            Index::Masked(groups) => {
+                let mask = &row[self.shape.mask..self.shape.ranges];
+                let mut group = match groups.iter().position(|g| *g.mask == *mask) {
+                    Some(at) => groups.remove(at),
+                    None => Group { mask: mask.into(), priority, slots: HashTable::new() },
+                };
+                group.priority = group.priority.max(priority);
+                group.slots.insert_unique(hash, slot, |&other| self.hash(self.key(other)));
+                let at = groups.partition_point(|g| g.priority >= group.priority);
+                groups.insert(at, group);
+            }
+            Index::Scan(order) => {
+                let at = order.partition_point(|&other| self.priorities[other as usize] >= priority);
+                order.insert(at, slot);
+            }
+        }
+        self.index = index;
+    }
+
+    /// Replaces action and parameters.
+    pub fn modify(&mut self, slot: u32, action: &[u64]) {
+        let row = slot as usize * self.shape.len;
+        self.rows[row + self.shape.action..row + self.shape.len].copy_from_slice(action);
+    }
+
+    pub fn remove(&mut self, slot: u32) {
+        let hash = self.hash(self.key(slot));
+        let row = slot as usize * self.shape.len;
+        match &mut self.index {
+            Index::None => {}
+            Index::Exact(slots) => {
+                if let Ok(entry) = slots.find_entry(hash, |&other| other == slot) {
+                    entry.remove();
+                }
+            }
+            Index::Masked(groups) => {
+                let mask = &self.rows[row + self.shape.mask..row + self.shape.ranges];
+                let Some(at) = groups.iter().position(|g| *g.mask == *mask) else { return };
+                let mut group = groups.remove(at);
+                if let Ok(entry) = group.slots.find_entry(hash, |&other| other == slot) {
+                    entry.remove();
+                }
+                let priorities = &self.priorities;
+                if let Some(priority) = group.slots.iter().map(|&slot| priorities[slot as usize]).max() {
+                    group.priority = priority;
+                    let at = groups.partition_point(|g| g.priority >= priority);
+                    groups.insert(at, group);
+                }
+            }
+            Index::Scan(order) => order.retain(|&other| other != slot),
+        }
+        if let Some(meter) = self.meters.get_mut(slot as usize) {
+            *meter = Meter::default();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Headers between the wire and the registers, eight bytes at a time.
+
+use super::frame::Frame;
+use super::op::{REGISTERS, Reg, Registers};
+
+/// Bits of one field within one 8-byte window of a header.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub reg: Reg,
+    /// Right shift that brings the bits of the window down to bit 0.
+    pub shift: u8,
+    /// Left shift that brings them to their place in the register.
+    pub place: u8,
+    /// The first piece of its register, read from the wire.
+    pub starts_word: bool,
+    pub mask: u64,
+}
+
+/// A header type instance on the wire.
+#[derive(Clone, Debug)]
+pub struct HeaderLayout {
+    pub valid: Reg,
+    pub offset: Reg,
+    pub bytes: u32,
+    /// The registers of the fields.
+    pub fields: std::ops::Range<usize>,
+    windows: Vec<Vec<Piece>>,
+    /// Signed fields (register, width), kept sign-extended.
+    pub signed: Vec<(Reg, u8)>,
+    /// Fields change after extraction, so the bytes of the frame cannot be taken over as they are.
+    pub written: bool,
+}
+
+/// Offset of a header that was not extracted.
+pub const NOT_IN_FRAME: u64 = u64::MAX;
+
+impl HeaderLayout {
+    pub fn new(valid: Reg, offset: Reg, bytes: u32, fields: std::ops::Range<usize>) -> Self {
+        HeaderLayout {
+            valid,
+            offset,
+            bytes,
+            fields,
+            windows: vec![Vec::new(); bytes.div_ceil(8) as usize],
+            signed: Vec::new(),
+            written: false,
+        }
+    }
+
+    /// Adds a piece to the 8-byte window with this index.
+    pub fn push(&mut self, window: u32, piece: Piece) {
+        self.windows[window as usize].push(piece);
+    }
+
+    /// Reads the header at `at` of the frame's buffer; the caller has checked that it is there.
+    #[inline]
+    pub fn extract(&self, frame: &Frame, at: usize, regs: &mut Registers) {
+        for (index, window) in self.windows.iter().enumerate() {
+            let word = frame.load(at + 8 * index);
+            for piece in window {
+                let bits = ((word >> piece.shift) & piece.mask) << piece.place;
+                let reg = &mut regs[piece.reg as usize % REGISTERS];
+                *reg = if piece.starts_word { bits } else { *reg | bits };
+            }
+        }
+        for &(reg, width) in &self.signed {
+            let reg = &mut regs[reg as usize % REGISTERS];
+            *reg = sign_extend(*reg, width);
+        }
+        regs[self.valid as usize % REGISTERS] = 1;
+        regs[self.offset as usize % REGISTERS] = at as u64;
+    }
+
+    /// Writes the header at `at` of the frame's buffer.
+    #[inline]
+    pub fn emit(&self, frame: &mut Frame, at: usize, regs: &Registers) {
+        for (offset, word, len) in self.words(regs) {
+            frame.store(at + offset, word, len);
+        }
+    }
+
+    /// Appends the header.
+    pub fn append(&self, bytes: &mut Vec<u8>, regs: &Registers) {
+        for (_, word, len) in self.words(regs) {
+            bytes.extend_from_slice(&word.to_be_bytes()[..len]);
+        }
+    }
+
+    /// The header eight bytes at a time: (offset, word, bytes of the word).
+    #[inline]
+    fn words(&self, regs: &Registers) -> impl Iterator<Item = (usize, u64, usize)> {
+        self.windows.iter().enumerate().map(|(index, window)| {
+            let mut word = 0u64;
+            for piece in window {
+                word |= ((regs[piece.reg as usize % REGISTERS] >> piece.place) & piece.mask) << piece.shift;
+            }
+            (8 * index, word, (self.bytes as usize - 8 * index).min(8))
+        })
+    }
+}
+
+/// The two's complement value of the low `width` bits (1 to 64).
+#[inline]
+pub fn sign_extend(value: u64, width: u8) -> u64 {
+    let unused = 64 - width as u32;
+    (((value << unused) as i64) >> unused) as u64
+}

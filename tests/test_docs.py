@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of the README and of docs/ are true.
+
+A fenced block ```sh holds commands for the reader. `make` commands that run for minutes are checked with `make -n`
+(target, variables and tools exist), all others are executed. A block whose first line is `# in the lab` or
+`# beside a lab` belongs to a running lab and is executed by the tests of that room.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+ELSEWHERE = ("# in the lab", "# beside a lab")
+
+
+def commands() -> list[tuple[str, str]]:
+    """(page, command line) of every ```sh block, comments and continuation lines folded."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
+            if block.startswith(ELSEWHERE):
+                continue
+            for line in block.replace("\\\n", " ").splitlines():
+                line = line.split("  #")[0].strip()
+                if line and not line.startswith("#"):
+                    found.append((str(page.relative_to(ROOT)), line))
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_command_runs(page: str, command: str) -> None:
+    if command.startswith("make ") and command != "make help":
+        command = command.replace("make ", "make -n ", 1)
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{page}: {command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+
+
+def test_pages_hold_commands() -> None:
+    assert ("README.md", "make run") in commands()
+    assert ("README.md", "make test") in commands()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not missing

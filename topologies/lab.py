@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m topologies.lab`: a lab to play in, with the Mininet prompt. `--exec` or a piped script runs commands."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from subprocess import DEVNULL
+
+from topologies import contain, requirements
+from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+from topologies.requirements import LabError
+
+REST_PORT = 8080
+IPERF_PORTS = (5201, 5202)
+
+BANNER = """
+  {stations} --- ap1 --- server      {links}, TCP {cc}
+
+  REST       {rest}  (documentation: {rest}/docs)
+  P4Runtime  {grpc}, device 1
+  logs       {directory}
+
+  The server runs iperf3 on ports {ports}. Try:
+    sta1 ping -c 5 server
+    sta1 iperf3 -c server -R -t 60 &         a download ...
+    sta1 iperf3 -c server -p 5202 -t 20      ... and an upload beside it
+    sh curl -s {rest}/openapi.json           every command of `sh` runs outside the lab
+  `help` lists the prompt's own commands, `exit` ends the lab.
+"""
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m topologies.lab", description="A lab with the Mininet prompt.")
+    parser.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
+    parser.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
+    parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
+    parser.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
+    parser.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
+    parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
+    parser.add_argument("--plain", action="store_true", help="a plain FIFO: every feature of the access point off")
+    parser.add_argument("--exec", action="append", metavar="COMMAND", help="run a prompt's command and end; repeatable")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = arguments(argv)
+    try:
+        requirements.check(options.cc)
+        profile = link_profile(options.profile, options.down, options.up, options.rtt)
+        with tempfile.TemporaryDirectory(prefix="lab-") as directory:
+            return contain.run(lambda: _play(options, profile, Path(directory)))
+    except (LabError, ProfileError, OSError) as error:
+        return fail(error)
+
+
+def fail(error: Exception) -> int:
+    """Prints the one line that the user gets for bad input or a lab that cannot be."""
+    print(f"error: {error}", file=sys.stderr)
+    return 2
+
+
+def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) -> int:
+    # Not before `requirements.check` has found Mininet.
+    from mininet.cli import CLI
+
+    from topologies.network import PLAIN, Features, Lab
+
+    features = PLAIN if options.plain else Features()
+    try:
+        with Lab(profile, directory, options.stations, features, options.cc, rest_port=REST_PORT) as lab:
+            for port in IPERF_PORTS:
+                lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
+            if options.exec:
+                script = directory / "script"
+                script.write_text("".join(f"{command}\n" for command in options.exec))
+                CLI(lab.net, script=str(script))
+                return 0
+            print(
+                BANNER.format(
+                    stations=", ".join(station.name for station in lab.stations),
+                    links=profile.describe(),
+                    cc=options.cc,
+                    rest=lab.rest_url,
+                    grpc=lab.access_point.grpc,
+                    directory=directory,
+                    ports=" and ".join(map(str, IPERF_PORTS)),
+                )
+            )
+            CLI(lab.net)
+    except LabError as error:
+        return fail(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

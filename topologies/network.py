@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab: one access point, its stations, a server behind the uplink, and the controller. Everything that a lab starts
+ends with `stop`; run it inside `contain.run`, and it ends with the process too."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mininet.log import setLogLevel
+from mininet.net import Mininet
+from mininet.topo import Topo
+
+from topologies.nodes import ApLink, ApSwitch, EndHost, PortClaims, last_line, run_prefix, stop_process
+from topologies.profiles import LinkProfile
+from topologies.requirements import PIPELINE, ROOT, LabError
+
+SERVER = "server"
+ACCESS_POINT = "ap1"
+MAX_STATIONS = 200
+CONTROLLER_TIMEOUT = 30.0  # s
+GRPC_PORT = 9559
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the access point does beyond forwarding. `gate` is {"buffer", "batch"} in packets, or None."""
+
+    ack_priority: bool = True
+    ack_filter: bool = True
+    sparse: bool = True
+    ncr: bool = True
+    gate: dict[str, int] | None = None
+
+
+PLAIN = Features(ack_priority=False, ack_filter=False, sparse=False, ncr=False)
+
+
+class AccessPointTopo(Topo):
+    """Stations `sta1`... on ports 1 to n of `ap1`, the `server` on port n + 1, its uplink. Half of the base round
+    trip is spent on each side's way out of the access point."""
+
+    def build(
+        self, profile: LinkProfile, stations: int, host: dict[str, Any], switch: dict[str, Any], **_: Any
+    ) -> None:
+        delay = f"{profile.rtt * 1e6 / 2:.0f}us"
+        self.addSwitch(ACCESS_POINT, cls=ApSwitch, **switch)
+        for number in range(1, stations + 1):
+            name = f"sta{number}"
+            self.addHost(name, cls=EndHost, **_addresses(10 + number), **host)
+            model = {"rate": f"{profile.down}bit", "limit": profile.down_limit, "delay": delay}
+            self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=model)
+        self.addHost(SERVER, cls=EndHost, **_addresses(1), **host)
+        model = {"rate": f"{profile.up}bit", "limit": profile.up_limit, "delay": delay}
+        self.addLink(SERVER, ACCESS_POINT, port1=0, port2=stations + 1, cls=ApLink, model=model)
+
+
+def _addresses(number: int) -> dict[str, str]:
+    return {"ip": f"10.0.0.{number}/24", "ipv6": f"fd00::{number}/64", "mac": f"02:00:00:00:00:{number:02x}"}
+
+
+class Lab:
+    """A running lab, as a context manager.
+
+    profile: the links. stations: how many. features: what the access point does. cc, ecn: TCP of every host.
+    directory: takes configuration, logs and, with `stats`, the controller's statistics (CSV).
+    rest_port: where REST should answer; another port is taken when that one is in use.
+    """
+
+    def __init__(
+        self,
+        profile: LinkProfile,
+        directory: Path,
+        stations: int = 1,
+        features: Features = Features(),
+        cc: str = "cubic",
+        ecn: bool = True,
+        rest_port: int = 0,
+        stats: bool = False,
+    ) -> None:
+        if not 1 <= stations <= MAX_STATIONS:
+            raise LabError(f"{stations} stations are not possible: give 1 to {MAX_STATIONS}")
+        self.profile = profile
+        self.features = features
+        self.directory = directory
+        self.stats = directory / "controller.csv" if stats else None
+        self.rest_url = ""
+        self.controller: subprocess.Popen[bytes] | None = None
+        self._host = {"cc": cc, "ecn": ecn}
+        self._stations = stations
+        self._rest_port = rest_port
+        self._ports = PortClaims()
+        self.net: Any = None
+
+    def __enter__(self) -> "Lab":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def server(self) -> EndHost:
+        return self.net[SERVER]
+
+    @property
+    def access_point(self) -> ApSwitch:
+        return self.net[ACCESS_POINT]
+
+    @property
+    def stations(self) -> list[EndHost]:
+        return [self.net[f"sta{number}"] for number in range(1, self._stations + 1)]
+
+    def start(self) -> None:
+        """Brings everything up: afterwards packets flow as the features say. Raises LabError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        setLogLevel("warning")
+        Mininet.inited = True  # its init raises limits and sysctls of the whole machine, which a lab leaves alone
+        switch = {
+            "prefix": run_prefix(),
+            "directory": self.directory,
+            "grpc": f"127.0.0.1:{self._ports.claim(GRPC_PORT)}",
+        }
+        topo = AccessPointTopo(profile=self.profile, stations=self._stations, host=self._host, switch=switch)
+        self.net = Mininet(topo=topo, controller=None, link=ApLink, build=False)
+        self.net.build()
+        setLogLevel("output")  # what the prompt's commands print
+        self.net.start()
+        self._start_controller()
+
+    def stop(self) -> None:
+        """Takes everything down again; also after a failed start, and more than once."""
+        if self.controller:
+            stop_process(self.controller)
+            self.controller = None
+        if self.net:
+            # Not Mininet.stop: it types its commands into the hosts' shells, which may be busy or dead by now.
+            net, self.net = self.net, None
+            for switch in net.switches:
+                switch.stop()
+            for node in net.hosts + net.switches:
+                node.terminate()
+        self._ports.release()
+
+    def controller_config(self) -> dict[str, Any]:
+        """What the controller is told about the access point."""
+        limits = (self.profile.down_limit, self.profile.up_limit)
+        ports = [
+            {"port": port, "role": "station", "capacity_bps": self.profile.down, "queue_limit": limits[0]}
+            for port in range(1, self._stations + 1)
+        ]
+        uplink = self._stations + 1
+        ports.append({"port": uplink, "role": "uplink", "capacity_bps": self.profile.up, "queue_limit": limits[1]})
+        access_point = {
+            "name": ACCESS_POINT,
+            "address": self.access_point.grpc,
+            "device_id": self.access_point.device_id,
+            "pipeline": {name: str(path) for name, path in PIPELINE.items()},
+            "ports": ports,
+            "features": asdict(self.features),
+        }
+        return {"access_points": [access_point]}
+
+    def _start_controller(self) -> None:
+        config = self.directory / "controller.json"
+        config.write_text(json.dumps(self.controller_config(), indent=2) + "\n")
+        rest = f"127.0.0.1:{self._ports.claim(self._rest_port) if self._rest_port else 0}"
+        command = [sys.executable, "-m", "controller", "--config", str(config), "--rest", rest]
+        if self.stats:
+            command += ["--stats", str(self.stats)]
+        output, errors = self.directory / "controller.out", self.directory / "controller.log"
+        with output.open("wb") as out, errors.open("wb") as err:
+            self.controller = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        deadline = time.monotonic() + CONTROLLER_TIMEOUT
+        while self.controller.poll() is None and time.monotonic() < deadline:
+            lines = output.read_text().splitlines()
+            rest_lines = [line.split()[1] for line in lines if line.startswith("rest ")]
+            if f"ready {ACCESS_POINT}" in lines and rest_lines:
+                self.rest_url = rest_lines[0]
+                return
+            time.sleep(0.02)
+        raise LabError(f"the controller did not start: {last_line(errors) or last_line(output) or f'see {errors}'}")

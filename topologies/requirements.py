@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab needs from the machine. Whatever is missing is named in one line, with the mend."""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PIPELINE = {"p4info": ROOT / "p4src/ap.p4info.txtpb", "device_config": ROOT / "p4src/ap.json"}
+
+CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
+_TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "ethtool": "ethtool", "iperf3": "iperf3"}
+
+
+class LabError(Exception):
+    """The lab cannot be brought up or used: one line that names the cause and the mend."""
+
+
+def apswitch() -> Path:
+    """The data plane's binary: this project's release build, or the one that APSWITCH names."""
+    return Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
+
+
+def congestion_controls() -> list[str]:
+    """The TCP congestion controls that this kernel has loaded."""
+    return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+
+
+def check(cc: str = "cubic") -> None:
+    """Raises LabError for the first thing missing: privilege, tool, package, switch, pipeline, congestion control."""
+    capabilities = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
+    )
+    held = int(capabilities.split()[1], 16)
+    if not all(held >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN)):
+        raise LabError("privilege is missing: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN; run it as root")
+    for tool, package in _TOOLS.items():
+        if not shutil.which(tool):
+            raise LabError(f"{tool} is missing: install it with `apt install {package}`")
+    if not importlib.util.find_spec("mininet"):
+        raise LabError("the Python package mininet is missing: install it with `apt install mininet`")
+    if not os.access(apswitch(), os.X_OK):
+        raise LabError(f"the switch {apswitch()} is missing: build it with `make switch`")
+    for path in PIPELINE.values():
+        if not path.is_file():
+            raise LabError(f"{path} is missing: restore it with `git checkout`, or compile it with `make p4`")
+    if cc not in congestion_controls():
+        raise LabError(
+            f"congestion control '{cc}' is not available: choose one of {', '.join(congestion_controls())}, "
+            f"or load it with `modprobe tcp_{cc}`"
+        )
