@@ -4,7 +4,7 @@
 use super::error::{Checked, Refusal, refuse};
 use super::proto::p4::config::v1::meter_spec;
 use super::proto::p4::v1 as p4;
-use super::schema::{Action, Schema, Scope, Table};
+use super::schema::{Action, MatchField, Schema, Scope, Table};
 use super::value;
 use crate::control::{
     ActionCall, CounterValue, EntryKey, EntryView, KeyField, MatchKind, MeterConfig, TableEntry, Value,
@@ -25,7 +25,7 @@ fn priority(table: &Table, priority: i32) -> Checked<i32> {
 }
 
 pub fn match_fields(table: &Table, matches: &[p4::FieldMatch]) -> Checked<Vec<KeyField>> {
-    let any = |field: &super::schema::MatchField| match field.kind {
+    let any = |field: &MatchField| match field.stored {
         MatchKind::Exact => KeyField::Exact(0),
         MatchKind::Lpm => KeyField::Lpm { value: 0, prefix_len: 0 },
         MatchKind::Ternary => KeyField::Ternary { value: 0, mask: 0 },
@@ -43,7 +43,7 @@ pub fn match_fields(table: &Table, matches: &[p4::FieldMatch]) -> Checked<Vec<Ke
             return refuse!(InvalidArgument, "{} {} is given twice", table.name, field.name);
         }
         given |= 1 << i;
-        fields[i] = match_field(field.kind, field.width, field_match.field_match_type.as_ref())
+        fields[i] = match_field(field, field_match.field_match_type.as_ref())
             .map_err(|e| e.at(format_args!("{} {}", table.name, field.name)))?;
     }
     for (i, field) in table.fields.iter().enumerate() {
@@ -54,12 +54,19 @@ pub fn match_fields(table: &Table, matches: &[p4::FieldMatch]) -> Checked<Vec<Ke
     Ok(fields)
 }
 
-fn match_field(kind: MatchKind, width: u32, given: Option<&p4::field_match::FieldMatchType>) -> Checked<KeyField> {
+fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchType>) -> Checked<KeyField> {
     use p4::field_match::FieldMatchType as Given;
+    let MatchField { kind, width, .. } = *field;
     let read = |bytes: &[u8]| value::to_u128(bytes, width);
     match (kind, given) {
         (MatchKind::Exact, Some(Given::Exact(exact))) => Ok(KeyField::Exact(read(&exact.value)?)),
-        (MatchKind::Optional, Some(Given::Optional(optional))) => Ok(KeyField::Optional(Some(read(&optional.value)?))),
+        (MatchKind::Optional, Some(Given::Optional(optional))) => {
+            let value = read(&optional.value)?;
+            Ok(match field.stored {
+                MatchKind::Ternary => KeyField::Ternary { value, mask: all_ones(width) },
+                _ => KeyField::Optional(Some(value)),
+            })
+        }
         (MatchKind::Lpm, Some(Given::Lpm(lpm))) => {
             let value = read(&lpm.value)?;
             let prefix_len = match u16::try_from(lpm.prefix_len) {
@@ -278,7 +285,7 @@ pub fn key_message(table: &Table, entry: &TableEntry) -> p4::TableEntry {
 
 fn match_messages(table: &Table, key: &EntryKey) -> Vec<p4::FieldMatch> {
     use p4::field_match::{self as m, FieldMatchType};
-    let message = |(field, part): (&super::schema::MatchField, &KeyField)| {
+    let message = |(field, part): (&MatchField, &KeyField)| {
         let bytes = value::from_u128;
         let given = match *part {
             KeyField::Exact(v) => FieldMatchType::Exact(m::Exact { value: bytes(v) }),
@@ -288,6 +295,9 @@ fn match_messages(table: &Table, key: &EntryKey) -> Vec<p4::FieldMatch> {
             KeyField::Range { low: 0, high } if high == all_ones(field.width) => return None,
             KeyField::Lpm { value, prefix_len } => {
                 FieldMatchType::Lpm(m::Lpm { value: bytes(value), prefix_len: prefix_len.into() })
+            }
+            KeyField::Ternary { value: v, .. } if field.kind == MatchKind::Optional => {
+                FieldMatchType::Optional(m::Optional { value: bytes(v) })
             }
             KeyField::Ternary { value, mask } => {
                 FieldMatchType::Ternary(m::Ternary { value: bytes(value), mask: bytes(mask) })
@@ -330,4 +340,207 @@ pub fn meter_message(config: MeterConfig) -> p4::MeterConfig {
 /// P4Runtime's numbers are signed; a counter that outgrows them stays at the largest.
 fn signed(value: u64) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{ActionId, TableId};
+    use crate::p4rt::schema::{Param, TableAction};
+    use p4::field_match::{self as m, FieldMatchType};
+    use proptest::prelude::*;
+    use tonic::Code;
+
+    const KINDS: [MatchKind; 5] =
+        [MatchKind::Exact, MatchKind::Lpm, MatchKind::Ternary, MatchKind::Range, MatchKind::Optional];
+
+    /// A 12-bit field of each kind, with ids 1 to 5, and as number 6 an optional one as p4c writes it.
+    fn table() -> Table {
+        let field = |id: u32, kind, stored| MatchField { id, name: format!("{kind:?}"), width: 12, kind, stored };
+        let mut fields: Vec<MatchField> = (1..).zip(KINDS).map(|(id, kind)| field(id, kind, kind)).collect();
+        fields.push(field(6, MatchKind::Optional, MatchKind::Ternary));
+        let action = |id, scope| TableAction { id, target: ActionId(id as usize), scope };
+        Table {
+            id: 7,
+            name: "t".into(),
+            target: TableId(0),
+            fields,
+            has_priority: true,
+            actions: vec![action(1, Scope::Anywhere), action(2, Scope::DefaultOnly), action(3, Scope::EntryOnly)],
+            is_const: false,
+            const_default: false,
+            has_counter: false,
+            meter: None,
+            has_idle_timeout: false,
+        }
+    }
+
+    fn schema() -> Schema {
+        let param = |id, width| Param { id, name: format!("p{id}"), width };
+        let mut schema = Schema::default();
+        for id in 1..=3 {
+            schema.actions.insert(id, Action { name: format!("a{id}"), params: vec![param(1, 9), param(2, 32)] });
+        }
+        schema
+    }
+
+    fn field(id: u32, field_match_type: FieldMatchType) -> p4::FieldMatch {
+        p4::FieldMatch { field_id: id, field_match_type: Some(field_match_type) }
+    }
+
+    fn exact(value: &'static [u8]) -> p4::FieldMatch {
+        field(1, FieldMatchType::Exact(m::Exact { value: value.into() }))
+    }
+
+    fn code(extra: &[p4::FieldMatch]) -> Code {
+        let matches = [&[exact(b"\x01")], extra].concat();
+        match_fields(&table(), &matches).map_or_else(|refusal| refusal.code, |_| Code::Ok)
+    }
+
+    #[test]
+    fn match_fields_are_checked() {
+        let lpm = |value: &'static [u8], prefix_len| {
+            field(2, FieldMatchType::Lpm(m::Lpm { value: value.into(), prefix_len }))
+        };
+        assert_eq!(code(&[lpm(b"\x0f\x00", 4)]), Code::Ok);
+        assert_eq!(code(&[lpm(b"\x0f\x01", 4)]), Code::InvalidArgument, "bits beyond the prefix");
+        assert_eq!(code(&[lpm(b"\x00", 0)]), Code::InvalidArgument, "don't care is left out");
+        assert_eq!(code(&[lpm(b"\x00", 13)]), Code::InvalidArgument);
+        assert_eq!(code(&[lpm(b"\x00", -1)]), Code::InvalidArgument);
+
+        let ternary = |value: &'static [u8], mask: &'static [u8]| {
+            field(3, FieldMatchType::Ternary(m::Ternary { value: value.into(), mask: mask.into() }))
+        };
+        assert_eq!(code(&[ternary(b"\x01", b"\x03")]), Code::Ok);
+        assert_eq!(code(&[ternary(b"\x04", b"\x03")]), Code::InvalidArgument, "bits outside the mask");
+        assert_eq!(code(&[ternary(b"\x00", b"\x00")]), Code::InvalidArgument, "don't care is left out");
+        assert_eq!(code(&[ternary(b"\x00", b"\x10\x00")]), Code::OutOfRange, "13 bits in 12");
+
+        let range = |low: &'static [u8], high: &'static [u8]| {
+            field(4, FieldMatchType::Range(m::Range { low: low.into(), high: high.into() }))
+        };
+        assert_eq!(code(&[range(b"\x01", b"\x01")]), Code::Ok);
+        assert_eq!(code(&[range(b"\x02", b"\x01")]), Code::InvalidArgument);
+        assert_eq!(code(&[range(b"\x00", b"\x0f\xff")]), Code::InvalidArgument, "don't care is left out");
+
+        let optional = field(5, FieldMatchType::Optional(m::Optional { value: b"\x00\x00\x09"[..].into() }));
+        assert_eq!(code(std::slice::from_ref(&optional)), Code::Ok);
+        assert_eq!(code(&[optional.clone(), optional]), Code::InvalidArgument, "given twice");
+        assert_eq!(
+            code(&[field(9, FieldMatchType::Exact(m::Exact::default()))]),
+            Code::InvalidArgument,
+            "no such field"
+        );
+        assert_eq!(code(&[p4::FieldMatch { field_id: 5, field_match_type: None }]), Code::InvalidArgument);
+        assert_eq!(
+            code(&[field(5, FieldMatchType::Exact(m::Exact::default()))]),
+            Code::InvalidArgument,
+            "another kind"
+        );
+        assert_eq!(
+            match_fields(&table(), &[]).unwrap_err().code,
+            Code::InvalidArgument,
+            "exact fields have no don't care"
+        );
+        assert_eq!(match_fields(&table(), &[exact(b"")]).unwrap_err().code, Code::OutOfRange);
+    }
+
+    #[test]
+    fn priorities_are_checked() {
+        let mut table = table();
+        let check = |table: &Table, priority| super::priority(table, priority).map_err(|refusal| refusal.code);
+        assert_eq!(check(&table, 1), Ok(1));
+        assert_eq!(check(&table, 0), Err(Code::InvalidArgument));
+        assert_eq!(check(&table, -1), Err(Code::InvalidArgument));
+        table.has_priority = false;
+        assert_eq!(check(&table, 0), Ok(0));
+        assert_eq!(check(&table, 1), Err(Code::InvalidArgument));
+    }
+
+    #[test]
+    fn actions_are_checked() {
+        let call = |action_id, place, params: &[(u32, &'static [u8])]| {
+            let params =
+                params.iter().map(|&(param_id, value)| p4::action::Param { param_id, value: value.into() }).collect();
+            let call = p4::table_action::Type::Action(p4::Action { action_id, params });
+            action(&schema(), &table(), place, &p4::TableAction { r#type: Some(call) }).map_err(|refusal| refusal.code)
+        };
+        let good: [(u32, &[u8]); 2] = [(2, b"\x00\x07"), (1, b"\x01\xff")];
+        assert_eq!(call(1, Place::Entry, &good), Ok(ActionCall { action: ActionId(1), params: vec![511, 7] }));
+        assert_eq!(call(9, Place::Entry, &good), Err(Code::InvalidArgument));
+        assert_eq!(call(2, Place::Entry, &good), Err(Code::PermissionDenied));
+        assert_eq!(call(3, Place::Default, &good), Err(Code::PermissionDenied));
+        assert_eq!(call(1, Place::Entry, &good[..1]), Err(Code::InvalidArgument), "one is missing");
+        assert_eq!(
+            call(1, Place::Entry, &[good[0], good[1], good[1]]),
+            Err(Code::InvalidArgument),
+            "one is given twice"
+        );
+        assert_eq!(
+            call(1, Place::Entry, &[good[0], good[1], (3, b"\x01")]),
+            Err(Code::InvalidArgument),
+            "one is unknown"
+        );
+        assert_eq!(call(1, Place::Entry, &[good[0], (1, b"\x02\x00")]), Err(Code::OutOfRange));
+        let group = p4::TableAction { r#type: Some(p4::table_action::Type::ActionProfileGroupId(1)) };
+        assert_eq!(action(&schema(), &table(), Place::Entry, &group).unwrap_err().code, Code::InvalidArgument);
+    }
+
+    #[test]
+    fn meters_are_checked() {
+        use meter_spec::Type::*;
+        let check = |kind, cir, cburst, pir, pburst, eburst| {
+            meter_config(kind, &p4::MeterConfig { cir, cburst, pir, pburst, eburst })
+                .map(drop)
+                .map_err(|refusal| refusal.code)
+        };
+        assert_eq!(check(TwoRateThreeColor, 1, 2, 3, 4, 0), Ok(()));
+        assert_eq!(check(TwoRateThreeColor, 1, 2, 3, 4, 5), Err(Code::InvalidArgument));
+        assert_eq!(check(TwoRateThreeColor, 3, 2, 1, 4, 0), Err(Code::InvalidArgument));
+        assert_eq!(check(TwoRateThreeColor, -1, 2, 1, 4, 0), Err(Code::InvalidArgument));
+        assert_eq!(check(SingleRateTwoColor, 1, 2, 1, 2, 0), Ok(()));
+        assert_eq!(check(SingleRateTwoColor, 1, 2, 3, 4, 0), Err(Code::InvalidArgument));
+        assert_eq!(check(SingleRateThreeColor, 1, 2, 1, 2, 3), Err(Code::Unimplemented));
+    }
+
+    fn key_field(kind: MatchKind) -> BoxedStrategy<KeyField> {
+        let value = 0u128..1 << 12;
+        match kind {
+            MatchKind::Exact => value.prop_map(KeyField::Exact).boxed(),
+            MatchKind::Lpm => (value, 0u16..=12)
+                .prop_map(|(v, prefix_len)| KeyField::Lpm {
+                    value: v & !all_ones(12 - u32::from(prefix_len)),
+                    prefix_len,
+                })
+                .boxed(),
+            MatchKind::Ternary => {
+                (value.clone(), value).prop_map(|(v, mask)| KeyField::Ternary { value: v & mask, mask }).boxed()
+            }
+            MatchKind::Range => {
+                (value.clone(), value).prop_map(|(a, b)| KeyField::Range { low: a.min(b), high: a.max(b) }).boxed()
+            }
+            MatchKind::Optional => proptest::option::of(value).prop_map(KeyField::Optional).boxed(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            mut fields in KINDS.map(key_field).to_vec(),
+            optional in proptest::option::of(0u128..1 << 12),
+            cookie_number: u64,
+            metadata: Vec<u8>,
+        ) {
+            let table = table();
+            fields.push(match optional {
+                Some(value) => KeyField::Ternary { value, mask: all_ones(12) },
+                None => KeyField::Ternary { value: 0, mask: 0 },
+            });
+            let key = EntryKey { fields, priority: 1 };
+            let messages = match_messages(&table, &key);
+            prop_assert_eq!(match_fields(&table, &messages), Ok(key.fields));
+            let (number, bytes) = split_cookie(&cookie(cookie_number, &metadata));
+            prop_assert_eq!((number, &bytes[..]), (cookie_number, &metadata[..]));
+        }
+    }
 }

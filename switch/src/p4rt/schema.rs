@@ -20,7 +20,10 @@ pub struct MatchField {
     pub id: u32,
     pub name: String,
     pub width: u32,
+    /// As in the P4Info.
     pub kind: MatchKind,
+    /// As in the device config: p4c writes optional fields as ternary ones.
+    pub stored: MatchKind,
 }
 
 /// Where an action may stand.
@@ -208,7 +211,7 @@ impl Schema {
         for (field, key) in table.match_fields.iter().zip(&loaded.key) {
             let (name, width) = (field.name.clone(), field.bitwidth.max(0) as u32);
             let kind = match_kind(field)?;
-            if kind != key.kind {
+            if kind != key.kind && (kind, key.kind) != (MatchKind::Optional, MatchKind::Ternary) {
                 return refuse!(
                     InvalidArgument,
                     "field {name}: {kind:?} in the P4Info, {:?} in the device config",
@@ -225,15 +228,16 @@ impl Schema {
             if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
                 return refuse!(InvalidArgument, "field {name}: id {} is zero or used twice", field.id);
             }
-            fields.push(MatchField { id: field.id, name, width, kind });
+            fields.push(MatchField { id: field.id, name, width, kind, stored: key.kind });
         }
         let actions = table
             .action_refs
             .iter()
             .map(|reference| self.table_action(reference, target, program))
             .collect::<Checked<Vec<_>>>()?;
-        // p4c gives a constant table its default size in the P4Info and the number of its entries in the device config.
-        if !table.is_const_table {
+        // p4c gives a constant table its default size in the P4Info and the number of its entries in the device config;
+        // a table without key has no entries.
+        if !table.is_const_table && !loaded.key.is_empty() {
             same_size("table", &name, table.size, loaded.max_size)?;
         }
         let (has_counter, meter) = direct_resources(id, &table.direct_resource_ids, p4info)?;
@@ -314,17 +318,12 @@ impl Schema {
 
 /// What a P4Info may contain and this switch cannot do.
 fn unsupported(p4info: &info::P4Info) -> Checked<()> {
-    let found = [
-        ("action profile", p4info.action_profiles.first().and_then(|p| p.preamble.as_ref())),
-        ("value set", p4info.value_sets.first().and_then(|v| v.preamble.as_ref())),
-    ];
-    for (kind, preamble) in found {
-        if let Some(preamble) = preamble {
-            return refuse!(Unimplemented, "{kind} {}: not supported", preamble.name);
-        }
-    }
-    match p4info.externs.first() {
-        Some(external) => refuse!(Unimplemented, "extern {}: not supported", external.extern_type_name),
+    let name = |preamble: &Option<info::Preamble>| preamble.as_ref().map_or("without a name", |p| &p.name).to_owned();
+    let profile = p4info.action_profiles.first().map(|profile| ("action profile", name(&profile.preamble)));
+    let value_set = p4info.value_sets.first().map(|value_set| ("value set", name(&value_set.preamble)));
+    let external = p4info.externs.first().map(|external| ("extern", external.extern_type_name.clone()));
+    match profile.or(value_set).or(external) {
+        Some((kind, name)) => refuse!(Unimplemented, "{kind} {name}: not supported"),
         None => Ok(()),
     }
 }
