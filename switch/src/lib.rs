@@ -20,5 +20,6 @@ pub mod control;
 mod engine;
 pub mod link;
 mod machine;
+pub mod p4rt;
 pub mod port;
 pub mod program;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compiles the P4Runtime protos. They are not copied into this repository: the pinned finsy Python package brings them,
+//! so that the switch, the controller and the tests speak the same version.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+const ROOT_PROTO: &str = "p4/v1/p4runtime.proto";
+
+/// The folder that holds `p4/v1/p4runtime.proto`: `FINSY_PROTO_DIR`, else finsy of the project's venv, else of python3.
+fn proto_dir() -> Result<PathBuf, String> {
+    if let Some(dir) = std::env::var_os("FINSY_PROTO_DIR") {
+        let dir = PathBuf::from(dir);
+        return match dir.join(ROOT_PROTO).is_file() {
+            true => Ok(dir),
+            false => Err(format!("FINSY_PROTO_DIR={} has no {ROOT_PROTO}", dir.display())),
+        };
+    }
+    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/python");
+    println!("cargo:rerun-if-changed={}", venv.display());
+    // find_spec does not import finsy, so its dependencies need not be there.
+    let ask = "import importlib.util as u; print(u.find_spec('finsy').submodule_search_locations[0])";
+    for python in [venv.as_path(), Path::new("python3")] {
+        let Ok(answer) = Command::new(python).args(["-c", ask]).output() else {
+            continue;
+        };
+        let dir = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim()).join("proto");
+        if answer.status.success() && dir.join(ROOT_PROTO).is_file() {
+            return Ok(dir);
+        }
+    }
+    Err("the Python package finsy, which brings the P4Runtime protos, is not installed: \
+         run `.venv/bin/pip install -r requirements.txt`, or set FINSY_PROTO_DIR to the folder of p4/v1/p4runtime.proto"
+        .into())
+}
+
+fn build() -> Result<(), String> {
+    println!("cargo:rerun-if-env-changed=FINSY_PROTO_DIR");
+    let dir = proto_dir()?;
+    println!("cargo:rerun-if-changed={}", dir.join("p4").display());
+    let descriptors = protox::compile([ROOT_PROTO], [&dir]).map_err(|e| format!("{}: {e}", dir.display()))?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .bytes(".p4.v1")
+        .compile_fds(descriptors)
+        .map_err(|e| format!("P4Runtime protos: {e}"))
+}
+
+fn main() {
+    if let Err(reason) = build() {
+        eprintln!("error: {reason}");
+        exit(1);
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The open streams: who they are and how messages reach them.
+//!
+//! Each stream has a bounded queue. Packets, digests and errors are dropped when a client does not take them;
+//! arbitration notices are not, so a client whose queue cannot even hold those loses its stream.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+use super::arbitration::{Arbiter, ClientId, Notices};
+use super::proto::p4::v1::stream_message_response::Update;
+use super::proto::p4::v1::{MasterArbitrationUpdate, StreamMessageResponse};
+
+pub type Outgoing = Result<StreamMessageResponse, Status>;
+
+/// Messages that may wait for one client.
+const QUEUE: usize = 1024;
+/// Places of a queue that only arbitration notices may take.
+const RESERVED: usize = 64;
+
+struct Client {
+    queue: mpsc::Sender<Outgoing>,
+    /// Ends the stream when dropped.
+    _alive: oneshot::Sender<()>,
+}
+
+struct Inner {
+    arbiter: Arbiter,
+    clients: HashMap<ClientId, Client>,
+    last_id: ClientId,
+}
+
+/// What a stream gets when it opens.
+pub struct Opened {
+    pub id: ClientId,
+    pub queue: mpsc::Sender<Outgoing>,
+    /// Resolves when the stream has to end because its client takes no messages.
+    pub stalled: oneshot::Receiver<()>,
+}
+
+pub struct Clients {
+    inner: Mutex<Inner>,
+}
+
+impl Clients {
+    pub fn new(device_id: u64) -> Self {
+        let (arbiter, clients) = (Arbiter::new(device_id), HashMap::new());
+        Clients { inner: Mutex::new(Inner { arbiter, clients, last_id: 0 }) }
+    }
+
+    /// Nothing in here can panic half-way, so a poisoned lock is as good as any.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a stream; its messages come out of the receiver.
+    pub fn open(&self) -> (Opened, mpsc::Receiver<Outgoing>) {
+        let (queue, outgoing) = mpsc::channel(QUEUE);
+        let (alive, stalled) = oneshot::channel();
+        let mut inner = self.lock();
+        inner.last_id += 1;
+        let id = inner.last_id;
+        inner.clients.insert(id, Client { queue: queue.clone(), _alive: alive });
+        (Opened { id, queue, stalled }, outgoing)
+    }
+
+    pub fn close(&self, client: ClientId) {
+        let mut inner = self.lock();
+        inner.clients.remove(&client);
+        let notices = inner.arbiter.disconnect(client);
+        inner.deliver(notices);
+    }
+
+    /// Handles an arbitration message; answers whether the client is now primary and waits for its notice, which
+    /// `welcome_primary` sends.
+    pub fn arbitrate(&self, client: ClientId, update: &MasterArbitrationUpdate) -> Result<bool, Status> {
+        let mut inner = self.lock();
+        let notices = inner.arbiter.update(client, update)?;
+        Ok(inner.deliver(notices))
+    }
+
+    /// To be called once the writes of the former primary have ended.
+    pub fn welcome_primary(&self, client: ClientId) {
+        let mut inner = self.lock();
+        // By now there may be another one, who has told everybody.
+        if inner.arbiter.is_primary(client)
+            && let Some(notice) = inner.arbiter.notice(client)
+        {
+            inner.deliver(Notices { now: vec![(client, notice)], after_writes: None });
+        }
+    }
+
+    pub fn is_primary(&self, client: ClientId) -> bool {
+        self.lock().arbiter.is_primary(client)
+    }
+
+    pub fn with_arbiter<T>(&self, ask: impl FnOnce(&Arbiter) -> T) -> T {
+        ask(&self.lock().arbiter)
+    }
+
+    /// Offers a message to every primary; answers whether one took it.
+    pub fn send_to_primaries(&self, message: Update) -> bool {
+        let inner = self.lock();
+        let mut taken = false;
+        for client in inner.arbiter.primaries().filter_map(|id| inner.clients.get(&id)) {
+            taken |= offer(&client.queue, message.clone());
+        }
+        taken
+    }
+}
+
+impl Inner {
+    /// Sends what can be sent now; answers whether a new primary waits.
+    fn deliver(&mut self, mut notices: Notices) -> bool {
+        let waits = notices.after_writes.is_some();
+        while let Some((to, notice)) = notices.now.pop() {
+            let message = StreamMessageResponse { update: Some(Update::Arbitration(notice)) };
+            let lost = self.clients.get(&to).is_some_and(|client| client.queue.try_send(Ok(message)).is_err());
+            if lost {
+                tracing::warn!("a P4Runtime client takes no messages: its stream is closed");
+                self.clients.remove(&to);
+                notices.now.extend(self.arbiter.disconnect(to).now);
+            }
+        }
+        waits
+    }
+}
+
+/// Queues a message that may be lost.
+pub fn offer(queue: &mpsc::Sender<Outgoing>, message: Update) -> bool {
+    queue.capacity() > RESERVED && queue.try_send(Ok(StreamMessageResponse { update: Some(message) })).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::p4rt::proto::p4::v1::{PacketIn, Uint128};
+    use tonic::Code;
+
+    fn hello(id: u64) -> MasterArbitrationUpdate {
+        MasterArbitrationUpdate { device_id: 1, election_id: Some(Uint128 { high: 0, low: id }), ..Default::default() }
+    }
+
+    fn status(outgoing: &mut mpsc::Receiver<Outgoing>) -> Code {
+        match outgoing.try_recv() {
+            Ok(Ok(StreamMessageResponse { update: Some(Update::Arbitration(notice)) })) => {
+                Code::from(notice.status.unwrap().code)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_primary_that_takes_nothing_loses_packets_but_keeps_its_stream() {
+        let clients = Clients::new(1);
+        let (mut primary, mut outgoing) = clients.open();
+        assert!(clients.arbitrate(primary.id, &hello(5)).unwrap());
+        clients.welcome_primary(primary.id);
+        let sent = (0..2 * QUEUE).filter(|_| clients.send_to_primaries(Update::Packet(PacketIn::default()))).count();
+        assert_eq!(sent, QUEUE - RESERVED - 1);
+        assert_eq!(status(&mut outgoing), Code::Ok);
+        assert!(primary.stalled.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
+    }
+
+    #[test]
+    fn a_client_that_takes_no_notices_is_closed_and_the_others_hear_of_it() {
+        let clients = Clients::new(1);
+        let (mut stalled, _full) = clients.open();
+        let (backup, mut outgoing) = clients.open();
+        clients.arbitrate(backup.id, &hello(1)).unwrap();
+        clients.welcome_primary(backup.id);
+        assert_eq!(status(&mut outgoing), Code::Ok);
+        clients.arbitrate(stalled.id, &hello(2)).unwrap();
+        assert_eq!(status(&mut outgoing), Code::AlreadyExists);
+        for _ in 0..=QUEUE {
+            clients.welcome_primary(stalled.id);
+        }
+        assert!(stalled.stalled.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
+        assert_eq!(status(&mut outgoing), Code::NotFound);
+    }
+}

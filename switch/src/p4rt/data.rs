@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `P4Data`: values of registers and digests (P4Runtime 1.4, "Representation of Arbitrary P4 Types").
+//!
+//! A type is a scalar, or a flat struct or tuple of scalars; nothing deeper is supported.
+
+use super::error::{Checked, refuse};
+use super::proto::p4::config::v1 as info;
+use super::proto::p4::v1::{P4Data, P4StructLike, p4_data};
+use super::value;
+use crate::control::Value;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scalar {
+    Bit(u32),
+    Int(u32),
+    Bool,
+    /// Serializable enum.
+    Enum(u32),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataType {
+    Scalar(Scalar),
+    Struct(Vec<Scalar>),
+    Tuple(Vec<Scalar>),
+}
+
+impl DataType {
+    pub fn new(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>) -> Checked<DataType> {
+        use info::p4_data_type_spec::TypeSpec;
+        let Some(inner) = spec.and_then(|spec| spec.type_spec.as_ref()) else {
+            return refuse!(InvalidArgument, "the P4Info gives no type");
+        };
+        match inner {
+            TypeSpec::Struct(name) => {
+                let Some(found) = types.and_then(|types| types.structs.get(&name.name)) else {
+                    return refuse!(InvalidArgument, "struct {} is not in the P4Info", name.name);
+                };
+                let members = found.members.iter().map(|member| scalar(member.type_spec.as_ref(), types));
+                Ok(DataType::Struct(members.collect::<Checked<_>>()?))
+            }
+            TypeSpec::Tuple(tuple) => {
+                let members = tuple.members.iter().map(|member| scalar(Some(member), types));
+                Ok(DataType::Tuple(members.collect::<Checked<_>>()?))
+            }
+            _ => scalar(spec, types).map(DataType::Scalar),
+        }
+    }
+
+    fn scalars(&self) -> &[Scalar] {
+        match self {
+            DataType::Scalar(scalar) => std::slice::from_ref(scalar),
+            DataType::Struct(members) | DataType::Tuple(members) => members,
+        }
+    }
+
+    /// Whether the program's fields have the widths of this type.
+    pub fn check_widths(&self, loaded: &[u32]) -> Checked<()> {
+        let widths: Vec<u32> = self.scalars().iter().map(|scalar| scalar.width()).collect();
+        match widths == loaded {
+            true => Ok(()),
+            false => refuse!(InvalidArgument, "{widths:?} bits in the P4Info, {loaded:?} in the device config"),
+        }
+    }
+
+    /// The message for `values`, or `None` when there are not as many as the type has.
+    pub fn encode(&self, values: &[Value]) -> Option<P4Data> {
+        let scalars = self.scalars();
+        if scalars.len() != values.len() {
+            return None;
+        }
+        let mut members = scalars.iter().zip(values).map(|(scalar, &value)| scalar.encode(value));
+        let data = match self {
+            DataType::Scalar(_) => return members.next(),
+            DataType::Struct(_) => p4_data::Data::Struct(P4StructLike { members: members.collect() }),
+            DataType::Tuple(_) => p4_data::Data::Tuple(P4StructLike { members: members.collect() }),
+        };
+        Some(P4Data { data: Some(data) })
+    }
+
+    /// The values of a message, which has to have this type.
+    pub fn decode(&self, message: Option<&P4Data>) -> Checked<Vec<Value>> {
+        use p4_data::Data;
+        let data = message.and_then(|message| message.data.as_ref());
+        match (self, data) {
+            (DataType::Scalar(scalar), Some(_)) => Ok(vec![scalar.decode(data)?]),
+            (DataType::Struct(scalars), Some(Data::Struct(like)))
+            | (DataType::Tuple(scalars), Some(Data::Tuple(like)))
+                if scalars.len() == like.members.len() =>
+            {
+                scalars.iter().zip(&like.members).map(|(scalar, member)| scalar.decode(member.data.as_ref())).collect()
+            }
+            (_, Some(_)) => refuse!(InvalidArgument, "the data does not have the type of the P4Info"),
+            (_, None) => refuse!(InvalidArgument, "there is no data"),
+        }
+    }
+}
+
+impl Scalar {
+    fn width(self) -> u32 {
+        match self {
+            Scalar::Bit(width) | Scalar::Int(width) | Scalar::Enum(width) => width,
+            Scalar::Bool => 1,
+        }
+    }
+
+    fn encode(self, value: Value) -> P4Data {
+        use p4_data::Data;
+        let data = match self {
+            Scalar::Bit(_) => Data::Bitstring(value::from_u128(value)),
+            Scalar::Int(width) => Data::Bitstring(value::from_signed(value, width)),
+            Scalar::Enum(_) => Data::EnumValue(value::from_u128(value)),
+            Scalar::Bool => Data::Bool(value != 0),
+        };
+        P4Data { data: Some(data) }
+    }
+
+    fn decode(self, data: Option<&p4_data::Data>) -> Checked<Value> {
+        use p4_data::Data;
+        match (self, data) {
+            (Scalar::Bit(width), Some(Data::Bitstring(bytes))) => Ok(value::to_u128(bytes, width)?),
+            (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_u128(bytes, width)?),
+            (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_u128(bytes, width)?),
+            (Scalar::Bool, Some(&Data::Bool(value))) => Ok(value.into()),
+            (_, Some(_)) => refuse!(InvalidArgument, "the data does not have the type of the P4Info"),
+            (_, None) => refuse!(InvalidArgument, "there is no data"),
+        }
+    }
+}
+
+fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>) -> Checked<Scalar> {
+    use info::p4_bitstring_like_type_spec::TypeSpec as Bits;
+    use info::p4_data_type_spec::TypeSpec;
+    let checked = |width: i32| match u32::try_from(width) {
+        Ok(width @ 1..=Value::BITS) => Ok(width),
+        _ => refuse!(Unimplemented, "a value of {width} bits; 1 to 128 are supported"),
+    };
+    match original_type(spec, types)? {
+        TypeSpec::Bitstring(bits) => match &bits.type_spec {
+            Some(Bits::Bit(bit)) => Ok(Scalar::Bit(checked(bit.bitwidth)?)),
+            Some(Bits::Int(int)) => Ok(Scalar::Int(checked(int.bitwidth)?)),
+            _ => refuse!(Unimplemented, "varbit is not supported"),
+        },
+        TypeSpec::Bool(_) => Ok(Scalar::Bool),
+        TypeSpec::SerializableEnum(name) => {
+            match types
+                .and_then(|types| types.serializable_enums.get(&name.name))
+                .and_then(|e| e.underlying_type.as_ref())
+            {
+                Some(bit) => Ok(Scalar::Enum(checked(bit.bitwidth)?)),
+                None => refuse!(InvalidArgument, "enum {} is not in the P4Info", name.name),
+            }
+        }
+        _ => refuse!(Unimplemented, "only bit, int, bool and serializable enum values are supported"),
+    }
+}
+
+/// The type that a chain of `type` declarations stands for.
+fn original_type<'a>(
+    mut spec: Option<&'a info::P4DataTypeSpec>,
+    types: Option<&'a info::P4TypeInfo>,
+) -> Checked<&'a info::p4_data_type_spec::TypeSpec> {
+    use info::p4_data_type_spec::TypeSpec;
+    use info::p4_new_type_spec::Representation;
+    // A chain of more links than there are types is a circle.
+    for _ in 0..=types.map_or(0, |types| types.new_types.len()) {
+        let name = match spec.and_then(|spec| spec.type_spec.as_ref()) {
+            Some(TypeSpec::NewType(name)) => &name.name,
+            Some(found) => return Ok(found),
+            None => return refuse!(InvalidArgument, "the P4Info gives no type"),
+        };
+        match types.and_then(|types| types.new_types.get(name)).and_then(|t| t.representation.as_ref()) {
+            Some(Representation::OriginalType(original)) => spec = Some(original),
+            Some(Representation::TranslatedType(_)) => {
+                return refuse!(Unimplemented, "type {name}: translated types are not supported");
+            }
+            None => return refuse!(InvalidArgument, "type {name} is not in the P4Info"),
+        }
+    }
+    refuse!(InvalidArgument, "a type of the P4Info stands for itself")
+}

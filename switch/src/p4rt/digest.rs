@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Digest lists of one digest instance (P4Runtime 1.4, "DigestEntry"): samples are collected into lists of distinct
+//! values, and each list can be acknowledged.
+//!
+//! The data plane does not repeat a value before it is acknowledged or its acknowledgement is overdue; this module
+//! remembers which of the data plane's samples went into which list. Time is an argument. Loss is allowed by the
+//! specification, so memory is bounded by forgetting.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use super::proto::p4::v1 as p4;
+use crate::control::{Digest, DigestId, Update, Value};
+
+/// A list never grows beyond this, whatever the client allows, so that a message stays far below gRPC's 4 MiB.
+const LONGEST_LIST: usize = 4096;
+/// Samples that wait for an acknowledgement; beyond it the oldest list counts as lost.
+const MOST_UNACKNOWLEDGED: usize = 1 << 16;
+
+/// A list that is ready to be sent: its id and the values of its samples.
+#[derive(Debug, PartialEq)]
+pub struct DigestList {
+    pub list_id: u64,
+    pub samples: Vec<Vec<Value>>,
+}
+
+struct Sent {
+    at: Instant,
+    samples: Vec<(DigestId, u64)>,
+}
+
+pub struct DigestQueue {
+    config: p4::digest_entry::Config,
+    buffer: Vec<Digest>,
+    buffered: HashSet<Vec<Value>>,
+    buffer_opened: Option<Instant>,
+    sent: BTreeMap<u64, Sent>,
+    unacknowledged: usize,
+    last_list_id: u64,
+}
+
+impl DigestQueue {
+    pub fn new(config: p4::digest_entry::Config) -> Self {
+        DigestQueue {
+            config,
+            buffer: Vec::new(),
+            buffered: HashSet::new(),
+            buffer_opened: None,
+            sent: BTreeMap::new(),
+            unacknowledged: 0,
+            last_list_id: 0,
+        }
+    }
+
+    pub fn config(&self) -> p4::digest_entry::Config {
+        self.config
+    }
+
+    /// Takes new parameters; what is buffered or unacknowledged stays so.
+    pub fn configure(&mut self, config: p4::digest_entry::Config) {
+        self.config = config;
+    }
+
+    fn max_timeout(&self) -> Duration {
+        Duration::from_nanos(self.config.max_timeout_ns.max(0) as u64)
+    }
+
+    fn ack_timeout(&self) -> Duration {
+        Duration::from_nanos(self.config.ack_timeout_ns.max(0) as u64)
+    }
+
+    /// Takes a sample of the data plane; answers the list that it completes, if any.
+    pub fn offer(&mut self, sample: Digest, now: Instant) -> Option<DigestList> {
+        if !self.buffered.insert(sample.values.clone()) {
+            return None;
+        }
+        self.buffer_opened.get_or_insert(now);
+        self.buffer.push(sample);
+        let longest = match self.config.max_list_size {
+            1.. => (self.config.max_list_size as usize).min(LONGEST_LIST),
+            _ => LONGEST_LIST,
+        };
+        (self.buffer.len() >= longest || self.max_timeout().is_zero()).then(|| self.flush(now))
+    }
+
+    /// Forgets lists whose acknowledgement is overdue; answers the list whose time has come, if any.
+    pub fn poll(&mut self, now: Instant) -> Option<DigestList> {
+        while let Some((&list_id, sent)) = self.sent.first_key_value()
+            && now >= sent.at + self.ack_timeout()
+        {
+            self.take_sent(list_id);
+        }
+        match self.buffer_opened {
+            Some(opened) if now >= opened + self.max_timeout() => Some(self.flush(now)),
+            _ => None,
+        }
+    }
+
+    /// When `poll` has work next.
+    pub fn deadline(&self) -> Option<Instant> {
+        let list = self.buffer_opened.map(|opened| opened + self.max_timeout());
+        let overdue = self.sent.first_key_value().map(|(_, sent)| sent.at + self.ack_timeout());
+        list.into_iter().chain(overdue).min()
+    }
+
+    /// The client has this list (or will never get it): the data plane may send its values again. An unknown list is
+    /// one that was forgotten already.
+    pub fn acknowledge(&mut self, list_id: u64) -> Vec<Update> {
+        let mut by_call: BTreeMap<DigestId, Vec<u64>> = BTreeMap::new();
+        for (digest, sequence) in self.take_sent(list_id) {
+            by_call.entry(digest).or_default().push(sequence);
+        }
+        by_call.into_iter().map(|(digest, sequences)| Update::AckDigest { digest, sequences }).collect()
+    }
+
+    /// A new primary has seen none of the lists.
+    pub fn acknowledge_all(&mut self) -> Vec<Update> {
+        let lists: Vec<u64> = self.sent.keys().copied().collect();
+        lists.into_iter().flat_map(|list_id| self.acknowledge(list_id)).collect()
+    }
+
+    fn take_sent(&mut self, list_id: u64) -> Vec<(DigestId, u64)> {
+        let samples = self.sent.remove(&list_id).map(|sent| sent.samples).unwrap_or_default();
+        self.unacknowledged -= samples.len();
+        samples
+    }
+
+    fn flush(&mut self, now: Instant) -> DigestList {
+        self.buffer_opened = None;
+        self.buffered.clear();
+        self.last_list_id += 1;
+        let list_id = self.last_list_id;
+        let buffer = std::mem::take(&mut self.buffer);
+        if self.config.ack_timeout_ns > 0 {
+            self.unacknowledged += buffer.len();
+            let samples = buffer.iter().map(|sample| (sample.digest, sample.sequence)).collect();
+            self.sent.insert(list_id, Sent { at: now, samples });
+        }
+        while self.unacknowledged > MOST_UNACKNOWLEDGED
+            && let Some((&oldest, _)) = self.sent.first_key_value()
+        {
+            self.take_sent(oldest);
+        }
+        DigestList { list_id, samples: buffer.into_iter().map(|sample| sample.values).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn queue(max_timeout: Duration, max_list_size: i32, ack_timeout: Duration) -> (DigestQueue, Instant) {
+        let (max_timeout_ns, ack_timeout_ns) = (max_timeout.as_nanos() as i64, ack_timeout.as_nanos() as i64);
+        let config = p4::digest_entry::Config { max_timeout_ns, max_list_size, ack_timeout_ns };
+        (DigestQueue::new(config), Instant::now())
+    }
+
+    fn sample(value: Value) -> Digest {
+        Digest { digest: DigestId(3), sequence: 100 + value as u64, values: vec![value], timestamp_us: 0 }
+    }
+
+    fn list(list_id: u64, values: &[Value]) -> Option<DigestList> {
+        Some(DigestList { list_id, samples: values.iter().map(|&value| vec![value]).collect() })
+    }
+
+    fn sequences(updates: Vec<Update>) -> Vec<u64> {
+        let sequences = |update| match update {
+            Update::AckDigest { digest: DigestId(3), sequences } => sequences,
+            other => panic!("{other:?}"),
+        };
+        updates.into_iter().flat_map(sequences).collect()
+    }
+
+    #[test]
+    fn a_list_is_sent_when_full_or_due() {
+        let (mut q, t) = queue(10 * MS, 2, 1000 * MS);
+        assert_eq!(q.offer(sample(1), t), None);
+        assert_eq!(q.offer(sample(1), t), None, "a duplicate does not fill the list");
+        assert_eq!(q.offer(sample(2), t + MS), list(1, &[1, 2]));
+        assert_eq!(q.offer(sample(3), t + 2 * MS), None);
+        assert_eq!(q.deadline(), Some(t + 12 * MS));
+        assert_eq!(q.poll(t + 11 * MS), None);
+        assert_eq!(q.poll(t + 12 * MS), list(2, &[3]));
+        assert_eq!(q.poll(t + 100 * MS), None);
+    }
+
+    #[test]
+    fn an_acknowledgement_names_the_samples_of_its_list() {
+        let (mut q, t) = queue(Duration::ZERO, 1, 100 * MS);
+        assert_eq!(q.offer(sample(7), t), list(1, &[7]));
+        assert_eq!(q.offer(sample(8), t + MS), list(2, &[8]));
+        assert_eq!(q.offer(sample(9), t + 2 * MS), list(3, &[9]));
+        assert_eq!(sequences(q.acknowledge(2)), [108]);
+        assert!(q.acknowledge(2).is_empty() && q.acknowledge(99).is_empty());
+        assert_eq!(q.deadline(), Some(t + 100 * MS));
+        assert_eq!(q.poll(t + 100 * MS), None);
+        assert!(q.acknowledge(1).is_empty(), "overdue lists are forgotten");
+        assert_eq!(sequences(q.acknowledge_all()), [109]);
+        assert_eq!(q.deadline(), None);
+    }
+
+    #[test]
+    fn without_ack_timeout_nothing_is_remembered() {
+        let (mut q, t) = queue(Duration::ZERO, 0, Duration::ZERO);
+        assert_eq!(q.offer(sample(7), t), list(1, &[7]));
+        assert_eq!(q.offer(sample(7), t), list(2, &[7]));
+        assert_eq!(q.deadline(), None);
+    }
+
+    #[test]
+    fn memory_is_bounded_without_acknowledgements() {
+        let (mut q, t) = queue(3_600_000 * MS, 0, 3_600_000 * MS);
+        for value in 0..300_000 {
+            q.offer(sample(value), t);
+        }
+        assert!(q.sent.values().map(|sent| sent.samples.len()).sum::<usize>() <= MOST_UNACKNOWLEDGED);
+        assert!(q.buffer.len() <= LONGEST_LIST && q.buffered.len() == q.buffer.len());
+        assert!(q.acknowledge(1).is_empty(), "the oldest list was forgotten");
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The P4Runtime server: gRPC on top of [`Dataplane`].
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `proto` | the generated messages |
+//! | `service` | the RPCs: who may do what, and in which order |
+//! | `arbitration`, `clients` | primary and backups; the open streams |
+//! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
+//! | `pipeline`, `schema`, `reconcile` | the pipeline config, checked against the program; keeping state over a change |
+//! | `write`, `read` | updates and queries |
+//! | `entry`, `data`, `value` | table entries, P4 data and binary strings between messages and the control API |
+//! | `error` | canonical codes, for a whole RPC and for each part of a batch |
+
+mod arbitration;
+mod clients;
+mod data;
+mod digest;
+mod entry;
+mod error;
+mod packet_io;
+mod pipeline;
+mod proto;
+mod read;
+mod reconcile;
+mod schema;
+mod service;
+mod stream;
+mod value;
+mod write;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use crate::control::{Dataplane, Events};
+use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
+use service::{Service, Shared};
+
+/// The largest request: a pipeline config or a batch of updates.
+const LARGEST_REQUEST: usize = 64 << 20;
+/// Requests and streams of one connection at once.
+const MOST_STREAMS: u32 = 128;
+/// A connection whose peer has vanished is found out by pings, so that its election id becomes free.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Where the server listens and which device it is.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub device_id: u64,
+    /// Such as `127.0.0.1:9559`; port 0 takes a free one.
+    pub address: String,
+}
+
+/// A server that has its port but does not serve yet.
+pub struct P4RuntimeListener {
+    listener: TcpListener,
+    device_id: u64,
+}
+
+impl P4RuntimeListener {
+    /// Takes the port. The error is one line that names the address and the mend.
+    pub async fn bind(config: &ServerConfig) -> Result<Self, String> {
+        let address = &config.address;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let mend = match error.kind() {
+                std::io::ErrorKind::AddrInUse => "another program has the port; choose one with --grpc-server-addr",
+                _ => "give --grpc-server-addr an address of this machine, such as 127.0.0.1:9559",
+            };
+            format!("P4Runtime server on {address}: {error}: {mend}")
+        })?;
+        Ok(P4RuntimeListener { listener, device_id: config.device_id })
+    }
+
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` resolves.
+    pub async fn serve(
+        self,
+        dataplane: Dataplane,
+        events: Events,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), String> {
+        let shared = Arc::new(Shared::new(self.device_id, dataplane));
+        let service = P4RuntimeServer::new(Service(shared.clone()))
+            .max_decoding_message_size(LARGEST_REQUEST)
+            .max_encoding_message_size(usize::MAX);
+        let server = Server::builder()
+            .max_concurrent_streams(MOST_STREAMS)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .add_service(service)
+            .serve_with_incoming(TcpIncoming::from(self.listener).with_nodelay(Some(true)));
+        // Streams live as long as their clients, so there is no waiting for them.
+        tokio::select! {
+            result = server => result.map_err(|error| format!("P4Runtime server: {error}")),
+            () = stream::deliver_packets(shared.clone(), events.packet_ins) => Err(STOPPED.into()),
+            () = stream::deliver_digests(shared.clone(), events.digests) => Err(STOPPED.into()),
+            () = stream::deliver_notices(shared.clone(), events.notices) => Err(STOPPED.into()),
+            () = stop => Ok(()),
+        }
+    }
+}
+
+const STOPPED: &str = "the data plane has stopped";

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A forwarding pipeline config: checked, and kept as it was sent (P4Runtime 1.4, "Forwarding-Pipeline Configuration").
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::error::{Checked, refuse};
+use super::proto::p4::v1::ForwardingPipelineConfig;
+use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use super::schema::Schema;
+use crate::control::Program;
+
+pub struct Pipeline {
+    pub schema: Schema,
+    config: ForwardingPipelineConfig,
+}
+
+/// `p4.tmp.P4DeviceConfig`, in which older BMv2 clients wrap the JSON.
+#[derive(Clone, PartialEq, Message)]
+struct WrappedConfig {
+    #[prost(bytes = "bytes", tag = "3")]
+    device_data: Bytes,
+}
+
+impl Pipeline {
+    /// Checks that the device config is a program that runs here and that the P4Info describes it.
+    pub fn verify(config: Option<ForwardingPipelineConfig>) -> Checked<(Pipeline, Program)> {
+        let Some(config) = config else {
+            return refuse!(InvalidArgument, "there is no config");
+        };
+        let Some(p4info) = &config.p4info else {
+            return refuse!(InvalidArgument, "the config has no P4Info");
+        };
+        let json = device_json(&config.p4_device_config)?;
+        let program = match Program::load(&json) {
+            Ok(program) => program,
+            Err(reason) => return refuse!(InvalidArgument, "p4_device_config: {reason}"),
+        };
+        let schema = Schema::new(p4info, &program).map_err(|e| e.at("P4Info"))?;
+        Ok((Pipeline { schema, config }, program))
+    }
+
+    /// The parts of the config that a client asks for.
+    pub fn config(&self, parts: ResponseType) -> ForwardingPipelineConfig {
+        let (p4info, device) = match parts {
+            ResponseType::All => (true, true),
+            ResponseType::CookieOnly => (false, false),
+            ResponseType::P4infoAndCookie => (true, false),
+            ResponseType::DeviceConfigAndCookie => (false, true),
+        };
+        ForwardingPipelineConfig {
+            p4info: if p4info { self.config.p4info.clone() } else { None },
+            p4_device_config: if device { self.config.p4_device_config.clone() } else { Bytes::new() },
+            cookie: self.config.cookie,
+        }
+    }
+}
+
+fn device_json(device_config: &Bytes) -> Checked<Bytes> {
+    if device_config.is_empty() {
+        return refuse!(InvalidArgument, "the config has no p4_device_config");
+    }
+    if device_config.trim_ascii_start().starts_with(b"{") {
+        return Ok(device_config.clone());
+    }
+    match WrappedConfig::decode(device_config.clone()) {
+        Ok(wrapped) if !wrapped.device_data.is_empty() => Ok(wrapped.device_data),
+        _ => refuse!(InvalidArgument, "p4_device_config is not the JSON that p4c writes for BMv2"),
+    }
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `Read`: entities as they are, with wildcards (P4Runtime 1.4, "Read RPC").
+//!
+//! A request is answered in two steps: a snapshot of what was written is taken while no write is under way, and turned
+//! into messages afterwards, as fast as the client takes them. Nothing here reaches the packet thread.
+
+use std::sync::Arc;
+
+use super::entry::{self, Wanted};
+use super::error::{Checked, refuse};
+use super::pipeline::Pipeline;
+use super::proto::p4::v1 as p4;
+use super::proto::p4::v1::entity::Entity;
+use super::schema::{Counter, Meter, Register, Table};
+use super::stream::Digests;
+use super::value;
+use super::write::{Notes, cells, known, refuse_meter_counters, table};
+use crate::control::{Dataplane, EntryView, KeyField, Value};
+
+/// The answer to one request of a batch, still to be turned into messages.
+pub type Answer = Box<dyn Iterator<Item = Entity> + Send>;
+
+pub struct Reader<'a> {
+    pub pipeline: &'a Arc<Pipeline>,
+    pub dataplane: &'a Dataplane,
+    pub digests: &'a Digests,
+    pub notes: &'a Notes,
+}
+
+impl Reader<'_> {
+    pub fn read(&self, request: &p4::Entity) -> Checked<Answer> {
+        match &request.entity {
+            Some(Entity::TableEntry(filter)) => self.table_entries(filter),
+            Some(Entity::DirectCounterEntry(filter)) => self.direct_counters(filter),
+            Some(Entity::DirectMeterEntry(filter)) => self.direct_meters(filter),
+            Some(Entity::CounterEntry(filter)) => self.counters(filter),
+            Some(Entity::MeterEntry(filter)) => self.meters(filter),
+            Some(Entity::RegisterEntry(filter)) => self.registers(filter),
+            Some(Entity::PacketReplicationEngineEntry(filter)) => self.replication(filter),
+            Some(Entity::DigestEntry(filter)) => self.digest_entries(filter),
+            // There are none, so all of them are no entities; one of them is an error.
+            Some(Entity::ActionProfileMember(filter)) if filter.action_profile_id == 0 => Ok(none()),
+            Some(Entity::ActionProfileGroup(filter)) if filter.action_profile_id == 0 => Ok(none()),
+            Some(Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_)) => {
+                refuse!(Unimplemented, "action profiles are not supported")
+            }
+            Some(Entity::ValueSetEntry(filter)) if filter.value_set_id == 0 => Ok(none()),
+            Some(Entity::ValueSetEntry(_)) => refuse!(Unimplemented, "value sets are not supported"),
+            Some(Entity::ExternEntry(filter)) if filter.extern_type_id == 0 => Ok(none()),
+            Some(Entity::ExternEntry(_)) => refuse!(Unimplemented, "externs beyond v1model's are not supported"),
+            None => refuse!(InvalidArgument, "the request has no entity"),
+        }
+    }
+
+    fn table_entries(&self, filter: &p4::TableEntry) -> Checked<Answer> {
+        refuse_meter_counters(filter.meter_counter_data.is_some())?;
+        if filter.table_id == 0 {
+            let tables = self.pipeline.schema.tables.values();
+            return chain(tables.map(|table| self.entries_of(table, filter, false)));
+        }
+        let table = table(&self.pipeline.schema, filter.table_id)?;
+        if filter.time_since_last_hit.is_some() && (!table.has_idle_timeout || filter.is_default_action) {
+            return refuse!(InvalidArgument, "table {} has no idle timeout", table.name);
+        }
+        self.entries_of(table, filter, true)
+    }
+
+    /// The entries of a table that pass the filter; a wildcard over all tables has no filter.
+    fn entries_of(&self, table: &Table, filter: &p4::TableEntry, filtered: bool) -> Checked<Answer> {
+        if filter.is_default_action {
+            return self.default_entry(table, filter, filtered);
+        }
+        let mut views = if filtered { self.matching(table, filter)? } else { self.dataplane.entries(table.target)? };
+        if filtered {
+            let action = filter.action.as_ref().map(|action| filtered_action(table, action)).transpose()?;
+            #[allow(deprecated)]
+            let number = filter.controller_metadata;
+            views.retain(|view| {
+                let message = entry::split_cookie(&view.entry.cookie);
+                action.is_none_or(|id| table.actions.iter().any(|a| a.id == id && a.target == view.entry.action.action))
+                    && (number == 0 || number == message.0)
+                    && (filter.metadata.is_empty() || filter.metadata == message.1)
+            });
+        }
+        let wanted = Wanted {
+            counter: filter.counter_data.is_some() && table.has_counter,
+            meter: filter.meter_config.is_some() && table.meter.is_some(),
+            time_since_last_hit: filter.time_since_last_hit.is_some() && table.has_idle_timeout,
+        };
+        let (pipeline, id) = (self.pipeline.clone(), table.id);
+        Ok(Box::new(views.into_iter().filter_map(move |view| {
+            let table = pipeline.schema.tables.get(&id)?;
+            entry::to_message(&pipeline.schema, table, &view, &wanted).map(Entity::TableEntry)
+        })))
+    }
+
+    /// The entries that a match and a priority name, each of which may be left out.
+    fn matching(&self, table: &Table, filter: &p4::TableEntry) -> Checked<Vec<EntryView>> {
+        if filter.r#match.is_empty() {
+            let mut views = self.dataplane.entries(table.target)?;
+            views.retain(|view| filter.priority == 0 || filter.priority == view.entry.key.priority);
+            return Ok(views);
+        }
+        if table.has_priority && filter.priority == 0 {
+            let fields: Vec<KeyField> = entry::match_fields(table, &filter.r#match)?;
+            let mut views = self.dataplane.entries(table.target)?;
+            views.retain(|view| view.entry.key.fields == fields);
+            return Ok(views);
+        }
+        match self.dataplane.entry(table.target, &entry::key(table, filter)?) {
+            Ok(view) => Ok(vec![view]),
+            Err(crate::control::UpdateError::NotFound(_)) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn default_entry(&self, table: &Table, filter: &p4::TableEntry, filtered: bool) -> Checked<Answer> {
+        if filtered && (!filter.r#match.is_empty() || filter.priority != 0) {
+            return refuse!(
+                InvalidArgument,
+                "the default entry of table {} has neither match nor priority",
+                table.name
+            );
+        }
+        let Some(call) = self.dataplane.default_action(table.target)? else {
+            return Ok(none());
+        };
+        let cookie = self.notes.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
+        let (controller_metadata, metadata) = entry::split_cookie(cookie);
+        #[allow(deprecated)]
+        Ok(one(Entity::TableEntry(p4::TableEntry {
+            table_id: table.id,
+            is_default_action: true,
+            is_const: table.const_default,
+            action: entry::action_message(&self.pipeline.schema, table, &call),
+            controller_metadata,
+            metadata,
+            ..Default::default()
+        })))
+    }
+
+    /// The entries whose direct resources are asked for; a single one has to exist.
+    fn direct(
+        &self,
+        filter: Option<&p4::TableEntry>,
+        has: fn(&Table) -> bool,
+        what: &str,
+    ) -> Checked<Vec<(u32, Vec<EntryView>)>> {
+        let Some(filter) = filter else {
+            return refuse!(InvalidArgument, "there is no table entry");
+        };
+        if filter.table_id == 0 {
+            let tables = self.pipeline.schema.tables.values().filter(|table| has(table));
+            return tables.map(|table| Ok((table.id, self.dataplane.entries(table.target)?))).collect();
+        }
+        let table = table(&self.pipeline.schema, filter.table_id)?;
+        if !has(table) {
+            return refuse!(InvalidArgument, "table {} has no direct {what}", table.name);
+        }
+        if filter.is_default_action {
+            return refuse!(Unimplemented, "default entries have no direct counter or meter");
+        }
+        let views = match filter.r#match.is_empty() || (table.has_priority && filter.priority == 0) {
+            true => self.matching(table, filter)?,
+            false => vec![self.dataplane.entry(table.target, &entry::key(table, filter)?)?],
+        };
+        Ok(vec![(table.id, views)])
+    }
+
+    fn direct_counters(&self, filter: &p4::DirectCounterEntry) -> Checked<Answer> {
+        let found = self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")?;
+        Ok(self.each_entry(found, |table, view| {
+            let data = view.entry.counter.map(entry::counter_message);
+            let table_entry = Some(entry::key_message(table, &view.entry));
+            Entity::DirectCounterEntry(p4::DirectCounterEntry { table_entry, data })
+        }))
+    }
+
+    fn direct_meters(&self, filter: &p4::DirectMeterEntry) -> Checked<Answer> {
+        refuse_meter_counters(filter.counter_data.is_some())?;
+        let found = self.direct(filter.table_entry.as_ref(), |table| table.meter.is_some(), "meter")?;
+        Ok(self.each_entry(found, |table, view| {
+            let config = view.entry.meter.map(entry::meter_message);
+            let table_entry = Some(entry::key_message(table, &view.entry));
+            Entity::DirectMeterEntry(p4::DirectMeterEntry { table_entry, config, counter_data: None })
+        }))
+    }
+
+    fn each_entry(&self, found: Vec<(u32, Vec<EntryView>)>, message: fn(&Table, EntryView) -> Entity) -> Answer {
+        let pipeline = self.pipeline.clone();
+        let views = found.into_iter().flat_map(|(id, views)| views.into_iter().map(move |view| (id, view)));
+        Box::new(views.filter_map(move |(id, view)| Some(message(pipeline.schema.tables.get(&id)?, view))))
+    }
+
+    fn counters(&self, filter: &p4::CounterEntry) -> Checked<Answer> {
+        let read = |(&id, counter): (&u32, &Counter)| -> Checked<Answer> {
+            let cells = cells(&counter.name, filter.index.as_ref(), counter.size)?;
+            let values = self.dataplane.counters(counter.target, cells.clone())?;
+            Ok(Box::new(cells.zip(values).map(move |(index, value)| {
+                let data = Some(entry::counter_message(value));
+                Entity::CounterEntry(p4::CounterEntry {
+                    counter_id: id,
+                    index: Some(p4::Index { index: index as i64 }),
+                    data,
+                })
+            })))
+        };
+        match filter.counter_id {
+            0 => chain(self.pipeline.schema.counters.iter().map(read)),
+            id => read((&id, known(&self.pipeline.schema.counters, "counter", id)?)),
+        }
+    }
+
+    fn meters(&self, filter: &p4::MeterEntry) -> Checked<Answer> {
+        refuse_meter_counters(filter.counter_data.is_some())?;
+        let read = |(&id, meter): (&u32, &Meter)| -> Checked<Answer> {
+            let cells = cells(&meter.name, filter.index.as_ref(), meter.size)?;
+            let configs = self.dataplane.meters(meter.target, cells.clone())?;
+            Ok(Box::new(cells.zip(configs).map(move |(index, config)| {
+                let (index, config) = (Some(p4::Index { index: index as i64 }), config.map(entry::meter_message));
+                Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data: None })
+            })))
+        };
+        match filter.meter_id {
+            0 => chain(self.pipeline.schema.meters.iter().map(read)),
+            id => read((&id, known(&self.pipeline.schema.meters, "meter", id)?)),
+        }
+    }
+
+    fn registers(&self, filter: &p4::RegisterEntry) -> Checked<Answer> {
+        let read = |(&id, register): (&u32, &Register)| -> Checked<Answer> {
+            let cells = cells(&register.name, filter.index.as_ref(), register.size)?;
+            let values = self.dataplane.registers(register.target, cells.clone())?;
+            let element = register.element.clone();
+            Ok(Box::new(cells.zip(values).map(move |(index, bits)| {
+                let (index, data) = (Some(p4::Index { index: index as i64 }), element.encode(&[Value::from(bits)]));
+                Entity::RegisterEntry(p4::RegisterEntry { register_id: id, index, data })
+            })))
+        };
+        match filter.register_id {
+            0 => chain(self.pipeline.schema.registers.iter().map(read)),
+            id => read((&id, known(&self.pipeline.schema.registers, "register", id)?)),
+        }
+    }
+
+    fn replication(&self, filter: &p4::PacketReplicationEngineEntry) -> Checked<Answer> {
+        use p4::packet_replication_engine_entry::Type;
+        let wrap =
+            |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
+        match &filter.r#type {
+            Some(Type::MulticastGroupEntry(filter)) => {
+                let mut groups = self.dataplane.multicast_groups();
+                select(&mut groups, filter.multicast_group_id, "multicast group")?;
+                let metadata = &self.notes.multicast_metadata;
+                let messages: Vec<Entity> = groups
+                    .into_iter()
+                    .map(|(multicast_group_id, group)| {
+                        let metadata = metadata.get(&multicast_group_id).cloned().unwrap_or_default();
+                        let replicas = group.iter().map(replica).collect();
+                        wrap(Type::MulticastGroupEntry(p4::MulticastGroupEntry {
+                            multicast_group_id,
+                            replicas,
+                            metadata,
+                        }))
+                    })
+                    .collect();
+                Ok(Box::new(messages.into_iter()))
+            }
+            Some(Type::CloneSessionEntry(filter)) => {
+                let mut sessions = self.dataplane.clone_sessions();
+                select(&mut sessions, filter.session_id, "clone session")?;
+                Ok(Box::new(sessions.into_iter().map(move |(session_id, session)| {
+                    wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
+                        session_id,
+                        replicas: session.replicas.iter().map(replica).collect(),
+                        class_of_service: 0,
+                        packet_length_bytes: session.packet_length_bytes as i32,
+                    }))
+                })))
+            }
+            None => refuse!(InvalidArgument, "the packet replication engine entry is empty"),
+        }
+    }
+
+    fn digest_entries(&self, filter: &p4::DigestEntry) -> Checked<Answer> {
+        let ids: Vec<u32> = match filter.digest_id {
+            0 => self.pipeline.schema.digests.keys().copied().collect(),
+            id => {
+                let digest = known(&self.pipeline.schema.digests, "digest", id)?;
+                match self.digests.config(id) {
+                    Some(_) => vec![id],
+                    None => return refuse!(NotFound, "digest {} is not enabled", digest.name),
+                }
+            }
+        };
+        let entry = |digest_id| {
+            self.digests.config(digest_id).map(|config| p4::DigestEntry { digest_id, config: Some(config) })
+        };
+        Ok(Box::new(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
+    }
+}
+
+fn none() -> Answer {
+    Box::new(std::iter::empty())
+}
+
+fn one(entity: Entity) -> Answer {
+    Box::new(std::iter::once(entity))
+}
+
+/// All answers one after the other, or the first refusal.
+fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
+    Ok(Box::new(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten()))
+}
+
+/// Keeps the one that is asked for, or all of them for id 0.
+fn select<T>(all: &mut std::collections::BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
+    if id == 0 {
+        return Ok(());
+    }
+    let Some(found) = all.remove(&id) else {
+        return refuse!(NotFound, "there is no {what} {id}");
+    };
+    all.clear();
+    all.insert(id, found);
+    Ok(())
+}
+
+fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {
+    match &action.r#type {
+        Some(p4::table_action::Type::Action(action)) if table.actions.iter().any(|a| a.id == action.action_id) => {
+            Ok(action.action_id)
+        }
+        Some(p4::table_action::Type::Action(action)) => {
+            refuse!(InvalidArgument, "table {} has no action {:#x}", table.name, action.action_id)
+        }
+        _ => refuse!(InvalidArgument, "table {} has no action profile", table.name),
+    }
+}
+
+fn replica(replica: &crate::control::Replica) -> p4::Replica {
+    p4::Replica {
+        port_kind: Some(p4::replica::PortKind::Port(value::from_u128(replica.port.into()))),
+        instance: replica.rid.into(),
+        backup_replicas: Vec::new(),
+    }
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The P4Info of the running pipeline, indexed by P4Runtime id and tied to the objects of the loaded [`Program`].
+//!
+//! Building a [`Schema`] is the check that P4Info and device config describe the same program: every object that the
+//! P4Info names has to exist in the program with the same shape. Later code may then rely on it.
+
+use std::collections::BTreeMap;
+
+use super::data::DataType;
+use super::error::{Checked, refuse};
+use super::proto::p4::config::v1 as info;
+use crate::control::{
+    ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, Program, RegisterId, TableId, Value,
+};
+
+/// Match fields and parameters are tracked in a bit set of this many bits.
+const MOST_FIELDS: usize = 64;
+
+pub struct MatchField {
+    pub id: u32,
+    pub name: String,
+    pub width: u32,
+    pub kind: MatchKind,
+}
+
+/// Where an action may stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Anywhere,
+    EntryOnly,
+    DefaultOnly,
+}
+
+pub struct TableAction {
+    /// P4Info id of the action.
+    pub id: u32,
+    pub target: ActionId,
+    pub scope: Scope,
+}
+
+pub struct Table {
+    pub id: u32,
+    pub name: String,
+    pub target: TableId,
+    pub fields: Vec<MatchField>,
+    /// Some field is ternary, range or optional.
+    pub has_priority: bool,
+    pub actions: Vec<TableAction>,
+    pub is_const: bool,
+    pub const_default: bool,
+    pub has_counter: bool,
+    pub meter: Option<info::meter_spec::Type>,
+    pub has_idle_timeout: bool,
+}
+
+pub struct Param {
+    pub id: u32,
+    pub name: String,
+    pub width: u32,
+}
+
+pub struct Action {
+    pub name: String,
+    pub params: Vec<Param>,
+}
+
+pub struct Counter {
+    pub name: String,
+    pub target: CounterId,
+    pub size: usize,
+}
+
+pub struct Meter {
+    pub name: String,
+    pub target: MeterId,
+    pub size: usize,
+    pub kind: info::meter_spec::Type,
+}
+
+pub struct Register {
+    pub name: String,
+    pub target: RegisterId,
+    pub size: usize,
+    pub element: DataType,
+}
+
+pub struct Digest {
+    pub name: String,
+    /// One for each `digest` call of the program that sends this type.
+    pub targets: Vec<DigestId>,
+    pub data: DataType,
+}
+
+/// A field of a controller header.
+pub struct HeaderField {
+    pub id: u32,
+    pub name: String,
+    pub width: u32,
+    /// Filler that clients need not send.
+    pub is_padding: bool,
+}
+
+#[derive(Default)]
+pub struct Schema {
+    pub tables: BTreeMap<u32, Table>,
+    pub actions: BTreeMap<u32, Action>,
+    pub counters: BTreeMap<u32, Counter>,
+    pub meters: BTreeMap<u32, Meter>,
+    pub registers: BTreeMap<u32, Register>,
+    pub digests: BTreeMap<u32, Digest>,
+    /// In header order; empty when the program has no such header.
+    pub packet_in: Vec<HeaderField>,
+    pub packet_out: Vec<HeaderField>,
+}
+
+impl Schema {
+    /// Ties `p4info` to `program`; the refusal names the object that differs.
+    pub fn new(p4info: &info::P4Info, program: &Program) -> Checked<Schema> {
+        let mut schema = Schema::default();
+        unsupported(p4info)?;
+        for action in &p4info.actions {
+            let (id, name) = identity(&action.preamble, "action")?;
+            if action.params.len() > MOST_FIELDS {
+                return refuse!(Unimplemented, "action {name}: more than {MOST_FIELDS} parameters");
+            }
+            let params: Vec<Param> = action
+                .params
+                .iter()
+                .map(|p| Param { id: p.id, name: p.name.clone(), width: p.bitwidth.max(0) as u32 })
+                .collect();
+            insert(&mut schema.actions, "action", id, Action { name, params })?;
+        }
+        for table in &p4info.tables {
+            let (id, name) = identity(&table.preamble, "table")?;
+            let table = schema
+                .table(id, name.clone(), table, p4info, program)
+                .map_err(|e| e.at(format!("table {name} ({id:#x})")))?;
+            insert(&mut schema.tables, "table", id, table)?;
+        }
+        for counter in &p4info.counters {
+            let (id, name) = identity(&counter.preamble, "counter")?;
+            let found = position(&program.counters, |c| c.name == name, "counter", &name)?;
+            let size = same_size("counter", &name, counter.size, program.counters[found].size)?;
+            insert(&mut schema.counters, "counter", id, Counter { name, target: CounterId(found), size })?;
+        }
+        for meter in &p4info.meters {
+            let (id, name) = identity(&meter.preamble, "meter")?;
+            let found = position(&program.meters, |m| m.name == name, "meter", &name)?;
+            let size = same_size("meter", &name, meter.size, program.meters[found].size)?;
+            let kind = meter_kind("meter", &name, meter.spec.as_ref(), program.meters[found].unit)?;
+            insert(&mut schema.meters, "meter", id, Meter { name, target: MeterId(found), size, kind })?;
+        }
+        for register in &p4info.registers {
+            let (id, name) = identity(&register.preamble, "register")?;
+            let found = position(&program.registers, |r| r.name == name, "register", &name)?;
+            let size = same_size("register", &name, register.size.into(), program.registers[found].size)?;
+            let element = DataType::new(register.type_spec.as_ref(), p4info.type_info.as_ref())
+                .and_then(|element| element.check_widths(&[program.registers[found].width.into()]).map(|()| element))
+                .map_err(|e| e.at(format!("register {name}")))?;
+            insert(&mut schema.registers, "register", id, Register { name, target: RegisterId(found), size, element })?;
+        }
+        for digest in &p4info.digests {
+            let (id, name) = identity(&digest.preamble, "digest")?;
+            let digest =
+                self::digest(name.clone(), digest, p4info, program).map_err(|e| e.at(format!("digest {name}")))?;
+            insert(&mut schema.digests, "digest", id, digest)?;
+        }
+        for header in &p4info.controller_packet_metadata {
+            let (_, name) = identity(&header.preamble, "controller_packet_metadata")?;
+            let fields = header_fields(&name, &header.metadata)?;
+            match name.as_str() {
+                "packet_in" => schema.packet_in = fields,
+                "packet_out" => schema.packet_out = fields,
+                _ => {
+                    return refuse!(
+                        InvalidArgument,
+                        "controller header {name}: only packet_in and packet_out have a meaning"
+                    );
+                }
+            }
+        }
+        Ok(schema)
+    }
+
+    fn table(
+        &self,
+        id: u32,
+        name: String,
+        table: &info::Table,
+        p4info: &info::P4Info,
+        program: &Program,
+    ) -> Checked<Table> {
+        let Some(target) = program.table(&name) else {
+            return refuse!(InvalidArgument, "not in the device config");
+        };
+        let loaded = &program.tables[target.0];
+        if table.implementation_id != 0 {
+            return refuse!(Unimplemented, "tables with an action profile are not supported");
+        }
+        if table.match_fields.len() != loaded.key.len() {
+            let (here, there) = (table.match_fields.len(), loaded.key.len());
+            return refuse!(InvalidArgument, "{here} match fields in the P4Info, {there} in the device config");
+        }
+        if table.match_fields.len() > MOST_FIELDS {
+            return refuse!(Unimplemented, "more than {MOST_FIELDS} match fields");
+        }
+        let mut fields: Vec<MatchField> = Vec::with_capacity(loaded.key.len());
+        for (field, key) in table.match_fields.iter().zip(&loaded.key) {
+            let (name, width) = (field.name.clone(), field.bitwidth.max(0) as u32);
+            let kind = match_kind(field)?;
+            if kind != key.kind {
+                return refuse!(
+                    InvalidArgument,
+                    "field {name}: {kind:?} in the P4Info, {:?} in the device config",
+                    key.kind
+                );
+            }
+            if width != u32::from(key.field.width) {
+                let there = key.field.width;
+                return refuse!(
+                    InvalidArgument,
+                    "field {name}: {width} bits in the P4Info, {there} in the device config"
+                );
+            }
+            if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
+                return refuse!(InvalidArgument, "field {name}: id {} is zero or used twice", field.id);
+            }
+            fields.push(MatchField { id: field.id, name, width, kind });
+        }
+        let actions = table
+            .action_refs
+            .iter()
+            .map(|reference| self.table_action(reference, target, program))
+            .collect::<Checked<Vec<_>>>()?;
+        // p4c gives a constant table its default size in the P4Info and the number of its entries in the device config.
+        if !table.is_const_table {
+            same_size("table", &name, table.size, loaded.max_size)?;
+        }
+        let (has_counter, meter) = direct_resources(id, &table.direct_resource_ids, p4info)?;
+        if has_counter && !loaded.has_counter {
+            return refuse!(InvalidArgument, "its direct counter is not in the device config");
+        }
+        let meter = match (meter, loaded.meter) {
+            (Some(meter), Some(unit)) => Some(meter_kind("direct meter of table", &name, meter.spec.as_ref(), unit)?),
+            (Some(_), None) => return refuse!(InvalidArgument, "its direct meter is not in the device config"),
+            (None, _) => None,
+        };
+        let has_idle_timeout = table.idle_timeout_behavior() == info::table::IdleTimeoutBehavior::NotifyControl;
+        if has_idle_timeout && !loaded.support_timeout {
+            return refuse!(InvalidArgument, "its idle timeout is not in the device config");
+        }
+        Ok(Table {
+            id,
+            name,
+            target,
+            has_priority: fields
+                .iter()
+                .any(|f| matches!(f.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional)),
+            fields,
+            actions,
+            is_const: table.is_const_table || loaded.const_entries,
+            const_default: table.const_default_action_id != 0 || loaded.const_default,
+            has_counter,
+            meter,
+            has_idle_timeout,
+        })
+    }
+
+    fn table_action(&self, reference: &info::ActionRef, table: TableId, program: &Program) -> Checked<TableAction> {
+        let Some(action) = self.actions.get(&reference.id) else {
+            return refuse!(InvalidArgument, "action id {:#x} is not in the P4Info", reference.id);
+        };
+        let name = &action.name;
+        let Some(target) = program.table_action(table, name) else {
+            return refuse!(InvalidArgument, "action {name} is not in the device config");
+        };
+        let loaded = &program.actions[target.0].params;
+        if action.params.len() != loaded.len() {
+            let (here, there) = (action.params.len(), loaded.len());
+            return refuse!(
+                InvalidArgument,
+                "action {name}: {here} parameters in the P4Info, {there} in the device config"
+            );
+        }
+        for (param, there) in action.params.iter().zip(loaded) {
+            if param.name != there.name || param.width != u32::from(there.width) {
+                return refuse!(
+                    InvalidArgument,
+                    "action {name}: parameter {} of {} bits in the P4Info, {} of {} bits in the device config",
+                    param.name,
+                    param.width,
+                    there.name,
+                    there.width
+                );
+            }
+        }
+        let scope = match reference.scope() {
+            info::action_ref::Scope::TableAndDefault => Scope::Anywhere,
+            info::action_ref::Scope::TableOnly => Scope::EntryOnly,
+            info::action_ref::Scope::DefaultOnly => Scope::DefaultOnly,
+        };
+        Ok(TableAction { id: reference.id, target, scope })
+    }
+
+    pub fn table_of(&self, target: TableId) -> Option<&Table> {
+        self.tables.values().find(|table| table.target == target)
+    }
+
+    /// The digest whose type a sample of this call has.
+    pub fn digest_of(&self, target: DigestId) -> Option<(u32, &Digest)> {
+        self.digests.iter().find(|(_, digest)| digest.targets.contains(&target)).map(|(&id, digest)| (id, digest))
+    }
+}
+
+/// What a P4Info may contain and this switch cannot do.
+fn unsupported(p4info: &info::P4Info) -> Checked<()> {
+    let found = [
+        ("action profile", p4info.action_profiles.first().and_then(|p| p.preamble.as_ref())),
+        ("value set", p4info.value_sets.first().and_then(|v| v.preamble.as_ref())),
+    ];
+    for (kind, preamble) in found {
+        if let Some(preamble) = preamble {
+            return refuse!(Unimplemented, "{kind} {}: not supported", preamble.name);
+        }
+    }
+    match p4info.externs.first() {
+        Some(external) => refuse!(Unimplemented, "extern {}: not supported", external.extern_type_name),
+        None => Ok(()),
+    }
+}
+
+fn identity(preamble: &Option<info::Preamble>, kind: &str) -> Checked<(u32, String)> {
+    match preamble {
+        Some(preamble) if preamble.id != 0 => Ok((preamble.id, preamble.name.clone())),
+        Some(preamble) => refuse!(InvalidArgument, "{kind} {}: the P4Info gives it no id", preamble.name),
+        None => refuse!(InvalidArgument, "a {kind} of the P4Info has no preamble"),
+    }
+}
+
+fn insert<T>(objects: &mut BTreeMap<u32, T>, kind: &str, id: u32, object: T) -> Checked<()> {
+    match objects.insert(id, object) {
+        None => Ok(()),
+        Some(_) => refuse!(InvalidArgument, "{kind} id {id:#x} is used twice in the P4Info"),
+    }
+}
+
+fn position<T>(loaded: &[T], is_it: impl Fn(&T) -> bool, kind: &str, name: &str) -> Checked<usize> {
+    match loaded.iter().position(is_it) {
+        Some(index) => Ok(index),
+        None => refuse!(InvalidArgument, "{kind} {name}: not in the device config"),
+    }
+}
+
+fn same_size(kind: &str, name: &str, here: i64, there: usize) -> Checked<usize> {
+    match usize::try_from(here) == Ok(there) {
+        true => Ok(there),
+        false => refuse!(InvalidArgument, "{kind} {name}: size {here} in the P4Info, {there} in the device config"),
+    }
+}
+
+fn match_kind(field: &info::MatchField) -> Checked<MatchKind> {
+    use info::match_field::{Match, MatchType};
+    let standard = match field.r#match {
+        Some(Match::MatchType(number)) => MatchType::try_from(number).unwrap_or_default(),
+        _ => MatchType::Unspecified,
+    };
+    Ok(match standard {
+        MatchType::Exact => MatchKind::Exact,
+        MatchType::Lpm => MatchKind::Lpm,
+        MatchType::Ternary => MatchKind::Ternary,
+        MatchType::Range => MatchKind::Range,
+        MatchType::Optional => MatchKind::Optional,
+        MatchType::Unspecified => {
+            return refuse!(Unimplemented, "field {}: its match type is not supported", field.name);
+        }
+    })
+}
+
+/// The direct counter and meter among a table's direct resources.
+fn direct_resources<'a>(
+    table: u32,
+    ids: &[u32],
+    p4info: &'a info::P4Info,
+) -> Checked<(bool, Option<&'a info::DirectMeter>)> {
+    let (mut counter, mut meter) = (false, None);
+    for &id in ids {
+        let has_id = |preamble: &Option<info::Preamble>| preamble.as_ref().is_some_and(|p| p.id == id);
+        if p4info.direct_counters.iter().any(|c| has_id(&c.preamble) && c.direct_table_id == table) {
+            counter = true;
+        } else if let Some(found) =
+            p4info.direct_meters.iter().find(|m| has_id(&m.preamble) && m.direct_table_id == table)
+        {
+            meter = Some(found);
+        } else {
+            return refuse!(InvalidArgument, "direct resource {id:#x} is not in the P4Info");
+        }
+    }
+    Ok((counter, meter))
+}
+
+fn meter_kind(
+    kind: &str,
+    name: &str,
+    spec: Option<&info::MeterSpec>,
+    loaded: MeterUnit,
+) -> Checked<info::meter_spec::Type> {
+    use info::meter_spec::Unit;
+    let spec = spec.cloned().unwrap_or_default();
+    let same = matches!((spec.unit(), loaded), (Unit::Bytes, MeterUnit::Bytes) | (Unit::Packets, MeterUnit::Packets));
+    match same {
+        true => Ok(spec.r#type()),
+        false => {
+            refuse!(InvalidArgument, "{kind} {name}: {:?} in the P4Info, {loaded:?} in the device config", spec.unit())
+        }
+    }
+}
+
+fn digest(name: String, digest: &info::Digest, p4info: &info::P4Info, program: &Program) -> Checked<Digest> {
+    let targets: Vec<DigestId> =
+        (0..program.digests.len()).filter(|&i| program.digests[i].name == name).map(DigestId).collect();
+    if targets.is_empty() {
+        return refuse!(InvalidArgument, "not in the device config");
+    }
+    let data = DataType::new(digest.type_spec.as_ref(), p4info.type_info.as_ref())?;
+    for target in &targets {
+        let widths: Vec<u32> = program.digests[target.0].fields.iter().map(|f| f.width.into()).collect();
+        data.check_widths(&widths)?;
+    }
+    Ok(Digest { name, targets, data })
+}
+
+fn header_fields(header: &str, metadata: &[info::controller_packet_metadata::Metadata]) -> Checked<Vec<HeaderField>> {
+    let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.len());
+    for field in metadata {
+        if !(1..=Value::BITS as i32).contains(&field.bitwidth) {
+            return refuse!(Unimplemented, "{header}.{}: {} bits; 1 to 128 are supported", field.name, field.bitwidth);
+        }
+        if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
+            return refuse!(InvalidArgument, "{header}.{}: id {} is zero or used twice", field.name, field.id);
+        }
+        fields.push(HeaderField {
+            id: field.id,
+            name: field.name.clone(),
+            width: field.bitwidth as u32,
+            is_padding: field.annotations.iter().any(|a| a.starts_with("@padding")),
+        });
+    }
+    let bits: u32 = fields.iter().map(|f| f.width).sum();
+    match bits % 8 {
+        0 => Ok(fields),
+        _ => refuse!(InvalidArgument, "{header}: {bits} bits are no whole number of bytes"),
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gRPC service: checks who asks and in what order things happen, and hands the work to its modules.
+
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::clients::{Clients, Outgoing};
+use super::error::{Checked, batch_status, refuse};
+use super::pipeline::Pipeline;
+use super::proto::p4::v1 as p4;
+use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
+use super::read::{Answer, Reader};
+use super::reconcile;
+use super::stream::{self, Digests};
+use super::write::{Notes, Writer};
+use crate::control::{Dataplane, Program};
+
+/// The version of the API that the protos and this server follow.
+const API_VERSION: &str = "1.5.0";
+/// Reads that may be under way at once: each holds a snapshot.
+const MOST_READS: usize = 16;
+/// A read whose client takes nothing for so long ends.
+const READ_STALL: Duration = Duration::from_secs(30);
+/// A `ReadResponse` is sent when it has this many entities or bytes; clients take 4 MiB by default.
+const CHUNK_ENTITIES: usize = 1024;
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// What a write changes besides the data plane.
+#[derive(Default)]
+pub struct State {
+    /// Verified and saved, to be committed later.
+    saved: Option<(Pipeline, Program)>,
+    pub notes: Notes,
+}
+
+pub struct Shared {
+    device_id: u64,
+    pub dataplane: Dataplane,
+    pub clients: Clients,
+    pub digests: Digests,
+    /// Writes exclude each other and reads.
+    pub state: tokio::sync::RwLock<State>,
+    /// The running pipeline; replaced only by who holds `state` for writing.
+    pipeline: RwLock<Option<Arc<Pipeline>>>,
+    reads: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub fn new(device_id: u64, dataplane: Dataplane) -> Self {
+        Shared {
+            device_id,
+            dataplane,
+            clients: Clients::new(device_id),
+            digests: Digests::default(),
+            state: Default::default(),
+            pipeline: RwLock::new(None),
+            reads: Arc::new(Semaphore::new(MOST_READS)),
+        }
+    }
+
+    pub fn pipeline(&self) -> Checked<Arc<Pipeline>> {
+        match &*self.pipeline.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(pipeline) => Ok(pipeline.clone()),
+            None => refuse!(FailedPrecondition, "no forwarding pipeline config is set for this device"),
+        }
+    }
+
+    fn check_device(&self, device_id: u64) -> Result<(), Status> {
+        match device_id == self.device_id {
+            true => Ok(()),
+            false => {
+                Err(Status::not_found(format!("device {device_id} is not here: this is device {}", self.device_id)))
+            }
+        }
+    }
+
+    /// Whether a request that changes something comes from the primary of its role.
+    fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<(), Status> {
+        self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
+            true => Ok(()),
+            false if !arbiter.knows_role(role) => Err(Status::not_found(format!("no client has the role {role:?}"))),
+            false => {
+                Err(Status::permission_denied("only the primary may do this: the election id is not the primary's"))
+            }
+        })
+    }
+
+    async fn write(&self, request: p4::WriteRequest) -> Result<(), Status> {
+        self.check_device(request.device_id)?;
+        let mut state = self.state.write().await;
+        // Under the lock: a former primary whose request waited here is refused.
+        self.check_primary(&request.role, request.election_id.as_ref())?;
+        let pipeline = self.writable(&state)?;
+        if request.atomicity() != p4::write_request::Atomicity::ContinueOnError {
+            return Err(Status::unimplemented("only CONTINUE_ON_ERROR is supported"));
+        }
+        let writer = Writer::new(&pipeline.schema, &self.dataplane, &self.digests, &mut state.notes);
+        let outcomes = writer.run(&request.updates).await;
+        drop(state);
+        batch_status("Write", &outcomes)
+    }
+
+    /// The pipeline that requests refer to. A saved one has no state before it is committed.
+    fn writable(&self, state: &State) -> Checked<Arc<Pipeline>> {
+        match state.saved {
+            None => self.pipeline(),
+            Some(_) => refuse!(FailedPrecondition, "a saved forwarding pipeline config waits for COMMIT"),
+        }
+    }
+
+    /// The answers to a batch, in its order.
+    async fn read(&self, request: &p4::ReadRequest) -> Result<Vec<Checked<Answer>>, Status> {
+        self.check_device(request.device_id)?;
+        let state = self.state.read().await;
+        let pipeline = self.writable(&state)?;
+        let reader =
+            Reader { pipeline: &pipeline, dataplane: &self.dataplane, digests: &self.digests, notes: &state.notes };
+        Ok(request.entities.iter().map(|entity| reader.read(entity)).collect())
+    }
+
+    async fn set_config(&self, request: p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
+        self.check_device(request.device_id)?;
+        let mut state = self.state.write().await;
+        self.check_primary(&request.role, request.election_id.as_ref())?;
+        match request.action() {
+            Action::Unspecified => return Err(Status::invalid_argument("the request has no action")),
+            Action::Verify => drop(Pipeline::verify(request.config)?),
+            Action::VerifyAndSave => state.saved = Some(Pipeline::verify(request.config)?),
+            Action::VerifyAndCommit => {
+                let (pipeline, program) = Pipeline::verify(request.config)?;
+                self.commit(&mut state, pipeline, program).await?;
+            }
+            Action::Commit if request.config.is_some() => {
+                return Err(Status::invalid_argument("COMMIT takes no config: it commits the saved one"));
+            }
+            Action::Commit => match state.saved.take() {
+                Some((pipeline, program)) => self.commit(&mut state, pipeline, program).await?,
+                None => {
+                    return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
+                }
+            },
+            Action::ReconcileAndCommit => {
+                let (pipeline, program) = Pipeline::verify(request.config)?;
+                let running = self.pipeline().ok();
+                let kept = match &running {
+                    Some(running) => reconcile::keep(running, &pipeline, &self.dataplane, &self.digests, &state.notes)?,
+                    None => Vec::new(),
+                };
+                self.commit(&mut state, pipeline, program).await?;
+                let pipeline = self.pipeline()?;
+                let writer = Writer::new(&pipeline.schema, &self.dataplane, &self.digests, &mut state.notes);
+                batch_status("RECONCILE_AND_COMMIT", &writer.run(&kept).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the program with empty state.
+    async fn commit(&self, state: &mut State, pipeline: Pipeline, program: Program) -> Checked<()> {
+        self.dataplane.commit(program).await?;
+        *state = State::default();
+        self.digests.clear();
+        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(pipeline));
+        tracing::info!("a new forwarding pipeline runs");
+        Ok(())
+    }
+}
+
+pub struct Service(pub Arc<Shared>);
+
+impl Service {
+    /// Runs `work` to its end even when the client that asked for it goes away.
+    async fn to_the_end<F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<(), Status>
+    where
+        F: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        match tokio::spawn(work(self.0.clone())).await {
+            Ok(result) => result,
+            Err(_) => Err(Status::internal("the request could not be completed")),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl p4::p4_runtime_server::P4Runtime for Service {
+    async fn write(&self, request: Request<p4::WriteRequest>) -> Result<Response<p4::WriteResponse>, Status> {
+        let request = request.into_inner();
+        self.to_the_end(|shared| async move { shared.write(request).await }).await?;
+        Ok(Response::new(p4::WriteResponse {}))
+    }
+
+    type ReadStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
+
+    async fn read(&self, request: Request<p4::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let permit = self.0.reads.clone().acquire_owned().await.map_err(|_| Status::unavailable("the switch stops"))?;
+        let answers = self.0.read(request.get_ref()).await?;
+        let mut chunks = Chunks::new(answers);
+        let first = chunks.next();
+        let second = chunks.next();
+        if second.is_none() {
+            return Ok(Response::new(Box::pin(tokio_stream::iter(first))));
+        }
+        let (queue, outgoing) = mpsc::channel(1);
+        tokio::spawn(async move {
+            for chunk in first.into_iter().chain(second).chain(chunks) {
+                match tokio::time::timeout(READ_STALL, queue.send(chunk)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => break,
+                }
+            }
+            drop(permit);
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<p4::SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<p4::SetForwardingPipelineConfigResponse>, Status> {
+        let request = request.into_inner();
+        self.to_the_end(|shared| async move { shared.set_config(request).await }).await?;
+        Ok(Response::new(p4::SetForwardingPipelineConfigResponse {}))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        request: Request<p4::GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<p4::GetForwardingPipelineConfigResponse>, Status> {
+        let request = request.get_ref();
+        self.0.check_device(request.device_id)?;
+        let config = self.0.pipeline().ok().map(|pipeline| pipeline.config(request.response_type()));
+        Ok(Response::new(p4::GetForwardingPipelineConfigResponse { config }))
+    }
+
+    type StreamChannelStream = ReceiverStream<Outgoing>;
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<p4::StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let (opened, outgoing) = self.0.clients.open();
+        tokio::spawn(stream::serve(self.0.clone(), opened, request.into_inner()));
+        Ok(Response::new(ReceiverStream::new(outgoing)))
+    }
+
+    async fn capabilities(
+        &self,
+        _request: Request<p4::CapabilitiesRequest>,
+    ) -> Result<Response<p4::CapabilitiesResponse>, Status> {
+        let p4runtime_api_version = API_VERSION.to_owned();
+        Ok(Response::new(p4::CapabilitiesResponse { p4runtime_api_version, experimental: None }))
+    }
+}
+
+/// The messages of a `Read`: what could be read, in bounded portions, and at the end the status of what could not.
+struct Chunks {
+    answers: std::vec::IntoIter<Checked<Answer>>,
+    current: Option<Answer>,
+    outcomes: Vec<Checked<()>>,
+    done: bool,
+}
+
+impl Chunks {
+    fn new(answers: Vec<Checked<Answer>>) -> Self {
+        Chunks { outcomes: Vec::with_capacity(answers.len()), answers: answers.into_iter(), current: None, done: false }
+    }
+
+    fn next_entity(&mut self) -> Option<p4::entity::Entity> {
+        loop {
+            if let Some(entity) = self.current.as_mut().and_then(Iterator::next) {
+                return Some(entity);
+            }
+            self.current = None;
+            match self.answers.next()? {
+                Ok(answer) => {
+                    self.current = Some(answer);
+                    self.outcomes.push(Ok(()));
+                }
+                Err(refusal) => self.outcomes.push(Err(refusal)),
+            }
+        }
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Result<p4::ReadResponse, Status>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let (mut entities, mut bytes) = (Vec::new(), 0);
+        while entities.len() < CHUNK_ENTITIES && bytes < CHUNK_BYTES {
+            let Some(entity) = self.next_entity() else { break };
+            let entity = p4::Entity { entity: Some(entity) };
+            bytes += entity.encoded_len();
+            entities.push(entity);
+        }
+        if !entities.is_empty() {
+            return Some(Ok(p4::ReadResponse { entities }));
+        }
+        self.done = true;
+        batch_status("Read", &self.outcomes).err().map(Err)
+    }
+}

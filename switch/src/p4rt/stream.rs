@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `StreamChannel` and what the data plane has to tell: packets, digests, idle entries (P4Runtime 1.4, "P4Runtime
+//! Stream Messages").
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::{Notify, mpsc};
+use tonic::Streaming;
+
+use super::arbitration::ClientId;
+use super::clients::{Opened, offer};
+use super::digest::{DigestList, DigestQueue};
+use super::entry;
+use super::error::{Checked, Refusal, refuse};
+use super::packet_io;
+use super::proto::p4::v1 as p4;
+use super::proto::p4::v1::stream_error::Details;
+use super::proto::p4::v1::stream_message_request::Update as Request;
+use super::proto::p4::v1::stream_message_response::Update as Response;
+use super::service::Shared;
+use crate::control::{Digest, Notice, PacketIn, TableEntry, Update};
+
+/// How long a stream that ends with an error waits for its client to take it.
+const LAST_WORD: Duration = Duration::from_secs(5);
+/// Idle entries in one notification.
+const MOST_IDLE_ENTRIES: usize = 256;
+
+/// The digests that are enabled, by P4Info id.
+#[derive(Default)]
+pub struct Digests {
+    queues: Mutex<BTreeMap<u32, DigestQueue>>,
+    changed: Notify,
+}
+
+impl Digests {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, DigestQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn config(&self, id: u32) -> Option<p4::digest_entry::Config> {
+        self.lock().get(&id).map(DigestQueue::config)
+    }
+
+    /// Enables, changes or (`None`) disables a digest.
+    pub fn configure(&self, id: u32, config: Option<p4::digest_entry::Config>) {
+        let mut queues = self.lock();
+        match (queues.get_mut(&id), config) {
+            (Some(queue), Some(config)) => queue.configure(config),
+            (None, Some(config)) => drop(queues.insert(id, DigestQueue::new(config))),
+            (_, None) => drop(queues.remove(&id)),
+        }
+        drop(queues);
+        self.changed.notify_one();
+    }
+
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn acknowledge(&self, id: u32, list_id: u64) -> Vec<Update> {
+        self.lock().get_mut(&id).map(|queue| queue.acknowledge(list_id)).unwrap_or_default()
+    }
+
+    pub fn acknowledge_all(&self) -> Vec<Update> {
+        self.lock().values_mut().flat_map(DigestQueue::acknowledge_all).collect()
+    }
+
+    fn poll(&self, now: Instant) -> Vec<(u32, DigestList)> {
+        self.lock().iter_mut().filter_map(|(&id, queue)| Some((id, queue.poll(now)?))).collect()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.lock().values().filter_map(DigestQueue::deadline).min()
+    }
+}
+
+/// Serves one stream until either side ends it.
+pub async fn serve(shared: Arc<Shared>, opened: Opened, mut incoming: Streaming<p4::StreamMessageRequest>) {
+    let Opened { id, queue, mut stalled } = opened;
+    let last_word = loop {
+        let message = tokio::select! {
+            message = incoming.message() => message,
+            _ = &mut stalled => break None,
+            () = queue.closed() => break None,
+        };
+        let update = match message {
+            Ok(Some(message)) => message.update,
+            Ok(None) | Err(_) => break None,
+        };
+        if let Some(Request::Arbitration(update)) = &update {
+            match shared.clients.arbitrate(id, update) {
+                Ok(false) => {}
+                Ok(true) => welcome(&shared, id).await,
+                Err(status) => break Some(status),
+            }
+            continue;
+        }
+        if let Err((refusal, details)) = request(&shared, id, update).await {
+            let (canonical_code, message) = (refusal.code as i32, refusal.message);
+            let error = p4::StreamError { canonical_code, message, details: Some(details), ..Default::default() };
+            offer(&queue, Response::Error(error));
+        }
+    };
+    shared.clients.close(id);
+    if let Some(status) = last_word {
+        let _ = tokio::time::timeout(LAST_WORD, queue.send(Err(status))).await;
+    }
+}
+
+/// A new primary starts when the writes of its predecessor have ended, and with digests that it has not seen.
+async fn welcome(shared: &Shared, client: ClientId) {
+    let state = shared.state.write().await;
+    let forgotten = shared.digests.acknowledge_all();
+    if !forgotten.is_empty() {
+        shared.dataplane.write(forgotten).await;
+    }
+    shared.clients.welcome_primary(client);
+    drop(state);
+}
+
+/// Handles a message other than arbitration.
+async fn request(shared: &Shared, client: ClientId, update: Option<Request>) -> Result<(), (Refusal, Details)> {
+    let is_primary = shared.clients.is_primary(client);
+    let only_primary = |what: &str| match is_primary {
+        true => Ok(()),
+        false => refuse!(PermissionDenied, "only the primary may send {what}"),
+    };
+    match update {
+        Some(Request::Packet(packet)) => {
+            let sent = only_primary("packets").and_then(|()| packet_out(shared, &packet));
+            sent.map_err(|refusal| (refusal, Details::PacketOut(p4::PacketOutError { packet_out: Some(packet) })))
+        }
+        Some(Request::DigestAck(ack)) => {
+            let checked = only_primary("digest acknowledgements").and_then(|()| digest_ack(shared, ack));
+            let updates = checked.map_err(|refusal| {
+                (refusal, Details::DigestListAck(p4::DigestListAckError { digest_list_ack: Some(ack) }))
+            })?;
+            if !updates.is_empty() {
+                shared.dataplane.write(updates).await;
+            }
+            Ok(())
+        }
+        Some(Request::Other(other)) => {
+            let refusal = refuse!(Unimplemented, "messages of type {} are not supported", other.type_url);
+            refusal.map_err(|refusal| (refusal, Details::Other(p4::StreamOtherError { other: Some(other) })))
+        }
+        Some(Request::Arbitration(_)) | None => {
+            let refusal = refuse!(InvalidArgument, "the stream message is empty");
+            refusal.map_err(|refusal| (refusal, Details::Other(p4::StreamOtherError { other: None })))
+        }
+    }
+}
+
+fn packet_out(shared: &Shared, packet: &p4::PacketOut) -> Checked<()> {
+    let pipeline = shared.pipeline()?;
+    let frame = packet_io::packet_out(&pipeline.schema.packet_out, packet)?;
+    Ok(shared.dataplane.inject(frame)?)
+}
+
+fn digest_ack(shared: &Shared, ack: p4::DigestListAck) -> Checked<Vec<Update>> {
+    let pipeline = shared.pipeline()?;
+    super::write::known(&pipeline.schema.digests, "digest", ack.digest_id)?;
+    Ok(shared.digests.acknowledge(ack.digest_id, ack.list_id))
+}
+
+/// Passes packets of the CPU port on to the primaries.
+pub async fn deliver_packets(shared: Arc<Shared>, mut packets: mpsc::Receiver<PacketIn>) {
+    while let Some(packet) = packets.recv().await {
+        if let Ok(pipeline) = shared.pipeline()
+            && let Some(message) = packet_io::packet_in(&pipeline.schema.packet_in, packet.frame)
+        {
+            shared.clients.send_to_primaries(Response::Packet(message));
+        }
+    }
+}
+
+/// Collects digest samples into lists and passes these on to the primaries.
+pub async fn deliver_digests(shared: Arc<Shared>, mut samples: mpsc::Receiver<Digest>) {
+    loop {
+        let deadline = shared.digests.deadline();
+        let due = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let lists = tokio::select! {
+            sample = samples.recv() => match sample {
+                Some(sample) => offer_sample(&shared, sample).into_iter().collect(),
+                None => return,
+            },
+            () = due => shared.digests.poll(Instant::now()),
+            () = shared.digests.changed.notified() => shared.digests.poll(Instant::now()),
+        };
+        for (id, list) in lists {
+            send_list(&shared, id, list).await;
+        }
+    }
+}
+
+fn offer_sample(shared: &Shared, sample: Digest) -> Option<(u32, DigestList)> {
+    let pipeline = shared.pipeline().ok()?;
+    let (id, _) = pipeline.schema.digest_of(sample.digest)?;
+    Some((id, shared.digests.lock().get_mut(&id)?.offer(sample, Instant::now())?))
+}
+
+async fn send_list(shared: &Shared, digest_id: u32, list: DigestList) {
+    let Ok(pipeline) = shared.pipeline() else { return };
+    let Some(digest) = pipeline.schema.digests.get(&digest_id) else { return };
+    let data = list.samples.iter().filter_map(|values| digest.data.encode(values)).collect();
+    let message = p4::DigestList { digest_id, list_id: list.list_id, data, timestamp: nanoseconds() };
+    if !shared.clients.send_to_primaries(Response::Digest(message)) {
+        // Nobody got it, so nobody will acknowledge it.
+        shared.dataplane.write(shared.digests.acknowledge(digest_id, list.list_id)).await;
+    }
+}
+
+/// Passes idle entries on to the primaries, those that come together in one message.
+pub async fn deliver_notices(shared: Arc<Shared>, mut notices: mpsc::Receiver<Notice>) {
+    let mut waiting = Vec::with_capacity(MOST_IDLE_ENTRIES);
+    while notices.recv_many(&mut waiting, MOST_IDLE_ENTRIES).await > 0 {
+        let Ok(pipeline) = shared.pipeline() else {
+            waiting.clear();
+            continue;
+        };
+        let idle = |notice| match notice {
+            Notice::IdleTimeout(entry) => Some(entry),
+            Notice::PortState { port, up } => {
+                tracing::info!("port {port} is {}", if up { "up" } else { "down" });
+                None
+            }
+        };
+        let message = |entry: Box<TableEntry>| Some(entry::key_message(pipeline.schema.table_of(entry.table)?, &entry));
+        let table_entry: Vec<p4::TableEntry> = waiting.drain(..).filter_map(idle).filter_map(message).collect();
+        if !table_entry.is_empty() {
+            let message = p4::IdleTimeoutNotification { table_entry, timestamp: nanoseconds() };
+            shared.clients.send_to_primaries(Response::IdleTimeoutNotification(message));
+        }
+    }
+}
+
+/// ns since the epoch.
+fn nanoseconds() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `Write`: P4Runtime updates become updates of the data plane (P4Runtime 1.4, "Write RPC").
+//!
+//! A whole request is normally one message to the packet thread. The data plane knows what exists and how much fits;
+//! here the shape of each update is checked. Each update has its own outcome (CONTINUE_ON_ERROR).
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+
+use super::entry::{self, Place};
+use super::error::{Checked, refuse};
+use super::proto::p4::v1 as p4;
+use super::proto::p4::v1::entity::Entity;
+use super::proto::p4::v1::update::Type;
+use super::schema::{Schema, Table};
+use super::stream::Digests;
+use super::value;
+use crate::control::{CloneSession, Dataplane, PortNumber, Replica, TableId, Update};
+
+/// A longer request goes to the data plane in several messages.
+const LONGEST_BATCH: usize = 8192;
+/// `egress_spec` has 9 bits in v1model.
+const HIGHEST_PORT: u128 = 511;
+
+/// What clients may store and the data plane has no use for.
+#[derive(Default)]
+pub struct Notes {
+    pub multicast_metadata: HashMap<u32, Bytes>,
+    pub default_cookies: HashMap<TableId, Vec<u8>>,
+}
+
+pub struct Writer<'a> {
+    schema: &'a Schema,
+    dataplane: &'a Dataplane,
+    digests: &'a Digests,
+    notes: &'a mut Notes,
+    outcomes: Vec<Checked<()>>,
+    /// The next message, and which of the request's updates each part belongs to.
+    batch: Vec<Update>,
+    owners: Vec<usize>,
+    /// To note once the batch is in effect.
+    noted: Vec<(usize, Note)>,
+}
+
+enum Note {
+    Multicast(u32, Bytes),
+    Default(TableId, Vec<u8>),
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(schema: &'a Schema, dataplane: &'a Dataplane, digests: &'a Digests, notes: &'a mut Notes) -> Self {
+        let (outcomes, batch, owners, noted) = Default::default();
+        Writer { schema, dataplane, digests, notes, outcomes, batch, owners, noted }
+    }
+
+    /// Applies the updates in order; one outcome for each.
+    pub async fn run(mut self, updates: &[p4::Update]) -> Vec<Checked<()>> {
+        self.batch.reserve(updates.len().min(LONGEST_BATCH));
+        self.owners.reserve(updates.len().min(LONGEST_BATCH));
+        for update in updates {
+            let outcome = self.update(update).await;
+            self.outcomes.push(outcome);
+            if self.batch.len() >= LONGEST_BATCH {
+                self.flush().await;
+            }
+        }
+        self.flush().await;
+        self.outcomes
+    }
+
+    /// Brings the batch into effect.
+    async fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let results = self.dataplane.write(std::mem::take(&mut self.batch)).await;
+        for (owner, result) in self.owners.drain(..).zip(results) {
+            // The update that is being checked has no outcome yet, and nothing of it is in a batch that it flushes.
+            if let (Err(error), Some(outcome @ Ok(()))) = (result, self.outcomes.get_mut(owner)) {
+                *outcome = Err(error.into());
+            }
+        }
+        for (owner, note) in self.noted.drain(..) {
+            match note {
+                _ if self.outcomes[owner].is_err() => {}
+                Note::Multicast(group, metadata) if metadata.is_empty() => {
+                    drop(self.notes.multicast_metadata.remove(&group))
+                }
+                Note::Multicast(group, metadata) => drop(self.notes.multicast_metadata.insert(group, metadata)),
+                Note::Default(table, cookie) if cookie.is_empty() => drop(self.notes.default_cookies.remove(&table)),
+                Note::Default(table, cookie) => drop(self.notes.default_cookies.insert(table, cookie)),
+            }
+        }
+    }
+
+    fn push(&mut self, update: Update) {
+        self.batch.push(update);
+        self.owners.push(self.outcomes.len());
+    }
+
+    fn note(&mut self, note: Note) {
+        self.noted.push((self.outcomes.len(), note));
+    }
+
+    async fn update(&mut self, update: &p4::Update) -> Checked<()> {
+        let operation = match update.r#type() {
+            Type::Unspecified => return refuse!(InvalidArgument, "the update has no type"),
+            operation => operation,
+        };
+        match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+            Some(Entity::TableEntry(message)) if message.is_default_action => self.default_entry(operation, message),
+            Some(Entity::TableEntry(message)) => self.table_entry(operation, message).await,
+            Some(Entity::DirectCounterEntry(message)) => self.direct_counter(operation, message).await,
+            Some(Entity::DirectMeterEntry(message)) => self.direct_meter(operation, message),
+            Some(Entity::CounterEntry(message)) => self.counter(operation, message),
+            Some(Entity::MeterEntry(message)) => self.meter(operation, message),
+            Some(Entity::RegisterEntry(message)) => self.register(operation, message),
+            Some(Entity::PacketReplicationEngineEntry(message)) => self.replication(operation, message),
+            Some(Entity::DigestEntry(message)) => self.digest(operation, message).await,
+            Some(Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_)) => {
+                refuse!(Unimplemented, "action profiles are not supported")
+            }
+            Some(Entity::ValueSetEntry(_)) => refuse!(Unimplemented, "value sets are not supported"),
+            Some(Entity::ExternEntry(_)) => refuse!(Unimplemented, "externs beyond v1model's are not supported"),
+            None => refuse!(InvalidArgument, "the update has no entity"),
+        }
+    }
+
+    async fn table_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
+        let table = table(self.schema, message.table_id)?;
+        if message.is_const {
+            return refuse!(InvalidArgument, "is_const cannot be written");
+        }
+        if table.is_const && (operation != Type::Modify || message.action.is_some()) {
+            return refuse!(PermissionDenied, "the entries of table {} are constant", table.name);
+        }
+        if operation == Type::Insert && table.fields.is_empty() {
+            return refuse!(InvalidArgument, "table {} has no key, so it has no entries", table.name);
+        }
+        let key = entry::key(table, message)?;
+        if operation == Type::Delete {
+            self.push(Update::DeleteEntry { table: table.target, key });
+            return Ok(());
+        }
+        refuse_meter_counters(message.meter_counter_data.is_some())?;
+        let action = match &message.action {
+            Some(action) => entry::action(self.schema, table, Place::Entry, action)?,
+            None if operation == Type::Insert => {
+                return refuse!(InvalidArgument, "table {}: the entry has no action", table.name);
+            }
+            None => {
+                // Keeps its action, which may have been written just before.
+                self.flush().await;
+                self.dataplane.entry(table.target, &key)?.entry.action
+            }
+        };
+        let entry = entry::entry(table, key, action, message)?;
+        if table.is_const {
+            // Only the direct resources of a constant entry can be modified.
+            if entry.idle_timeout_ns != 0 || !entry.cookie.is_empty() {
+                return refuse!(PermissionDenied, "the entries of table {} are constant", table.name);
+            }
+            if table.meter.is_some() {
+                self.push(Update::SetDirectMeter { table: table.target, key: entry.key.clone(), config: entry.meter });
+            }
+            if let Some(value) = entry.counter {
+                self.push(Update::SetDirectCounter { table: table.target, key: entry.key, value });
+            }
+            return Ok(());
+        }
+        self.push(if operation == Type::Insert { Update::InsertEntry(entry) } else { Update::ModifyEntry(entry) });
+        Ok(())
+    }
+
+    fn default_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
+        let table = table(self.schema, message.table_id)?;
+        let name = &table.name;
+        if operation != Type::Modify {
+            return refuse!(InvalidArgument, "the default entry of table {name} can only be modified");
+        }
+        if !message.r#match.is_empty() || message.priority != 0 {
+            return refuse!(InvalidArgument, "the default entry of table {name} has neither match nor priority");
+        }
+        if message.is_const || message.idle_timeout_ns != 0 || message.time_since_last_hit.is_some() {
+            return refuse!(InvalidArgument, "the default entry of table {name} has no idle timeout and no is_const");
+        }
+        if table.const_default {
+            return refuse!(PermissionDenied, "the default action of table {name} is constant");
+        }
+        if message.meter_config.is_some() || message.counter_data.is_some() || message.meter_counter_data.is_some() {
+            return refuse!(Unimplemented, "default entries have no direct counter or meter");
+        }
+        let action = message
+            .action
+            .as_ref()
+            .map(|action| entry::action(self.schema, table, Place::Default, action))
+            .transpose()?;
+        #[allow(deprecated)]
+        let cookie = match action {
+            Some(_) => entry::cookie(message.controller_metadata, &message.metadata),
+            None => Vec::new(),
+        };
+        self.push(Update::SetDefault { table: table.target, action });
+        self.note(Note::Default(table.target, cookie));
+        Ok(())
+    }
+
+    async fn direct_counter(&mut self, operation: Type, message: &p4::DirectCounterEntry) -> Checked<()> {
+        only_modify(operation, "a direct counter")?;
+        let (table, message_entry) = direct_entry(self.schema, message.table_entry.as_ref())?;
+        if !table.has_counter {
+            return refuse!(InvalidArgument, "table {} has no direct counter", table.name);
+        }
+        let key = entry::key(table, message_entry)?;
+        match &message.data {
+            Some(data) => {
+                let value = entry::counter_value(data)?;
+                self.push(Update::SetDirectCounter { table: table.target, key, value });
+            }
+            None => {
+                self.flush().await;
+                self.dataplane.entry(table.target, &key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn direct_meter(&mut self, operation: Type, message: &p4::DirectMeterEntry) -> Checked<()> {
+        only_modify(operation, "a direct meter")?;
+        refuse_meter_counters(message.counter_data.is_some())?;
+        let (table, message_entry) = direct_entry(self.schema, message.table_entry.as_ref())?;
+        let Some(kind) = table.meter else {
+            return refuse!(InvalidArgument, "table {} has no direct meter", table.name);
+        };
+        let key = entry::key(table, message_entry)?;
+        let config = message.config.as_ref().map(|config| entry::meter_config(kind, config)).transpose()?;
+        self.push(Update::SetDirectMeter { table: table.target, key, config });
+        Ok(())
+    }
+
+    fn counter(&mut self, operation: Type, message: &p4::CounterEntry) -> Checked<()> {
+        only_modify(operation, "a counter")?;
+        let counter = known(&self.schema.counters, "counter", message.counter_id)?;
+        let cells = cells(&counter.name, message.index.as_ref(), counter.size)?;
+        if let Some(data) = &message.data {
+            let value = entry::counter_value(data)?;
+            for index in cells {
+                self.push(Update::SetCounter { counter: counter.target, index, value });
+            }
+        }
+        Ok(())
+    }
+
+    fn meter(&mut self, operation: Type, message: &p4::MeterEntry) -> Checked<()> {
+        only_modify(operation, "a meter")?;
+        refuse_meter_counters(message.counter_data.is_some())?;
+        let meter = known(&self.schema.meters, "meter", message.meter_id)?;
+        let cells = cells(&meter.name, message.index.as_ref(), meter.size)?;
+        let config = message.config.as_ref().map(|config| entry::meter_config(meter.kind, config)).transpose()?;
+        for index in cells {
+            self.push(Update::SetMeter { meter: meter.target, index, config });
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, operation: Type, message: &p4::RegisterEntry) -> Checked<()> {
+        only_modify(operation, "a register")?;
+        let register = known(&self.schema.registers, "register", message.register_id)?;
+        let cells = cells(&register.name, message.index.as_ref(), register.size)?;
+        let values = register.element.decode(message.data.as_ref()).map_err(|e| e.at(&register.name))?;
+        let [Ok(value)] = values.iter().map(|&v| u64::try_from(v)).collect::<Vec<_>>()[..] else {
+            return refuse!(Unimplemented, "{}: only registers of up to 64 bits can be written", register.name);
+        };
+        for index in cells {
+            self.push(Update::SetRegister { register: register.target, index, value });
+        }
+        Ok(())
+    }
+
+    fn replication(&mut self, operation: Type, message: &p4::PacketReplicationEngineEntry) -> Checked<()> {
+        use p4::packet_replication_engine_entry::Type as Entry;
+        match &message.r#type {
+            Some(Entry::MulticastGroupEntry(message)) => {
+                let group = message.multicast_group_id;
+                if group == 0 {
+                    return refuse!(InvalidArgument, "multicast group 0 cannot be written");
+                }
+                if operation == Type::Delete {
+                    self.push(Update::DeleteMulticastGroup { group });
+                    self.note(Note::Multicast(group, Bytes::new()));
+                    return Ok(());
+                }
+                let replicas =
+                    replicas(&message.replicas).map_err(|e| e.at(format_args!("multicast group {group}")))?;
+                self.push(match operation {
+                    Type::Insert => Update::InsertMulticastGroup { group, replicas },
+                    _ => Update::ModifyMulticastGroup { group, replicas },
+                });
+                // A copy, so that it does not keep the whole request alive.
+                self.note(Note::Multicast(group, Bytes::copy_from_slice(&message.metadata)));
+                Ok(())
+            }
+            Some(Entry::CloneSessionEntry(message)) => {
+                let session = message.session_id;
+                if session == 0 {
+                    return refuse!(InvalidArgument, "clone session 0 cannot be written");
+                }
+                if operation == Type::Delete {
+                    self.push(Update::DeleteCloneSession { session });
+                    return Ok(());
+                }
+                let replicas =
+                    replicas(&message.replicas).map_err(|e| e.at(format_args!("clone session {session}")))?;
+                if message.class_of_service != 0 {
+                    return refuse!(Unimplemented, "clone session {session}: only class of service 0 is supported");
+                }
+                let Ok(packet_length_bytes) = u32::try_from(message.packet_length_bytes) else {
+                    return refuse!(InvalidArgument, "clone session {session}: the packet length is negative");
+                };
+                let config = CloneSession { replicas, packet_length_bytes };
+                self.push(match operation {
+                    Type::Insert => Update::InsertCloneSession { session, config },
+                    _ => Update::ModifyCloneSession { session, config },
+                });
+                Ok(())
+            }
+            None => refuse!(InvalidArgument, "the packet replication engine entry is empty"),
+        }
+    }
+
+    async fn digest(&mut self, operation: Type, message: &p4::DigestEntry) -> Checked<()> {
+        let digest = known(&self.schema.digests, "digest", message.digest_id)?;
+        let config = match (operation, message.config) {
+            (Type::Delete, _) => None,
+            (_, None) => return refuse!(InvalidArgument, "digest {}: there is no config", digest.name),
+            (_, Some(c)) if c.max_timeout_ns < 0 || c.max_list_size < 0 || c.ack_timeout_ns < 0 => {
+                return refuse!(InvalidArgument, "digest {}: the config has a negative value", digest.name);
+            }
+            (_, Some(config)) => Some(config),
+        };
+        match (operation, self.digests.config(message.digest_id).is_some()) {
+            (Type::Insert, true) => return refuse!(AlreadyExists, "digest {} is enabled already", digest.name),
+            (Type::Modify | Type::Delete, false) => return refuse!(NotFound, "digest {} is not enabled", digest.name),
+            _ => {}
+        }
+        // Enabled first here, so that no sample comes without a queue.
+        self.flush().await;
+        self.digests.configure(message.digest_id, config);
+        let config = config.map(|c| crate::control::DigestConfig { ack_timeout_ns: c.ack_timeout_ns as u64 });
+        let updates = digest.targets.iter().map(|&digest| Update::SetDigest { digest, config }).collect();
+        for result in self.dataplane.write(updates).await {
+            result?;
+        }
+        Ok(())
+    }
+}
+
+pub fn table(schema: &Schema, id: u32) -> Checked<&Table> {
+    known(&schema.tables, "table", id)
+}
+
+/// The object of that id.
+pub fn known<'a, T>(objects: &'a BTreeMap<u32, T>, kind: &str, id: u32) -> Checked<&'a T> {
+    match objects.get(&id) {
+        Some(object) => Ok(object),
+        None => refuse!(InvalidArgument, "there is no {kind} with id {id:#x} in the P4Info"),
+    }
+}
+
+/// The cells that an index names: one, or all when it is left out.
+pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std::ops::Range<usize>> {
+    match index.map(|index| (index.index, usize::try_from(index.index))) {
+        None => Ok(0..size),
+        Some((_, Ok(index))) if index < size => Ok(index..index + 1),
+        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: there is none at {index}"),
+        Some((index, Err(_))) => refuse!(InvalidArgument, "{name}: the index {index} is negative"),
+    }
+}
+
+/// The entry that a direct counter or meter message names.
+fn direct_entry<'s, 'm>(
+    schema: &'s Schema,
+    message: Option<&'m p4::TableEntry>,
+) -> Checked<(&'s Table, &'m p4::TableEntry)> {
+    match message {
+        None => refuse!(InvalidArgument, "there is no table entry"),
+        Some(message) if message.is_default_action => {
+            refuse!(Unimplemented, "default entries have no direct counter or meter")
+        }
+        Some(message) => Ok((table(schema, message.table_id)?, message)),
+    }
+}
+
+fn only_modify(operation: Type, what: &str) -> Checked<()> {
+    match operation {
+        Type::Modify => Ok(()),
+        _ => refuse!(InvalidArgument, "{what} can only be modified"),
+    }
+}
+
+pub fn refuse_meter_counters(asked: bool) -> Checked<()> {
+    match asked {
+        true => refuse!(Unimplemented, "meters do not count packets by colour"),
+        false => Ok(()),
+    }
+}
+
+fn replicas(messages: &[p4::Replica]) -> Checked<Vec<Replica>> {
+    let mut replicas = Vec::with_capacity(messages.len());
+    let mut seen = std::collections::HashSet::with_capacity(messages.len());
+    for message in messages {
+        if !message.backup_replicas.is_empty() {
+            return refuse!(Unimplemented, "backup replicas are not supported");
+        }
+        #[allow(deprecated)]
+        let port = match &message.port_kind {
+            Some(p4::replica::PortKind::Port(bytes)) => value::to_u128(bytes, 32)?,
+            Some(p4::replica::PortKind::EgressPort(number)) => u128::from(*number),
+            None => return refuse!(InvalidArgument, "a replica has no port"),
+        };
+        if port > HIGHEST_PORT {
+            return refuse!(InvalidArgument, "port {port} is above {HIGHEST_PORT}");
+        }
+        let Ok(rid) = u16::try_from(message.instance) else {
+            return refuse!(InvalidArgument, "instance {} is above {}", message.instance, u16::MAX);
+        };
+        let replica = Replica { port: port as PortNumber, rid };
+        if !seen.insert(replica) {
+            return refuse!(InvalidArgument, "port {port} with instance {rid} is given twice");
+        }
+        replicas.push(replica);
+    }
+    Ok(replicas)
+}
