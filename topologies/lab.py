@@ -69,6 +69,7 @@ def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) ->
     features = PLAIN if options.plain else Features()
     try:
         with Lab(profile, directory, options.stations, features, options.cc, rest_port=REST_PORT) as lab:
+            lab.net.lab = lab  # for the prompt: `py net.lab.rest_url`
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
             if options.exec:
