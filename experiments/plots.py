@@ -4,6 +4,7 @@
 Each is drawn for light and dark pages, as PNG and SVG.
 """
 
+import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,9 @@ def write_all(
         "overview": lambda theme: overview(experiment, setting, runs, summary, theme),
         "ping-cdf": lambda theme: ping_cdf(experiment, setting, runs, theme),
     }
+    last = runs[-1]
+    if rows := uplink_stats(last, setting.seconds):
+        drawings["controller"] = lambda theme: controller(experiment, setting, last, rows, theme)
     for name, draw in drawings.items():
         for theme in THEMES:
             suffix = "" if theme is LIGHT else "-dark"
@@ -155,7 +159,7 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     ax = figure.subplots()
     start, end = _busy(experiment, setting.seconds)
-    for run, color in zip(runs, theme.arms, strict=False):
+    for index, (run, color) in enumerate(zip(runs, theme.arms, strict=False)):
         values = sorted(
             s.value for s in run.samples if s.quantity == "ping_ms" and s.value is not None and start <= s.time < end
         )
@@ -165,18 +169,72 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
         ax.step(values, shares, where="post", color=color, lw=2.2, label=run.arm.label)
         half = values[len(values) // 2]
         ax.plot([half], [0.5], "o", color=color, ms=6)
+        # Each label at a height of its own: curves may lie upon each other.
         ax.annotate(
-            f"{run.arm.label}: {half:.0f} ms", (half, 0.5), (9, -3), textcoords="offset points", color=color,
-            fontsize=10.5, fontweight="bold", va="top",
+            f"{run.arm.label}: {half:.0f} ms", (half, 0.5), (9, -4 - 15 * index), textcoords="offset points",
+            color=color, fontsize=10.5, fontweight="bold", va="top",
         )  # fmt: skip
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(_milliseconds))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.axvline(setting.profile.rtt * 1e3, color=theme.faint, lw=1, ls=(0, (4, 3)))
     ax.set_ylim(0, 1.01)
-    ax.margins(x=0.12)
+    left, right = ax.get_xlim()
+    ax.set_xlim(left, right * (right / left) ** 0.25)  # room for the slowest arm's label
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     ax.set_title("Ping while the upload runs", fontsize=14, fontweight="bold", loc="left")
     ax.set_xlabel("round trip (dots: half of the probes were faster; dashed: the empty links)")
     ax.set_ylabel("probes that came back by then")
+    return figure
+
+
+def uplink_stats(run: ArmRun, seconds: int) -> list[dict[str, float]]:
+    """The controller's statistics of the uplink port (the last) within the arm's time, `time` in s since its start."""
+    if not run.stats or not run.stats.exists():
+        return []
+    with run.stats.open(newline="") as file:
+        rows = [
+            {name: float(value) for name, value in row.items() if name != "access_point" and value}
+            for row in csv.DictReader(file)
+        ]
+    uplink = max((row["port"] for row in rows), default=0)
+    return [
+        row | {"time": row["time"] - run.started}
+        for row in rows
+        if row["port"] == uplink and 0 <= row["time"] - run.started < seconds
+    ]
+
+
+def controller(
+    experiment: Experiment, setting: Setting, run: ArmRun, rows: Sequence[dict[str, float]], theme: Theme
+) -> Figure:
+    """What the controller saw and did at the uplink: the queue's delay above, the feedback below."""
+    figure = Figure(figsize=(9.5, 5.2))
+    figure.set_layout_engine("constrained", h_pad=0.1)
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    times = [row["time"] for row in rows]
+    for ax in (top, bottom):
+        ax.axvspan(*_busy(experiment, setting.seconds), color=theme.shade, lw=0, zorder=0)
+        ax.set_xlim(0, setting.seconds)
+    top.set_title(f"Inside {run.arm.label}: the uplink", fontsize=14, fontweight="bold", loc="left")
+    top.fill_between(times, [row["delay_ms"] for row in rows], color=theme.ping, alpha=0.3, lw=0)
+    top.plot(times, [row["delay_ms"] for row in rows], color=theme.ping, lw=1.2, label="delay of the queue")
+    top.plot(times, [row["target_ms"] for row in rows], color=theme.faint, ls=(0, (4, 3)), lw=1.2, label="its target")
+    top.set_ylabel("queue (ms)")
+    for name, label, color in (
+        ("feedback_device", "device", theme.ink),
+        ("feedback_uplink", "uplink class", theme.up),
+        ("feedback_downlink", "downlink class", theme.down),
+        ("feedback_largest_flow", "largest flow", theme.arms[2]),
+    ):
+        values = [row[name] * 100 for row in rows]
+        if any(values):
+            bottom.plot(times, values, color=color, lw=1.4, label=label)
+    bottom.set_ylabel("feedback: packets marked")
+    bottom.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    bottom.set_xlabel("time (s)")
+    for ax in (top, bottom):
+        ax.set_ylim(bottom=0)
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="upper right", frameon=False, ncols=4, fontsize=9)
     return figure

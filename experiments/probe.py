@@ -7,6 +7,7 @@ without the reflector's own time, its two ways (one clock serves both ends of a 
 was. Probes of which no line comes were lost.
 """
 
+import contextlib
 import random
 import socket
 import struct
@@ -56,7 +57,8 @@ def send(address: str, port: int, seconds: float) -> None:
         due = start + (sequence + random.random()) / PER_SECOND
         _print_answers(udp, due, late)
         late[sequence] = time.time() - due
-        udp.send(PACKET.pack(sequence, time.time_ns(), 0, 0))
+        with contextlib.suppress(ConnectionRefusedError):  # an earlier probe came before or after the reflector's time
+            udp.send(PACKET.pack(sequence, time.time_ns(), 0, 0))
     _print_answers(udp, start + seconds, late)
 
 
@@ -65,7 +67,7 @@ def _print_answers(udp: socket.socket, until: float, late: dict[int, float]) -> 
         udp.settimeout(left)
         try:
             data, received, _ = _receive(udp)
-        except (TimeoutError, ConnectionRefusedError):  # refused: the reflector is not up yet
+        except (TimeoutError, ConnectionRefusedError):
             continue
         sequence, sent, there, back = PACKET.unpack(data)
         up, down = there - sent, received - back

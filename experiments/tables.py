@@ -37,7 +37,7 @@ def results(experiment: Experiment, summary: Summary) -> Table:
             *(_number(down[phase], 2) for phase in ("before", "during", "after")),
             _kept(summary["ratios"].get(f"{arm.name}_downlink_during_of_before")),
             _number(up["during"], 2),
-            *(_number(ping[name], 1) for name in ("p50", "p99", "max")),
+            *(_milliseconds(ping[name]) for name in ("p50", "p99", "max")),
         )
     return table
 
@@ -52,7 +52,7 @@ def beside_peers(experiment: Experiment, summary: Summary, known: dict[str, Any]
             *(_number(value, 2) for value in (before, during)),
             f"{during / before:.0%}",
             _number(peer["uplink_during"], 2),
-            *(_number(peer[name], 0) for name in ("ping_mean", "ping_max")),
+            *(_milliseconds(peer[name]) for name in ("ping_mean", "ping_max")),
         )
     name = [arm.name for arm in experiment.arms if arm.name in summary["arms"]][-1]
     figures = summary["arms"][name]
@@ -61,7 +61,7 @@ def beside_peers(experiment: Experiment, summary: Summary, known: dict[str, Any]
         *(_number(figures["downlink_mbps"][phase], 2) for phase in ("before", "during")),
         _kept(summary["ratios"].get(f"{name}_downlink_during_of_before")),
         _number(figures["uplink_mbps"]["during"], 2),
-        *(_number(figures["ping_ms"][key], 0) for key in ("mean", "max")),
+        *(_milliseconds(figures["ping_ms"][key]) for key in ("mean", "max")),
         style="bold",
     )
     return table
@@ -77,6 +77,10 @@ def _table(first: str, headers: list[str]) -> Table:
 
 def _kept(ratio: float | None) -> Text:
     return Text("-" if ratio is None else f"{ratio:.0%}", style="green" if ratio and ratio >= 0.9 else "red")
+
+
+def _milliseconds(value: float | None) -> str:
+    return _number(value, 0 if value is None or value >= 100 else 1)
 
 
 def _number(value: float | None, digits: int) -> str:
