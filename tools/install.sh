@@ -45,10 +45,12 @@ install_python() {
             "$python" -m venv .venv
         fi
     fi
-    if ! cmp -s requirements.txt .venv/requirements.txt; then
+    if ! cat requirements.txt ptf-tests/requirements.txt | cmp -s - .venv/requirements.txt; then
         say "pip install -r requirements.txt (into .venv)"
         .venv/bin/pip install -q --disable-pip-version-check -r requirements.txt
-        cp requirements.txt .venv/requirements.txt
+        # ptf asks for packages that it does not use; one of them needs a compiler and Python's headers.
+        .venv/bin/pip install -q --disable-pip-version-check --no-deps -r ptf-tests/requirements.txt
+        cat requirements.txt ptf-tests/requirements.txt >.venv/requirements.txt
     fi
 }
 
