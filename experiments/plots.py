@@ -66,7 +66,8 @@ def write_all(
         "ping-cdf": lambda theme: ping_cdf(experiment, setting, runs, theme),
     }
     last = runs[-1]
-    if rows := uplink_stats(last, setting.seconds):
+    rows = uplink_stats(last, setting.seconds)
+    if any(value for row in rows for name, value in row.items() if name.startswith("feedback")):
         drawings["controller"] = lambda theme: controller(experiment, setting, last, rows, theme)
     for name, draw in drawings.items():
         for theme in THEMES:
@@ -159,7 +160,8 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     ax = figure.subplots()
     start, end = _busy(experiment, setting.seconds)
-    for index, (run, color) in enumerate(zip(runs, theme.arms, strict=False)):
+    halves = []
+    for run, color in zip(runs, theme.arms, strict=False):
         values = sorted(
             s.value for s in run.samples if s.quantity == "ping_ms" and s.value is not None and start <= s.time < end
         )
@@ -167,20 +169,21 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
             continue
         shares = [(i + 1) / len(values) for i in range(len(values))]
         ax.step(values, shares, where="post", color=color, lw=2.2, label=run.arm.label)
-        half = values[len(values) // 2]
-        ax.plot([half], [0.5], "o", color=color, ms=6)
-        # Each label at a height of its own: curves may lie upon each other.
-        ax.annotate(
-            f"{run.arm.label}: {half:.0f} ms", (half, 0.5), (9, -4 - 15 * index), textcoords="offset points",
-            color=color, fontsize=10.5, fontweight="bold", va="top",
-        )  # fmt: skip
+        halves.append((values[len(values) // 2], color, run.arm.label))
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(_milliseconds))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.axvline(setting.profile.rtt * 1e3, color=theme.faint, lw=1, ls=(0, (4, 3)))
     ax.set_ylim(0, 1.01)
-    left, right = ax.get_xlim()
-    ax.set_xlim(left, right * (right / left) ** 0.25)  # room for the slowest arm's label
+    for index, (half, color, label) in enumerate(halves):
+        ax.plot([half], [0.5], "o", color=color, ms=6)
+        # Each label at a height of its own, as curves may lie upon each other, and on the side with room for it.
+        left_of_it = ax.transAxes.inverted().transform(ax.transData.transform((half, 0.5)))[0] > 0.6
+        ax.annotate(
+            f"{label}: {half:.0f} ms", (half, 0.5), (-9 if left_of_it else 9, -4 - 15 * index),
+            textcoords="offset points", color=color, fontsize=10.5, fontweight="bold", va="top",
+            ha="right" if left_of_it else "left", path_effects=[withStroke(linewidth=3, foreground=theme.paper)],
+        )  # fmt: skip
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     ax.set_title("Ping while the upload runs", fontsize=14, fontweight="bold", loc="left")
     ax.set_xlabel("round trip (dots: half of the probes were faster; dashed: the empty links)")

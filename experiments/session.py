@@ -40,15 +40,15 @@ class Session:
         )
         try:
             self._measure()
-        except LabError as error:
+            with self.console.status("drawing"):
+                summary, decided, known = results.write_all(self.experiment, self.setting, self.runs, self.directory)
+        except (LabError, OSError) as error:
             self._keep_partial()
             return fail(error)
         except (KeyboardInterrupt, SystemExit):
             self._keep_partial()
             self.console.print("interrupted: there is no summary", style="bold yellow")
             raise
-        with self.console.status("drawing"):
-            summary, decided, known = results.write_all(self.experiment, self.setting, self.runs, self.directory)
         tables.show(self.console, self.experiment, summary, decided, known)
         self.console.print(f"\nresults: {self.directory / 'report.html'}", highlight=False, soft_wrap=True)
         return 0
