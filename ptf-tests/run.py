@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,9 @@ def call(*command: str, text: str = "") -> str:
 
 
 def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process that ends when this one does, even by SIGKILL."""
-    return subprocess.Popen(command, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL), **options)
+    """Start a process that ends when this one does, even by SIGKILL, and leaves Ctrl-C to this one."""
+    mourn = partial(libc.prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
+    return subprocess.Popen(command, preexec_fn=mourn, process_group=0, **options)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -147,15 +149,15 @@ def main() -> int:
     arguments = parser.parse_args()
     target = TARGETS[arguments.target]
     out = ROOT / "out/ptf" / arguments.target
-    (out / "log").mkdir(parents=True, exist_ok=True)
-    for old in out.glob("target.*"):
-        old.unlink()
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         target_version = call(*target.version())
-        tests = find_tests(arguments.test)
         interfaces = enter_namespace()
+        tests = find_tests(arguments.test)
+        (out / "log").mkdir(parents=True, exist_ok=True)
+        for old in out.glob("target.*"):
+            old.unlink()
         started = time.time()
         with open(out / "target.out", "wb") as output:
             switch = start(target.command(interfaces, log), stdout=output, stderr=output)

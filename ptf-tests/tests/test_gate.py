@@ -4,6 +4,7 @@
 from lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from lib.packets import build_ack, build_udp
 from test_filter import ack_flow, prioritise_entry
+from test_flows import flow_entry
 from test_mark import port_feedback
 
 BUFFER, BATCH = 6, 3  # packets
@@ -23,10 +24,11 @@ class GateTest(HostsTest):
 
     def send_frames(self, count):
         """Send frames to the slow port; return once each was admitted or refused."""
+        before = self.count("arrived") + self.count("refused")
         for _ in range(count):
             self.sent_frames.append(build_udp(STATION, SLOW, size=1000, sport=len(self.sent_frames)))
             self.send(STATION, self.sent_frames[-1])
-        self.assertTrue(poll(lambda: self.count("arrived") + self.count("refused") == len(self.sent_frames)))
+        self.assertTrue(poll(lambda: self.count("arrived") + self.count("refused") == before + count))
 
     def count(self, name):
         """Packets of a counter of the slow port."""
@@ -112,6 +114,29 @@ class FilteredAckGivesBackItsPlace(GateTest):
         for count in range(1, 10):
             self.send(STATION, build_ack(STATION, UPLINK, 4000))
             self.expect_counts(UPLINK, arrived=1 + count, sent=1, filtered=count)
+        self.expect_nothing()
+
+
+class RefusedAckSupersedesNothing(GateTest):
+    """A newer ACK that the gate refused is no reason to drop the older one in the queue."""
+
+    def runTest(self):
+        self.insert(
+            gate_entry(SLOW, buffer=4, batch=4),
+            prioritise_entry(0, filter=1, port=SLOW),
+            flow_entry(STATION, SLOW, protocol=6, flow_index=321),
+        )
+        older, newer = build_ack(STATION, SLOW, 4000), build_ack(STATION, SLOW, 5000)
+        self.send_frames(2)
+        self.send(STATION, older)
+        self.assertTrue(poll(lambda: self.count("arrived") == 3))
+        self.send_frames(3)
+        refused = self.count("refused")
+        self.assertGreater(refused, 0)
+        self.send(STATION, newer)
+        self.assertTrue(poll(lambda: self.count("refused") == refused + 1))
+        admitted = self.count("arrived") - 1
+        self.expect(SLOW, *self.sent_frames[:2], older, *self.sent_frames[2:admitted])
         self.expect_nothing()
 
 

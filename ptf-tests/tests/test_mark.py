@@ -171,6 +171,7 @@ class FeedbackHasItsPlace(HostsTest):
             class_feedback(ALWAYS, class_id=2),
             port_feedback(ALWAYS, port=OTHER_STATION),
             flow_entry(STATION, UPLINK, sport=7, feedback=ALWAYS),
+            flow_entry(STATION, UPLINK, sport=8, feedback=ALWAYS, version=6),
         )
         for source, target, fields, expected_ecn in (
             (STATION, UPLINK, {"dscp": 46}, CE),
@@ -179,6 +180,7 @@ class FeedbackHasItsPlace(HostsTest):
             (STATION, OTHER_STATION, {}, CE),
             (STATION, UPLINK, {"sport": 7}, CE),
             (STATION, UPLINK, {"sport": 7, "version": 6}, ECT0),
+            (STATION, UPLINK, {"sport": 8, "version": 6}, CE),
         ):
             packet = build_udp(source, target, ecn=ECT0, **fields)
             self.send_and_expect(source, packet, target, expected=set_ecn(packet, expected_ecn))
