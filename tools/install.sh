@@ -10,7 +10,7 @@ say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 # A command that is there when its package is, then the package.
-SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping"
+SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl"
 
 apt_install() {
     command -v apt-get >/dev/null || die "missing: $*; this system has no apt-get, install them by hand"
