@@ -65,7 +65,7 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
         assert lab.access_point.process and lab.controller
         cpu = selfcheck.CpuMeter({"switch": lab.access_point.process.pid, "controller": lab.controller.pid})
         tcp = _drive(transfers, started, setting.seconds, lab, tick)
-        report = selfcheck.check(cpu.read(), probe.late, probe.sent - len(probe.late), tcp, setting.cc, setting.ecn)
+        report = selfcheck.check(cpu.read(), probe.late, probe.unanswered, tcp, setting.cc, setting.ecn)
     run.samples[:] = sorted((s for s in run.samples if 0 <= s.time < setting.seconds), key=lambda s: s.time)
     run.summary = arm_summary(experiment, run.samples, setting.seconds) | {"self_check": report}
 

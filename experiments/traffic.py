@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.experiment import Flow
+from experiments.probe import PER_SECOND
 from topologies.network import Lab
 from topologies.requirements import ROOT, LabError
 
 IPERF_PORT = 5201
 PROBE_PORT = 8620
 INTERVAL = 0.25  # s
+GRACE = 1.0  # s before the end in which a probe may be under way
 _INTERVAL_LINE = re.compile(r"\[\s*(\d+|SUM)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
 _REFUSED = re.compile(r"iperf3: error - (.*)")
 
@@ -115,7 +117,8 @@ class Probe:
         self._samples = samples
         self._started = started
         self.late: list[float] = []  # s
-        self.sent = round(seconds * 20)
+        self._answered: set[int] = set()
+        self._due = round((seconds - GRACE) * PER_SECOND)
         module = [sys.executable, "-m", "experiments.probe"]
         address = [lab.server.IP(), str(PROBE_PORT)]
         self._reflector = popen(lab.server, [*module, "reflect", *address])
@@ -124,12 +127,18 @@ class Probe:
 
     def _take(self, line: str) -> None:
         fields = line.split()
-        if len(fields) != 6:
-            return
+        if len(fields) != 6 or not fields[0].isdecimal():
+            return  # not an answer
         sent, rtt, up, down, late = map(float, fields[1:])
+        self._answered.add(int(fields[0]))
         self.late.append(late)
         for quantity, value in (("ping_ms", rtt), ("delay_up_ms", up), ("delay_down_ms", down)):
             self._samples.append(Sample(sent - self._started, quantity, value * 1e3))
+
+    @property
+    def unanswered(self) -> int:
+        """How many probes were lost, or are late by over a second at the end."""
+        return self._due - sum(sequence < self._due for sequence in self._answered)
 
 
 def popen(host: Any, command: list[str]) -> "subprocess.Popen[str]":
