@@ -22,6 +22,12 @@ def _collapse_limit(profile: LinkProfile, cc: str) -> float | None:
     return 0.30 if profile == PROFILES["testbed"] and cc == "cubic" else None
 
 
+def _upload_limit(profile: LinkProfile, cc: str) -> float | None:
+    # 0.80 Mb/s in the testbed. How much the ACKs must take depends on the link and on the sender: nothing is claimed
+    # for links of the user's own.
+    return 0.8 * profile.up / 1e6 if profile.name in PROFILES and cc == "cubic" else None
+
+
 def _ping_limit(profile: LinkProfile, cc: str) -> float:
     # On top of the base round trip 16,000 bits' time on the uplink: the rest of a full packet (12,112 bits) cannot be
     # helped. That is 20 ms in the testbed. Fast links get what timers and few cores need.
@@ -53,7 +59,7 @@ HEADLINE = Experiment(
         ),
         Criterion(
             "ncr", "ours keeps the upload: {value} (at least {limit})",
-            lambda arm: float(arm["uplink_mbps"]["during"]), lambda profile, cc: 0.8 * profile.up / 1e6,
+            lambda arm: float(arm["uplink_mbps"]["during"]), _upload_limit,
             at_least=True, shown="{:.2f} Mb/s",
         ),
         Criterion(

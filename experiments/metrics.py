@@ -85,6 +85,7 @@ def ratios(experiment: Experiment, profile: LinkProfile, arms: dict[str, Summary
         }
         if name != names[0]:
             first = arms[names[0]]
+            pairs[f"downlink_before_of_{names[0]}"] = (down.get("before"), first["downlink_mbps"].get("before"))
             pairs[f"downlink_during_of_{names[0]}"] = (down.get("during"), first["downlink_mbps"].get("during"))
             pairs[f"ping_p50_of_{names[0]}"] = (ping.get("p50"), first["ping_ms"].get("p50"))
         result |= {f"{name}_{key}": round(a / b, 4) for key, (a, b) in pairs.items() if a is not None and b}

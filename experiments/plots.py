@@ -161,7 +161,8 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
     ax = figure.subplots()
     start, end = _busy(experiment, setting.seconds)
     halves = []
-    for run, color in zip(runs, theme.arms, strict=False):
+    for run in runs:
+        color = theme.arms[experiment.arms.index(run.arm) % len(theme.arms)]
         values = sorted(
             s.value for s in run.samples if s.quantity == "ping_ms" and s.value is not None and start <= s.time < end
         )

@@ -101,6 +101,15 @@ def test_the_collapse_is_asked_for_only_where_it_was_measured() -> None:
     assert not verdicts(HEADLINE, link_profile("testbed", up="600kbit"), "cubic", arms)
 
 
+def test_the_limits_scale_with_the_link() -> None:
+    arms = {"ncr": synthetic.run(HEADLINE.arms[2], during=12.9, up=11.9, ping=9.0).summary or {}}
+    download, upload, ping = verdicts(HEADLINE, PROFILES["lte"], "cubic", arms)
+    assert download.met and not upload.met and "at least 12.00 Mb/s" in upload.text
+    assert ping.met and "at most 14.0 ms" in ping.text
+    download, ping = verdicts(HEADLINE, link_profile("testbed", up="500kbit", rtt="20ms"), "bbr", arms)
+    assert "at most 52.0 ms" in ping.text
+
+
 def test_an_arm_without_probes_meets_nothing_about_the_ping() -> None:
     arms = {"ncr": arm_summary(HEADLINE, [s for s in synthetic.samples() if s.quantity != "ping_ms"], 24)}
     assert [verdict.met for verdict in verdicts(HEADLINE, TESTBED, "cubic", arms)] == [True, True, False]
