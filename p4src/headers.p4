@@ -124,6 +124,7 @@ struct metadata_t {
     bit<8>       protocol;
     bit<6>       dscp;
     bit<16>      transport_length; // bytes of transport header and payload that the IP header claims
+    bit<1>       source_reported;  // by a digest; targets send one for a packet, so its flow must wait
     bit<1>       known_flow;
     flow_index_t flow_index;
     bit<8>       generation;       // tells the users of one flow index apart

@@ -10,7 +10,7 @@ say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 # A command that is there when its package is, then the package.
-SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping"
+SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl"
 
 apt_install() {
     command -v apt-get >/dev/null || die "missing: $*; this system has no apt-get, install them by hand"
@@ -45,10 +45,12 @@ install_python() {
             "$python" -m venv .venv
         fi
     fi
-    if ! cmp -s requirements.txt .venv/requirements.txt; then
+    if ! cat requirements.txt ptf-tests/requirements.txt | cmp -s - .venv/requirements.txt; then
         say "pip install -r requirements.txt (into .venv)"
         .venv/bin/pip install -q --disable-pip-version-check -r requirements.txt
-        cp requirements.txt .venv/requirements.txt
+        # ptf asks for packages that it does not use; one of them needs a compiler and Python's headers.
+        .venv/bin/pip install -q --disable-pip-version-check --no-deps -r ptf-tests/requirements.txt
+        cat requirements.txt ptf-tests/requirements.txt >.venv/requirements.txt
     fi
 }
 

@@ -29,12 +29,16 @@ class Ended(SystemExit):
     """SIGTERM or SIGHUP came: unwind and clean up. `code` is the shell's 128 + signal."""
 
 
+class NotPermitted(OSError):
+    """The system grants no namespaces: one line with the mend."""
+
+
 def run(main: Callable[[], int]) -> int:
     """Runs `main` contained and returns its exit code, or 128 + the number of the signal that ended it.
 
     Call it from a single-threaded process that starts no other child afterwards: the namespace is set for all of its
     later children. SIGINT arrives in `main` as KeyboardInterrupt, SIGTERM and SIGHUP as `Ended`.
-    Raises OSError when namespaces are not permitted.
+    Raises NotPermitted.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -77,6 +81,9 @@ def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | s
         signal.signal(signal.SIGHUP, _end)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask - set(_FORWARDED) - {signal.SIGCHLD})
         code = main()
+    except NotPermitted as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 2
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
     except KeyboardInterrupt:
@@ -97,5 +104,5 @@ def _end(number: int, _frame: object) -> None:
 
 def _check(result: int, what: str) -> None:
     if result != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"{what}: {os.strerror(error)}")
+        reason = os.strerror(ctypes.get_errno())
+        raise NotPermitted(f"{what}: {reason}; a lab needs root, and in a container also --privileged")

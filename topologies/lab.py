@@ -17,16 +17,17 @@ IPERF_PORTS = (5201, 5202)
 BANNER = """
   {stations} --- ap1 --- server      {links}, TCP {cc}
 
-  REST       {rest}  (documentation: {rest}/docs)
+  REST       {rest}/docs
   P4Runtime  {grpc}, device 1
   logs       {directory}
 
   The server runs iperf3 on ports {ports}. Try:
     sta1 ping -c 5 server
-    sta1 iperf3 -c server -R -t 60 &         a download ...
-    sta1 iperf3 -c server -p 5202 -t 20      ... and an upload beside it
-    sh curl -s {rest}/openapi.json           every command of `sh` runs outside the lab
-  `help` lists the prompt's own commands, `exit` ends the lab.
+    sta1 iperf3 -c server -R -t 60 > /tmp/down &       a download ...
+    sta1 iperf3 -c server -p 5202 -t 20                ... and an upload beside it
+    sh curl -s {api}/feedback
+    sh curl -s -X PATCH {api}/features -H 'content-type: application/json' -d '{{"ack_priority": false}}'
+  `sh` runs a command outside the lab; `help` lists the prompt's own commands, `exit` ends the lab.
 """
 
 
@@ -69,6 +70,7 @@ def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) ->
     features = PLAIN if options.plain else Features()
     try:
         with Lab(profile, directory, options.stations, features, options.cc, rest_port=REST_PORT) as lab:
+            lab.net.lab = lab  # for the prompt: `py net.lab.rest_url`
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
             if options.exec:
@@ -82,6 +84,7 @@ def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) ->
                     links=profile.describe(),
                     cc=options.cc,
                     rest=lab.rest_url,
+                    api=f"{lab.rest_url}/api/v1/access-points/ap1",
                     grpc=lab.access_point.grpc,
                     directory=directory,
                     ports=" and ".join(map(str, IPERF_PORTS)),

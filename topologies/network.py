@@ -28,13 +28,13 @@ GRPC_PORT = 9559
 
 @dataclass(frozen=True)
 class Features:
-    """What the access point does beyond forwarding. `gate` is {"buffer", "batch"} in packets, or None."""
+    """What the access point does beyond forwarding. `gate` is port -> {"buffer", "batch"} in packets, or None."""
 
     ack_priority: bool = True
     ack_filter: bool = True
     sparse: bool = True
     ncr: bool = True
-    gate: dict[str, int] | None = None
+    gate: dict[str, dict[str, int]] | None = None
 
 
 PLAIN = Features(ack_priority=False, ack_filter=False, sparse=False, ncr=False)

@@ -2,7 +2,7 @@
 // flows: 5-tuple -> flow index, class, flow feedback; counts the flow and says whether it is sparse.
 //
 //   hit:  direct counter, direct meter; within its sparse rate for SPARSE_HOLD -> sparse
-//   miss: digest, and the controller adds the flow
+//   miss: digest, and the controller adds the flow; a packet whose source is new reports that instead
 //
 // A flow is one direction of a connection. The meter colours single packets; a flow whose packets took both the
 // sparse and the bulk queue in turn would be reordered, so one packet above the rate makes the flow bulk for the
@@ -90,12 +90,14 @@ control Flows(in headers_t hdr, inout metadata_t meta, in bit<32> now) {
 
     apply {
         if (hdr.ipv4.isValid()) {
-            if (flows_ipv4.apply().miss) {
+            flows_ipv4.apply();
+            if (meta.known_flow == 0 && meta.source_reported == 0) {
                 digest<flow_ipv4_digest_t>(1, { hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.protocol,
                     meta.src_port, meta.dst_port, meta.ingress_port, meta.egress_port });
             }
         } else if (hdr.ipv6.isValid()) {
-            if (flows_ipv6.apply().miss) {
+            flows_ipv6.apply();
+            if (meta.known_flow == 0 && meta.source_reported == 0) {
                 digest<flow_ipv6_digest_t>(1, { hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.protocol,
                     meta.src_port, meta.dst_port, meta.ingress_port, meta.egress_port });
             }

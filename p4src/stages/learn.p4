@@ -4,13 +4,14 @@
 #ifndef LEARN_P4
 #define LEARN_P4
 
-control Learn(in headers_t hdr, in metadata_t meta) {
+control Learn(in headers_t hdr, inout metadata_t meta) {
     @id(ACTION_KNOWN_SOURCE)
     action known_source() {}
 
     @id(ACTION_UNKNOWN_SOURCE)
     action unknown_source() {
         digest<source_digest_t>(1, { hdr.ethernet.src_addr, meta.ingress_port });
+        meta.source_reported = 1;
     }
 
     @id(TABLE_LEARN)

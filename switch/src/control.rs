@@ -6,33 +6,32 @@
 //! Reads never reach the packet thread: counters, registers and last-hit times are shared relaxed atomics.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use thiserror::Error;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-pub use crate::engine::{EngineConfig, StartError};
-pub use crate::port::{PortConfig, PortNumber, PortStats};
+use crate::change::Outbox;
+pub use crate::change::{CloneSession, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica};
+use crate::engine::{Clock, Command, Engine, Line};
+pub use crate::link::LinkConfig;
+use crate::machine::frame::Pool;
+use crate::machine::{Machine, Shared};
+pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats};
+use crate::port::{MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, Program,
     RegisterId, TableId, Value,
 };
-
-/// RFC 2698 two-rate three-colour meter: rates in bytes/s or packets/s, bursts in bytes or packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MeterConfig {
-    pub cir: u64,
-    pub cburst: u64,
-    pub pir: u64,
-    pub pburst: u64,
-}
-
-/// Both units are always counted; which of them the program asked for is in the P4Info.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterValue {
-    pub packets: u64,
-    pub bytes: u64,
-}
+use crate::store::Store;
+use crate::v1model::{Port, Switch, SwitchCells};
 
 /// A table entry as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,28 +60,16 @@ pub struct EntryView {
     pub is_const: bool,
 }
 
-/// One copy of a multicast packet; `rid` becomes `egress_rid`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Replica {
-    pub port: PortNumber,
-    pub rid: u16,
-}
-
-/// Where the packets of a clone session go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CloneSession {
-    pub replicas: Vec<Replica>,
-    /// Bytes of each clone that are kept; 0: all.
-    pub packet_length_bytes: u32,
-}
-
-/// P4Runtime DigestEntry.Config, as far as the data plane takes part: it does not send a value again that is not
-/// yet acknowledged. Lists are assembled by the owner of [`Events::digests`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DigestConfig {
-    /// ns after which an unacknowledged value may be sent again; 0: nothing is ever suppressed.
-    pub ack_timeout_ns: u64,
-}
+/// Events of a kind that may wait to be fetched.
+const MAX_EVENTS: usize = 4096;
+/// Frames beyond an interface's MTU: Ethernet header and one VLAN tag.
+const FRAME_OVERHEAD: usize = 18;
+const MIN_FRAME_BUFFER: usize = 2048;
+/// Packets in flight beside those that links hold.
+const MIN_PACKETS: usize = 4096;
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Entries looked at for idleness at a time.
+const AGE_STEP: usize = 4096;
 
 /// One atomic change.
 #[derive(Clone, Debug)]
@@ -179,24 +166,6 @@ pub enum UpdateError {
     Stopped,
 }
 
-/// A frame that left through the CPU port, as its deparser wrote it (with the packet-in header, if the program has one).
-#[derive(Clone, Debug)]
-pub struct PacketIn {
-    pub frame: Vec<u8>,
-}
-
-/// One sample of a digest.
-#[derive(Clone, Debug)]
-pub struct Digest {
-    pub digest: DigestId,
-    /// Names the sample in [`Update::AckDigest`].
-    pub sequence: u64,
-    /// In the order of [`crate::program::DigestInfo::fields`].
-    pub values: Vec<Value>,
-    /// µs since the start of the switch.
-    pub timestamp_us: u64,
-}
-
 /// Rare events.
 #[derive(Clone, Debug)]
 pub enum Notice {
@@ -225,102 +194,384 @@ pub struct PortView {
     pub stats: PortStats,
 }
 
+/// What a data plane is made of.
+#[derive(Clone, Debug)]
+pub struct DataplaneConfig {
+    pub ports: Vec<PortConfig>,
+    pub cpu_port: Option<PortNumber>,
+    /// Queues per port, at most 8.
+    pub priority_queues: usize,
+    /// Seeds loss, jitter and P4's `random`.
+    pub seed: u64,
+}
+
+/// Why the data plane could not start: one line that names the thing and the mend.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct StartError(pub String);
+
+/// Packets that left the switch without a port's doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchStats {
+    /// As many packets were in flight as memory is set aside for.
+    pub no_buffer: u64,
+    /// The egress port is none of the switch's, or the queue none of the port's.
+    pub no_port: u64,
+    /// Packet-ins and digests that were not fetched in time.
+    pub not_fetched: u64,
+}
+
+struct PortHandle {
+    number: PortNumber,
+    interface: String,
+    cells: Arc<PortCells>,
+    up: AtomicBool,
+    failed: Arc<AtomicBool>,
+}
+
+struct Inner {
+    commands: Sender<Command>,
+    wake: Arc<EventFd>,
+    store: Mutex<Option<Store>>,
+    ports: Vec<PortHandle>,
+    cells: Arc<SwitchCells>,
+    clock: Clock,
+    seed: u64,
+    notices: mpsc::Sender<Notice>,
+    stopping: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
 /// The handle.
 #[derive(Clone)]
 pub struct Dataplane {
-    _shared: Arc<()>,
+    inner: Arc<Inner>,
 }
 
 impl Dataplane {
-    /// Opens the ports and starts the packet thread; without a program it drops every packet.
-    pub fn start(_config: EngineConfig) -> Result<(Dataplane, Events), StartError> {
-        unimplemented!()
+    /// Opens the interfaces and starts the packet thread; without a program it drops every packet.
+    pub fn start(config: DataplaneConfig) -> Result<(Dataplane, Events), StartError> {
+        let mut lines: Vec<Option<Box<dyn PortIo>>> = Vec::new();
+        let mut longest = 0;
+        for port in &config.ports {
+            let fail = |e: io::Error| StartError(format!("port {}: {}", port.number, open_error(&port.interface, &e)));
+            lines.push(Some(Box::new(PacketPort::open(&port.interface).map_err(fail)?)));
+            longest = longest.max(mtu(&port.interface).map_err(fail)?);
+        }
+        Dataplane::start_on(config, lines, longest + FRAME_OVERHEAD, true)
+    }
+
+    /// The same on ports whose other ends are in this process; the interfaces are only names.
+    pub fn start_in_memory(config: DataplaneConfig) -> Result<(Dataplane, Events, Vec<MemoryEnd>), StartError> {
+        let mut lines: Vec<Option<Box<dyn PortIo>>> = Vec::new();
+        let mut ends = Vec::new();
+        for port in &config.ports {
+            let (line, end) = MemoryPort::pair().map_err(|e| StartError(format!("port {}: {e}", port.number)))?;
+            lines.push(Some(Box::new(line)));
+            ends.push(end);
+        }
+        let (dataplane, events) = Dataplane::start_on(config, lines, 0, false)?;
+        Ok((dataplane, events, ends))
+    }
+
+    fn start_on(
+        config: DataplaneConfig,
+        lines: Vec<Option<Box<dyn PortIo>>>,
+        longest_frame: usize,
+        watch_interfaces: bool,
+    ) -> Result<(Dataplane, Events), StartError> {
+        let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
+        let (packet_ins, packet_in_events) = mpsc::channel(MAX_EVENTS);
+        let (digests, digest_events) = mpsc::channel(MAX_EVENTS);
+        let (notices, notice_events) = mpsc::channel(MAX_EVENTS);
+        let (commands, received) = std::sync::mpsc::channel();
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let wake = EventFd::from_value_and_flags(0, flags).map_err(|e| fail("eventfd", e.into()))?;
+        let wake = Arc::new(wake);
+        let clock = Clock::start();
+
+        let ports: Vec<Port> = config.ports.iter().map(|p| Port::new(p.number, p.link, config.seed)).collect();
+        let handles = config.ports.iter().zip(&ports).map(|(port_config, port)| PortHandle {
+            number: port.number,
+            interface: port_config.interface.clone(),
+            cells: port.cells.clone(),
+            up: AtomicBool::new(true),
+            failed: Arc::default(),
+        });
+        let handles: Vec<PortHandle> = handles.collect();
+        let in_flight =
+            config.ports.iter().filter_map(|port| port.link).map(|link| link.most_in_flight()).sum::<usize>();
+        let pool = Pool::new(longest_frame.max(MIN_FRAME_BUFFER), MIN_PACKETS + in_flight);
+        let outbox = Outbox { packet_ins, digests };
+        let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
+        let cells = switch.cells.clone();
+        let lines = lines.into_iter().zip(&handles).map(|(io, handle)| Line {
+            io,
+            failed: handle.failed.clone(),
+            interface: handle.interface.clone(),
+        });
+        let engine = Engine { switch, lines: lines.collect(), commands: received, wake: wake.clone(), clock };
+        let inner = Arc::new(Inner {
+            commands,
+            wake,
+            store: Mutex::new(None),
+            ports: handles,
+            cells,
+            clock,
+            seed: config.seed,
+            notices,
+            stopping: AtomicBool::new(false),
+            threads: Mutex::new(Vec::new()),
+        });
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_string()).spawn(body).map_err(|e| fail("thread", e))
+        };
+        let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
+        let watched = inner.clone();
+        let watcher = spawn("watch", Box::new(move || watch(&watched, watch_interfaces)))?;
+        inner.threads.lock().unwrap().extend([packet_thread, watcher]);
+        let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
+        Ok((Dataplane { inner }, events))
     }
 
     /// Stops the packet thread and closes the ports; idempotent.
     pub fn stop(&self) {
-        unimplemented!()
+        self.inner.stopping.store(true, Relaxed);
+        self.inner.send(Command::Stop);
+        let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap());
+        for thread in threads {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("a thread of the data plane has panicked");
+            }
+        }
     }
 
     /// Replaces the pipeline. All entries, groups, sessions and counters start anew; queued packets are dropped.
     /// Returns when the new program processes packets.
-    pub async fn commit(&self, _program: Program) -> Result<(), UpdateError> {
-        unimplemented!()
+    pub async fn commit(&self, program: Program) -> Result<(), UpdateError> {
+        let old = self.begin_commit(program)?.await.map_err(|_| UpdateError::Stopped)?;
+        drop(old);
+        Ok(())
+    }
+
+    /// As [`Dataplane::commit`], for callers without an async runtime.
+    pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
+        let old = self.begin_commit(program)?.blocking_recv().map_err(|_| UpdateError::Stopped)?;
+        drop(old);
+        Ok(())
+    }
+
+    fn begin_commit(&self, program: Program) -> Result<oneshot::Receiver<Option<Box<Machine>>>, UpdateError> {
+        let program = Arc::new(program);
+        let shared = Arc::new(Shared::new(&program));
+        let machine = Box::new(Machine::new(&program, shared.clone(), self.inner.seed));
+        let (new, changes) = Store::new(program, shared)?;
+        let (done, answer) = oneshot::channel();
+        let mut store = self.inner.store();
+        *store = Some(new);
+        self.inner.send(Command::Commit { machine, changes, done });
+        Ok(answer)
     }
 
     /// The running program.
     pub fn program(&self) -> Option<Arc<Program>> {
-        unimplemented!()
+        self.inner.store().as_ref().map(|store| store.program.clone())
     }
 
     /// Applies the updates in order, each on its own; one result for each. Returns when all are in effect.
-    pub async fn write(&self, _updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        unimplemented!()
+    pub async fn write(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
+        let (results, answer) = self.begin_write(updates);
+        finish_write(results, answer.await.is_ok())
     }
 
     /// As [`Dataplane::write`], for callers without an async runtime.
-    pub fn write_blocking(&self, _updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        unimplemented!()
+    pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
+        let (results, answer) = self.begin_write(updates);
+        finish_write(results, answer.blocking_recv().is_ok())
+    }
+
+    fn begin_write(&self, updates: Vec<Update>) -> (Vec<Result<(), UpdateError>>, oneshot::Receiver<()>) {
+        let (done, answer) = oneshot::channel();
+        let mut changes = Vec::with_capacity(updates.len());
+        // Held until the changes are on their way: they arrive in the order of the store.
+        let mut store = self.inner.store();
+        let results = match &mut *store {
+            Some(store) => {
+                let now = self.inner.clock.now();
+                updates.into_iter().map(|update| store.update(update, now, &mut changes)).collect()
+            }
+            None => updates.iter().map(|_| Err(UpdateError::NoProgram)).collect(),
+        };
+        self.inner.send(Command::Changes { changes, done });
+        (results, answer)
     }
 
     /// A packet-out: the frame enters ingress on the CPU port.
-    pub fn inject(&self, _frame: Vec<u8>) -> Result<(), UpdateError> {
-        unimplemented!()
+    pub fn inject(&self, frame: Vec<u8>) -> Result<(), UpdateError> {
+        if self.inner.send(Command::Inject { frame }) { Ok(()) } else { Err(UpdateError::Stopped) }
     }
 
-    pub fn entry(&self, _table: TableId, _key: &EntryKey) -> Result<EntryView, UpdateError> {
-        unimplemented!()
+    pub fn entry(&self, table: TableId, key: &EntryKey) -> Result<EntryView, UpdateError> {
+        self.read(|store, now| store.entry(table, key, now))
     }
 
     /// All entries of the table, const ones too, in no order.
-    pub fn entries(&self, _table: TableId) -> Result<Vec<EntryView>, UpdateError> {
-        unimplemented!()
+    pub fn entries(&self, table: TableId) -> Result<Vec<EntryView>, UpdateError> {
+        self.read(|store, now| store.entries(table, now))
     }
 
     /// The default action in effect; `None`: the table has none.
-    pub fn default_action(&self, _table: TableId) -> Result<Option<ActionCall>, UpdateError> {
-        unimplemented!()
+    pub fn default_action(&self, table: TableId) -> Result<Option<ActionCall>, UpdateError> {
+        self.read(|store, _| store.default_action(table))
     }
 
     /// The cells `range` of an indirect counter.
-    pub fn counters(
-        &self,
-        _counter: CounterId,
-        _range: std::ops::Range<usize>,
-    ) -> Result<Vec<CounterValue>, UpdateError> {
-        unimplemented!()
+    pub fn counters(&self, counter: CounterId, range: Range<usize>) -> Result<Vec<CounterValue>, UpdateError> {
+        self.read(|store, _| store.counters(counter.0, range))
     }
 
-    pub fn meters(
-        &self,
-        _meter: MeterId,
-        _range: std::ops::Range<usize>,
-    ) -> Result<Vec<Option<MeterConfig>>, UpdateError> {
-        unimplemented!()
+    /// The configurations of the cells `range` of an indirect meter.
+    pub fn meters(&self, meter: MeterId, range: Range<usize>) -> Result<Vec<Option<MeterConfig>>, UpdateError> {
+        self.read(|store, _| store.meters(meter.0, range))
     }
 
-    pub fn registers(&self, _register: RegisterId, _range: std::ops::Range<usize>) -> Result<Vec<u64>, UpdateError> {
-        unimplemented!()
+    pub fn registers(&self, register: RegisterId, range: Range<usize>) -> Result<Vec<u64>, UpdateError> {
+        self.read(|store, _| store.registers(register.0, range))
+    }
+
+    pub fn digest_config(&self, digest: DigestId) -> Result<Option<DigestConfig>, UpdateError> {
+        self.read(|store, _| store.digest_config(digest.0))
     }
 
     pub fn multicast_groups(&self) -> BTreeMap<u32, Vec<Replica>> {
-        unimplemented!()
+        self.inner.store().as_ref().map(|store| store.groups.clone()).unwrap_or_default()
     }
 
     pub fn clone_sessions(&self) -> BTreeMap<u32, CloneSession> {
-        unimplemented!()
+        self.inner.store().as_ref().map(|store| store.sessions.clone()).unwrap_or_default()
     }
 
-    pub fn digest_config(&self, _digest: DigestId) -> Result<Option<DigestConfig>, UpdateError> {
-        unimplemented!()
+    fn read<T>(&self, read: impl FnOnce(&Store, u64) -> Result<T, UpdateError>) -> Result<T, UpdateError> {
+        let store = self.inner.store();
+        read(store.as_ref().ok_or(UpdateError::NoProgram)?, self.inner.clock.now())
     }
 
     pub fn ports(&self) -> Vec<PortView> {
-        unimplemented!()
+        let view = |port: &PortHandle| PortView {
+            number: port.number,
+            interface: port.interface.clone(),
+            up: port.up.load(Relaxed),
+            stats: port.cells.read(),
+        };
+        self.inner.ports.iter().map(view).collect()
+    }
+
+    pub fn stats(&self) -> SwitchStats {
+        SwitchStats {
+            no_buffer: self.inner.cells.no_buffer.load(Relaxed),
+            no_port: self.inner.cells.no_port.load(Relaxed),
+            not_fetched: self.inner.cells.not_fetched.load(Relaxed),
+        }
     }
 
     /// µs since the start of the switch, the clock of every timestamp that P4 sees.
     pub fn now_us(&self) -> u64 {
-        unimplemented!()
+        self.inner.clock.now() / 1000
+    }
+}
+
+impl Inner {
+    /// False: the packet thread has ended.
+    fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok() && self.wake.write(1).is_ok()
+    }
+
+    fn store(&self) -> MutexGuard<'_, Option<Store>> {
+        // Every method of the store checks before it changes anything: a panic leaves it whole.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn finish_write(results: Vec<Result<(), UpdateError>>, applied: bool) -> Vec<Result<(), UpdateError>> {
+    if applied { results } else { results.into_iter().map(|r| r.and(Err(UpdateError::Stopped))).collect() }
+}
+
+/// Names the mend for what goes wrong when an interface is opened.
+fn open_error(interface: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => format!("there is no interface `{interface}`: create it or correct the -i option"),
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "opening `{interface}` needs the privilege CAP_NET_RAW: run as root, or give the binary the capability \
+             (setcap cap_net_raw,cap_net_admin+ep)"
+        ),
+        _ => format!("cannot open `{interface}`: {error}"),
+    }
+}
+
+/// Looks after what has time: idle entries, and interfaces that go and come.
+fn watch(inner: &Inner, interfaces: bool) {
+    let mut known: Vec<Option<i32>> = vec![None; inner.ports.len()];
+    while !inner.stopping.load(Relaxed) {
+        age(inner);
+        if interfaces {
+            for (index, (port, known)) in inner.ports.iter().zip(&mut known).enumerate() {
+                watch_interface(inner, index, port, known);
+            }
+        }
+        thread::park_timeout(WATCH_INTERVAL);
+    }
+}
+
+fn age(inner: &Inner) {
+    let tables = inner.store().as_ref().map_or(0, |store| store.program.tables.len());
+    for table in 0..tables {
+        let mut at = 0;
+        loop {
+            // Short, so that writers never wait long.
+            let idle = match &mut *inner.store() {
+                Some(store) if table < store.program.tables.len() && at < store.program.tables[table].max_size => {
+                    store.idle(table, at..at + AGE_STEP, inner.clock.now())
+                }
+                _ => break,
+            };
+            at += AGE_STEP;
+            for entry in idle {
+                if inner.notices.try_send(Notice::IdleTimeout(Box::new(entry))).is_err() {
+                    // Told again after its next timeout.
+                    tracing::debug!("an idle timeout was not fetched in time");
+                }
+            }
+        }
+    }
+}
+
+/// `known`: index of the interface that the port is open on.
+fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut Option<i32>) {
+    let now = match interface_flags(&port.interface) {
+        Ok((index, flags)) if flags & libc::IFF_UP != 0 => Some(index),
+        _ => None,
+    };
+    let failed = port.failed.load(Relaxed);
+    let first = known.is_none() && port.up.load(Relaxed) && !failed;
+    if now.is_some() && (*known != now && !first || failed) {
+        match PacketPort::open(&port.interface) {
+            Ok(io) => {
+                inner.send(Command::Open { port: index, io: Box::new(io) });
+            }
+            Err(e) => {
+                tracing::warn!("port {}: {}", port.number, open_error(&port.interface, &e));
+                return;
+            }
+        }
+    }
+    *known = now;
+    if port.up.swap(now.is_some(), Relaxed) != now.is_some() {
+        let state = if now.is_some() { "up" } else { "down" };
+        tracing::info!("port {} ({}) is {state}", port.number, port.interface);
+        let notice = Notice::PortState { port: port.number, up: now.is_some() };
+        if inner.notices.try_send(notice).is_err() {
+            tracing::debug!("a port state was not fetched in time");
+        }
     }
 }

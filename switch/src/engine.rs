@@ -1,21 +1,310 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet thread.
+//! The packet thread: owns the switch and its ports. Nobody else touches them; changes come through a channel and
+//! are applied between batches, some at a time, so that they never hold packets up.
 
-use thiserror::Error;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
 
-use crate::port::{PortConfig, PortNumber};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::EventFd;
+use nix::sys::signal::SigSet;
+use nix::sys::time::TimeSpec;
+use tokio::sync::oneshot;
 
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    pub ports: Vec<PortConfig>,
-    pub cpu_port: Option<PortNumber>,
-    /// Queues per port, at most 8.
-    pub priority_queues: usize,
-    /// Seeds loss, jitter and P4's `random`.
-    pub seed: u64,
+use crate::change::Change;
+use crate::machine::Machine;
+use crate::machine::frame::Packet;
+use crate::port::{BATCH, PortIo};
+use crate::v1model::{Switch, count};
+
+/// Changes that are applied before packets are looked at again.
+const CHANGES_PER_TURN: usize = 128;
+/// How often the kernel is asked what it dropped.
+const MISSED_INTERVAL_NS: u64 = 100_000_000;
+/// Attempts to send when the interface is busy.
+const SEND_ATTEMPTS: usize = 3;
+
+/// What the control plane asks of the packet thread.
+pub enum Command {
+    /// Applied in order; the answer comes when all are.
+    Changes {
+        changes: Vec<Change>,
+        done: oneshot::Sender<()>,
+    },
+    /// A new program with the changes that it starts with. The answer is the old one, to be freed elsewhere.
+    Commit {
+        machine: Box<Machine>,
+        changes: Vec<Change>,
+        done: oneshot::Sender<Option<Box<Machine>>>,
+    },
+    /// A frame that enters ingress on the CPU port.
+    Inject {
+        frame: Vec<u8>,
+    },
+    /// The port has an interface again.
+    Open {
+        port: usize,
+        io: Box<dyn PortIo>,
+    },
+    Stop,
 }
 
-/// Why the data plane could not start: one line that names the thing and the mend.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub struct StartError(pub String);
+/// The clock of the switch: ns since its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// The I/O side of a port.
+pub struct Line {
+    /// `None` while the interface is down or gone.
+    pub io: Option<Box<dyn PortIo>>,
+    /// Set here when the interface fails, seen by whoever opens it again.
+    pub failed: Arc<AtomicBool>,
+    pub interface: String,
+}
+
+pub struct Engine {
+    pub switch: Switch,
+    /// One for each port of the switch.
+    pub lines: Vec<Line>,
+    pub commands: Receiver<Command>,
+    /// Readable when there are commands.
+    pub wake: Arc<EventFd>,
+    pub clock: Clock,
+}
+
+/// Changes that are not yet applied.
+struct Batch {
+    changes: std::vec::IntoIter<Change>,
+    done: oneshot::Sender<()>,
+}
+
+impl Engine {
+    /// Runs until [`Command::Stop`].
+    pub fn run(mut self) {
+        // Timers of this thread are as exact as the kernel can: the default slack is 50 us.
+        if let Err(e) = nix::sys::prctl::set_timerslack(1) {
+            tracing::warn!("timer slack: {e}");
+        }
+        let mut batches: VecDeque<Batch> = VecDeque::new();
+        let mut received: Vec<Box<Packet>> = Vec::with_capacity(BATCH);
+        let mut readable = vec![true; self.lines.len()];
+        let mut missed_at = 0;
+        loop {
+            let now = self.clock.now();
+            if !self.commands(&mut batches, now) {
+                return;
+            }
+            self.apply(&mut batches, now);
+            self.switch.serve(now);
+            self.switch.pending(now);
+            for (port, _) in readable.iter().enumerate().filter(|(_, readable)| **readable) {
+                self.receive(port, &mut received);
+            }
+            self.serve_and_send();
+            if now >= missed_at {
+                missed_at = now + MISSED_INTERVAL_NS;
+                self.count_missed();
+            }
+            self.wait(!batches.is_empty(), &mut readable);
+        }
+    }
+
+    /// Takes commands; false: it is time to stop.
+    fn commands(&mut self, batches: &mut VecDeque<Batch>, now: u64) -> bool {
+        // A commit waits for the changes before it.
+        while batches.is_empty() {
+            match self.commands.try_recv() {
+                Ok(Command::Changes { changes, done }) => {
+                    batches.push_back(Batch { changes: changes.into_iter(), done });
+                }
+                Ok(Command::Commit { machine, changes, done }) => {
+                    let old = self.switch.commit(machine);
+                    changes.into_iter().for_each(|change| self.switch.apply(change, now));
+                    // Whoever asked may have gone.
+                    let _ = done.send(old);
+                }
+                Ok(Command::Inject { frame }) => {
+                    self.switch.inject(&frame, now);
+                    break;
+                }
+                Ok(Command::Open { port, io }) => {
+                    self.lines[port].io = Some(io);
+                    self.lines[port].failed.store(false, Relaxed);
+                }
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        true
+    }
+
+    fn apply(&mut self, batches: &mut VecDeque<Batch>, now: u64) {
+        let mut budget = CHANGES_PER_TURN;
+        while let Some(mut batch) = batches.pop_front() {
+            for change in batch.changes.by_ref().take(budget) {
+                self.switch.apply(change, now);
+                budget -= 1;
+            }
+            if batch.changes.len() > 0 {
+                batches.push_front(batch);
+                return;
+            }
+            let _ = batch.done.send(());
+        }
+    }
+
+    /// One batch of a port through ingress.
+    fn receive(&mut self, port: usize, received: &mut Vec<Box<Packet>>) {
+        while received.len() < BATCH {
+            match self.switch.pool.take() {
+                Some(packet) => received.push(packet),
+                None => break,
+            }
+        }
+        let line = &mut self.lines[port];
+        let Some(io) = &mut line.io else { return };
+        let got = match io.receive(received) {
+            Ok(got) => got,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
+            Err(e) => {
+                tracing::warn!("port {} ({}): {e}", self.switch.ports[port].number, line.interface);
+                line.io = None;
+                line.failed.store(true, Relaxed);
+                return;
+            }
+        };
+        if got.packets == 0 {
+            return;
+        }
+        // What the queues owe until now has to leave before something new joins them.
+        let now = self.clock.now();
+        self.switch.serve(now);
+        let number = self.switch.ports[port].number;
+        let cells = self.switch.ports[port].cells.clone();
+        if got.too_long > 0 {
+            count(&cells.rx_errors, got.too_long as u64);
+            tracing::warn!(
+                "port {number}: {} frames longer than the interface's MTU dropped; switch off its offloads \
+                 (ethtool -K {} gro off tso off gso off)",
+                got.too_long,
+                self.lines[port].interface
+            );
+        }
+        count(&cells.rx_packets, (got.packets - got.too_long) as u64);
+        let mut bytes = 0;
+        for packet in received.drain(..got.packets) {
+            if packet.frame.is_empty() {
+                self.switch.pool.give(packet);
+                continue;
+            }
+            bytes += packet.frame.len() as u64;
+            self.switch.receive(number, packet, now);
+        }
+        count(&cells.rx_bytes, bytes);
+        self.send();
+    }
+
+    fn serve_and_send(&mut self) {
+        let now = self.clock.now();
+        self.switch.serve(now);
+        self.send();
+    }
+
+    /// Sends what the ports hold.
+    fn send(&mut self) {
+        for (port, line) in self.switch.ports.iter_mut().zip(&mut self.lines) {
+            if port.output.is_empty() {
+                continue;
+            }
+            let mut sent = 0;
+            let mut attempts = 0;
+            while sent < port.output.len() {
+                let Some(io) = &mut line.io else { break };
+                match io.send(&port.output[sent..]) {
+                    Ok(number) => {
+                        let bytes = port.output[sent..sent + number].iter().map(|p| p.frame.len() as u64).sum();
+                        count(&port.cells.tx_packets, number as u64);
+                        count(&port.cells.tx_bytes, bytes);
+                        sent += number;
+                        attempts = 0;
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) if is_busy(&e) && attempts < SEND_ATTEMPTS => attempts += 1,
+                    // This one cannot be sent, such as one longer than the MTU.
+                    Err(e) => {
+                        tracing::debug!("port {} ({}): {e}", port.number, line.interface);
+                        count(&port.cells.tx_errors, 1);
+                        sent += 1;
+                    }
+                }
+            }
+            count(&port.cells.tx_errors, (port.output.len() - sent) as u64);
+            port.output.drain(..).for_each(|packet| self.switch.pool.give(packet));
+        }
+    }
+
+    fn count_missed(&mut self) {
+        for (port, line) in self.switch.ports.iter().zip(&mut self.lines) {
+            if let Some(io) = &mut line.io {
+                count(&port.cells.rx_errors, io.missed());
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do; tells which ports have frames.
+    fn wait(&mut self, busy: bool, readable: &mut [bool]) {
+        let now = self.clock.now();
+        let timeout = if busy || self.switch.is_pending() {
+            Some(Duration::ZERO)
+        } else {
+            self.switch.deadline().map(|at| Duration::from_nanos(at.saturating_sub(now)))
+        };
+        // The kernel's drops are counted also when nothing else happens.
+        let timeout = timeout.unwrap_or(Duration::from_nanos(MISSED_INTERVAL_NS));
+        let mut fds = Vec::with_capacity(self.lines.len() + 1);
+        let mut ports = Vec::with_capacity(self.lines.len());
+        fds.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
+        for (port, line) in self.lines.iter().enumerate() {
+            readable[port] = false;
+            if let Some(io) = &line.io {
+                fds.push(PollFd::new(io.fd(), PollFlags::POLLIN));
+                ports.push(port);
+            }
+        }
+        match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None::<SigSet>) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => tracing::error!("ppoll: {e}"),
+        }
+        let has_events = |fd: &PollFd| fd.any().unwrap_or(true);
+        if has_events(&fds[0]) {
+            // Emptied before the commands are read: what comes later wakes again.
+            let _ = self.wake.read();
+        }
+        for (fd, port) in fds[1..].iter().zip(ports) {
+            readable[port] = has_events(fd);
+        }
+    }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
+}

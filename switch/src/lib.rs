@@ -5,21 +5,31 @@
 //!
 //! | layer | modules | what it knows |
 //! | --- | --- | --- |
-//! | description | [`program`] | what the control plane may ask about a loaded program; the loader that compiles BMv2 JSON |
-//! | packet | `vm`, `table`, `meter`, `checksum` | how one packet is processed; time is an argument |
-//! | link | [`link`] | rate, queues, delay, jitter and loss of one port; time is an argument |
+//! | description | [`program`] | what the control plane may ask about a loaded program |
+//! | loader | `compile` | BMv2 JSON to instructions, or the name and place of what is not supported |
+//! | machine | `machine` | how one packet is processed: parser, instructions, tables, meters, checksums, deparser |
+//! | link | [`link`] | rate, queues, delay, jitter and loss of one port |
 //! | port | [`port`] | frames in and out of an interface, in batches; the only `unsafe` code |
-//! | data plane | `engine` | the one thread that owns tables, queues and ports |
-//! | control | [`control`] | the handle through which everybody else reads and writes |
-//! | P4Runtime | `p4rt` | the gRPC server on top of the handle |
+//! | architecture | `v1model`, `digest` | between the ports: queues, multicast, clones, resubmission, digests |
+//! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
+//! | control | [`control`], `store`, `change` | the handle through which everybody else reads and writes |
+//! | P4Runtime | [`p4rt`] | the gRPC server on top of the handle |
 //!
 //! Nothing here knows a particular P4 program.
 
+#![deny(unsafe_code)]
+// Packets are handed around by pointer.
+#![allow(clippy::vec_box)]
+
+mod change;
 mod compile;
 pub mod control;
+mod digest;
 mod engine;
 pub mod link;
 mod machine;
 pub mod p4rt;
 pub mod port;
 pub mod program;
+mod store;
+mod v1model;

@@ -1,2 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-fn main() {}
+//! The program `apswitch`: options, logs, start and stop.
+
+mod options;
+
+use std::fs::File;
+use std::process::ExitCode;
+
+use apswitch::control::{Dataplane, DataplaneConfig, Program};
+use apswitch::p4rt::{P4RuntimeListener, ServerConfig};
+use clap::Parser;
+use options::Options;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::LevelFilter;
+
+fn main() -> ExitCode {
+    let options = Options::parse_from(options::without_separator(std::env::args_os()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(run(options)),
+        Err(e) => Err(format!("cannot start threads: {e}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("apswitch: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<(), String> {
+    start_log(&options)?;
+    let program = match &options.program {
+        Some(path) => {
+            let name = path.display();
+            let json = std::fs::read(path).map_err(|e| format!("{name}: {e}: give a BMv2 JSON file, or --no-p4"))?;
+            Some(Program::load(&json).map_err(|e| format!("{name}: {e}"))?)
+        }
+        None => None,
+    };
+    let ports = options.ports()?;
+    for (option, value) in [("--thrift-port", &options.thrift_port), ("--nanolog", &options.nanolog)] {
+        if let Some(value) = value {
+            tracing::info!("{option} {value} is not used: this switch is controlled over P4Runtime alone");
+        }
+    }
+
+    let address = options.grpc_server_addr.clone();
+    let server = P4RuntimeListener::bind(&ServerConfig { device_id: options.device_id, address }).await?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+
+    let config = DataplaneConfig {
+        ports,
+        cpu_port: options.cpu_port,
+        priority_queues: options.priority_queues,
+        seed: options.seed,
+    };
+    let (dataplane, events) = Dataplane::start(config).map_err(|e| e.to_string())?;
+    if let Some(program) = program {
+        dataplane.commit(program).await.map_err(|e| e.to_string())?;
+    }
+    if let Ok(address) = server.local_addr() {
+        tracing::info!("device {}: {} ports, P4Runtime on {address}", options.device_id, dataplane.ports().len());
+    }
+    let stop = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let result = server.serve(dataplane.clone(), events, stop).await;
+    dataplane.stop();
+    for port in dataplane.ports() {
+        tracing::info!("port {} ({}): {:?}", port.number, port.interface, port.stats);
+    }
+    tracing::info!("{:?}", dataplane.stats());
+    result
+}
+
+fn start_log(options: &Options) -> Result<(), String> {
+    let level: LevelFilter = options.log_level.into();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    match &options.log_file {
+        Some(path) => {
+            let file = File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+            log.with_ansi(false).with_writer(file).init();
+        }
+        None => log.with_writer(std::io::stderr).init(),
+    }
+    Ok(())
+}

@@ -152,7 +152,6 @@ pub struct MeterArray {
     pub size: usize,
     #[serde(default)]
     pub is_direct: bool,
-    pub binding: Option<String>,
     pub result_target: Option<(String, String)>,
 }
 

@@ -167,6 +167,10 @@ impl Phv {
         let info = &self.headers[header as usize];
         let registers = info.registers.clone();
         let mut layout = HeaderLayout::new(self.valid(header), self.offset(header), info.bits / 8, registers);
+        if info.metadata {
+            layout.metadata = true;
+            return layout;
+        }
         let mut bit = 0u32;
         for field in &info.fields {
             let mut left = field.width as u32;
@@ -180,7 +184,7 @@ impl Phv {
                         reg: field.reg + (low / 64) as Reg,
                         shift: (64 - bit % 64 - bits) as u8,
                         place: (low % 64) as u8,
-                        starts_word: left == field.width as u32 || left % 64 == 0,
+                        starts_word: left == field.width as u32 || left.is_multiple_of(64),
                         mask: u64::MAX >> (64 - bits),
                     },
                 );

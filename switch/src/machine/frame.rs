@@ -33,6 +33,10 @@ impl Frame {
         self.end - self.start
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
     /// Where a received frame may be written; followed by [`Frame::received`].
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.buffer.len() - TAILROOM;

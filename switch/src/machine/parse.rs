@@ -66,7 +66,7 @@ impl State {
                     ParserOp::Advance { bits } => {
                         self.run(code, bits.start, now);
                         let bits = self.reg(bits.result);
-                        if bits % 8 != 0 {
+                        if !bits.is_multiple_of(8) {
                             return Err(errors.invalid_argument);
                         }
                         if ((frame.end - self.packet.payload) as u64) < bits / 8 {

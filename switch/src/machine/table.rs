@@ -33,7 +33,6 @@ pub struct RowShape {
     pub mask: usize,
     pub ranges: usize,
     pub action: usize,
-    pub params: usize,
     pub len: usize,
 }
 
@@ -46,7 +45,7 @@ impl RowShape {
         };
         let ranges = key + mask_words;
         let action = ranges + 2 * code.ranges.len();
-        RowShape { mask: key, ranges, action, params: action + 1, len: action + 1 + code.param_words }
+        RowShape { mask: key, ranges, action, len: action + 1 + code.param_words }
     }
 }
 

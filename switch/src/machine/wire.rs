@@ -23,6 +23,8 @@ pub struct HeaderLayout {
     pub valid: Reg,
     pub offset: Reg,
     pub bytes: u32,
+    /// Never on the wire; always valid.
+    pub metadata: bool,
     /// The registers of the fields.
     pub fields: std::ops::Range<usize>,
     windows: Vec<Vec<Piece>>,
@@ -41,6 +43,7 @@ impl HeaderLayout {
             valid,
             offset,
             bytes,
+            metadata: false,
             fields,
             windows: vec![Vec::new(); bytes.div_ceil(8) as usize],
             signed: Vec::new(),

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speed and memory, always as ratios within one run. `make bench`."""

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m bench`: measure, print the table, write out/bench/summary.json.
+
+Every speed is a ratio to something measured in the same run on the same machine; the goals stand beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .lab import ROOT, SWITCH, TRAFFIC, BenchError
+from .switching import FLOWS, Target, measure, memory_bytes
+
+MANY_FLOWS = 65536
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result. `goal` is a bound of `value`: at least if `at_least`, else at most; None: no goal."""
+
+    name: str
+    text: str
+    value: float
+    goal: float | None = None
+    at_least: bool = True
+
+    @property
+    def met(self) -> bool | None:
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+
+def switch_rows(measured: list[Target]) -> list[Row]:
+    """Ratios of medians over the rounds; the overload is the worst round."""
+    by_name = {target.name: target for target in measured}
+    forwarder, switch = by_name["forwarder"], by_name["apswitch"]
+    added = statistics.median(switch.latency_p50) - statistics.median(forwarder.latency_p50)
+    rows = [
+        Row("switch_of_forwarder", f"packet rate of the bare forwarder that is left, 60 bytes, {FLOWS} flows",
+            switch.peak() / forwarder.peak(), 0.6),
+        Row("switch_of_forwarder_1500", "the same with 1500 bytes", switch.peak(1500) / forwarder.peak(1500)),
+        Row("overload_of_peak", f"of its peak that is left when offered {min(switch.offered):.2f} times as much (worst round)",
+            min(switch.overload), 0.9),
+        Row("added_latency_us", "median latency above the bare forwarder's, idle, µs", added, 50, at_least=False),
+    ]  # fmt: skip
+    if bmv2 := by_name.get("bmv2"):
+        rows.append(Row("switch_of_bmv2", "times BMv2's best packet rate, same program and entries", switch.peak() / bmv2.peak()))
+    return rows
+
+
+def raw(target: Target) -> dict[str, object]:
+    return {
+        "peak_pps": {str(size): values for size, values in target.peaks.items()},
+        "offered_of_peak": target.offered,
+        "overload_of_peak": target.overload,
+        "latency_p50_us": target.latency_p50,
+        "latency_p99_us": target.latency_p99,
+    }
+
+
+def show(rows: list[Row], measured: list[Target]) -> None:
+    console = Console()
+    rates = Table(title="Packet rates on veth (median of the rounds)")
+    for heading in ("", "60 bytes, packets/s", "1500 bytes, packets/s", "latency p50, µs", "p99, µs"):
+        rates.add_column(heading, justify="right" if heading else "left")
+    for target in measured:
+        rates.add_row(target.name, *(f"{target.peak(size):,.0f}" for size in target.peaks),
+                      f"{statistics.median(target.latency_p50):.0f}", f"{statistics.median(target.latency_p99):.0f}")  # fmt: skip
+    console.print(rates)
+    table = Table(title="Results")
+    for heading in ("name", "what", "value", "goal", ""):
+        table.add_column(heading, justify="right" if heading in ("value", "goal") else "left")
+    for row in rows:
+        goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:g}"
+        verdict = {None: "", True: "[green]met[/]", False: "[red]not met[/]"}[row.met]
+        table.add_row(row.name, row.text, f"{row.value:.3g}", goal, verdict)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for summary.json")
+    out: Path = parser.parse_args().out
+    if os.geteuid() != 0:
+        raise BenchError("making network namespaces needs root; run as root")
+    for binary in (SWITCH, TRAFFIC):
+        if not binary.exists():
+            raise BenchError(f"{binary.relative_to(ROOT)} is missing; build it with: make switch")
+    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as progress:
+        task = progress.add_task("starting")
+
+        def step(text: str) -> None:
+            progress.update(task, description=text)
+
+        measured = measure(step)
+        rows = switch_rows(measured)
+        step(f"memory with {MANY_FLOWS} flows")
+        rows.append(Row("memory_mb", f"resident memory of apswitch with {MANY_FLOWS} flows, MB",
+                        memory_bytes(MANY_FLOWS) / 1e6, 200, at_least=False))  # fmt: skip
+    show(rows, measured)
+    out.mkdir(parents=True, exist_ok=True)
+    summary = {
+        "started": started,
+        "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
+        "ratios": {row.name: row.value for row in rows},
+        "goals": {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None},
+        "raw": {target.name: raw(target) for target in measured},
+    }
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    print(f"written: {(out / 'summary.json')}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BenchError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

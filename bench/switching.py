@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packet rate, overload, latency and memory of a switch on veth, beside a bare forwarder on the same veths."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .lab import SWITCH, TRAFFIC, BenchError, Lab, lab, resident_bytes
+from .program import STATION_PORT, UPLINK_PORT, install, write_frames
+
+FLOWS = 1000
+FRAME_BYTES = (60, 1500)
+ADDRESS = "127.0.0.1:9559"
+SENDER_CORE, SWITCH_CORE = 0, 1
+LOAD_SECONDS = 1.0
+ROUNDS = 3
+# Offered loads of the search for the peak, as parts of what the sender can offer.
+LOADS = (0.3, 0.45, 0.6, 0.8, 1.0)
+
+
+@dataclass
+class Target:
+    """Something that carries packets from `left` to `right`. Rates in packets/s, latencies in µs."""
+
+    name: str
+    command: list[str | Path]
+    programmable: bool
+    peaks: dict[int, list[float]] = field(default_factory=dict)
+    overload: list[float] = field(default_factory=list)
+    offered: list[float] = field(default_factory=list)
+    latency_p50: list[float] = field(default_factory=list)
+    latency_p99: list[float] = field(default_factory=list)
+
+    def peak(self, frame_bytes: int = 60) -> float:
+        return statistics.median(self.peaks[frame_bytes])
+
+
+def p4_switch(binary: str | Path) -> list[str | Path]:
+    """Both switches take the arguments of simple_switch_grpc; the lab's loopback is its own, so the port is free."""
+    ports = ["-i", f"{STATION_PORT}@left", "-i", f"{UPLINK_PORT}@right"]
+    return [binary, "--device-id", "1", *ports, "--no-p4", "--", "--grpc-server-addr", ADDRESS]
+
+
+def targets() -> list[Target]:
+    """The bare forwarder, apswitch, and BMv2 where it is on PATH."""
+    found = [
+        Target("forwarder", [TRAFFIC, "forward", "left", "right"], programmable=False),
+        Target("apswitch", p4_switch(SWITCH), programmable=True),
+    ]
+    if bmv2 := shutil.which("simple_switch_grpc"):
+        found.append(Target("bmv2", p4_switch(bmv2), programmable=True))
+    return found
+
+
+def offer(where: Lab, frames: Path, rate: float, seconds: float) -> tuple[float, float]:
+    """(offered, carried) packets/s; rate 0 sends as fast as it can."""
+    before = where.received()
+    sender = where.start(
+        TRAFFIC, "send", "gen", frames, "--rate", str(int(rate)), "--seconds", str(seconds), core=SENDER_CORE
+    )
+    output, _ = sender.communicate(timeout=seconds + 30)
+    where.processes.remove(sender)
+    if sender.returncode:
+        raise BenchError(f"{TRAFFIC.name} send failed with exit code {sender.returncode}")
+    report = json.loads(output)
+    time.sleep(0.2)
+    return report["packets"] / report["seconds"], (where.received() - before) / report["seconds"]
+
+
+def latency(where: Lab, frames: Path) -> tuple[float, float]:
+    """(p50, p99) µs from `gen` to `sink`, one packet at a time."""
+    report = json.loads(where.inside(TRAFFIC, "latency", "gen", "sink", frames, "--count", "2000"))
+    return report["p50_us"], report["p99_us"]
+
+
+@contextlib.contextmanager
+def running(where: Lab, target: Target, flows: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The target, started, with its program and flows installed."""
+    process = where.start(*target.command, core=SWITCH_CORE)
+    try:
+        if target.programmable:
+            where.inside(sys.executable, "-m", "bench.program", ADDRESS, str(flows))
+        else:
+            time.sleep(0.5)
+        if process.poll() is not None:
+            raise BenchError(f"{target.name} ended at once with exit code {process.returncode}")
+        yield process
+    finally:
+        where.stop(process)
+
+
+def find_peak(where: Lab, frames: Path, most: float) -> float:
+    """The best carried rate over the offered loads, packets/s."""
+    return max(offer(where, frames, most * load, LOAD_SECONDS)[1] for load in LOADS)
+
+
+def measure(step: Callable[[str], None]) -> list[Target]:
+    """All targets, in turn within each round, so that a slow minute of the machine hits all of them."""
+    measured = targets()
+    with tempfile.TemporaryDirectory() as scratch, lab() as where:
+        frames = {size: Path(scratch) / f"{size}.pcap" for size in FRAME_BYTES}
+        for size, path in frames.items():
+            write_frames(path, FLOWS, size)
+        most = {size: offer(where, path, 0, LOAD_SECONDS)[0] for size, path in frames.items()}
+        for round_number in range(ROUNDS):
+            for target in measured:
+                step(f"round {round_number + 1}/{ROUNDS}: {target.name}")
+                with running(where, target, FLOWS):
+                    for size, path in frames.items():
+                        target.peaks.setdefault(size, []).append(find_peak(where, path, most[size]))
+                    peak = target.peaks[60][-1]
+                    offered, carried = offer(where, frames[60], 2 * peak, 2 * LOAD_SECONDS)
+                    target.offered.append(offered / peak)
+                    target.overload.append(carried / peak)
+                    p50, p99 = latency(where, frames[60])
+                    target.latency_p50.append(p50)
+                    target.latency_p99.append(p99)
+    return measured
+
+
+def memory_bytes(flows: int) -> int:
+    """RSS of apswitch with that many flows installed."""
+    with lab() as where, running(where, targets()[1], flows) as process:
+        return resident_bytes(process.pid)

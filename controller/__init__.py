@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control plane of the access point: one asyncio process on P4Runtime (finsy), with a REST API.
+
+    config -> app -> access_point -+- connection   P4Runtime session: arbitration, pipeline, streams, retry
+                                   +- ports        roles, flood group, clone session, gate
+                                   +- stations     source digests -> `learn`, `forward`
+                                   +- flows        flow digests -> `flows_ipv4`, `flows_ipv6`
+                                   +- classes      `classify`, class weights
+                                   +- acks         `ack_priority`, `queue_meter`
+                                   +- loop         every 10 ms: counters -> feedback -> entries
+
+`feedback` and `queue_estimate` are pure: time is an argument, nothing is read or written. The target is any P4Runtime
+server that runs the program of `p4src/`; only what BMv2's server offers is used.
+"""

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One access point: its session, its managers and its loop, and the changes that people make while it runs."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import finsy as fy
+from finsy.proto import p4r
+
+from . import acks, classes, ports
+from .config import AccessPointConfig
+from .connection import Connection, SessionError, State
+from .entries import EntrySet
+from .flows import Flows
+from .loop import Loop
+from .program import COUNTERS, DIGEST_FLOWS, Encodable, Program, class_index
+from .stations import Stations
+
+RELEASE_SECONDS = 0.3
+"""How long a switch may take at the end to accept that there is no feedback any more."""
+
+
+class AccessPoint:
+    """What the REST API and the command line deal with."""
+
+    def __init__(self, config: AccessPointConfig, ready: Callable[[str], None]) -> None:
+        self.config = config
+        self.program = Program(config.pipeline)
+        self.connection = Connection(config, self.program)
+        self.stations = Stations(config, self.program, self._station_left)
+        self.flows = Flows(config, self.program)
+        self.loop = Loop(config, self.program, self.flows)
+        self._entries = EntrySet(self.program)
+        self._ready = ready
+        self._left: asyncio.Queue[int] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Keep the access point under control; ends by cancellation."""
+        await self.connection.run(self._serve)
+
+    async def sync(self) -> None:
+        """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
+        if self.connection.state == State.READY:
+            await self._entries.sync(self.connection, self._wanted())
+
+    def _wanted(self) -> list[Encodable]:
+        return [*ports.entities(self.config), *classes.entities(self.config), *acks.entities(self.config)]
+
+    def _station_left(self, port: int) -> None:
+        """The flows of a station that has moved or gone leave through another port from now on: learn them anew."""
+        self._left.put_nowait(port)
+
+    async def _serve(self) -> None:
+        for manager in (self._entries, self.stations, self.flows, self.loop):
+            manager.forget()
+        await self._entries.sync(self.connection, self._wanted())
+        self.connection.state = State.READY
+        self._ready(self.config.name)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._take_digests())
+                tasks.create_task(self._take_idle_timeouts())
+                tasks.create_task(self._drop_flows())
+                tasks.create_task(self.loop.run(self.connection))
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError, fy.P4ClientError, SessionError):
+                await asyncio.wait_for(self.loop.release(self.connection), RELEASE_SECONDS)
+            raise
+
+    async def _take_digests(self) -> None:
+        while True:
+            digest = await self.connection.digests.get()
+            name = self.program.digest_names.get(digest.digest_id)
+            if name in DIGEST_FLOWS:
+                await self.flows.learn(self.connection, digest, DIGEST_FLOWS[name])
+            else:
+                await self.stations.learn(self.connection, digest)
+            await self.connection.acknowledge(digest)
+
+    async def _take_idle_timeouts(self) -> None:
+        while True:
+            notification = await self.connection.idle_timeouts.get()
+            keys = []
+            for entry in notification.table_entry:
+                version = self.program.flow_versions.get(entry.table_id)
+                if version is not None:
+                    keys.append(self.program.flow_key(entry.match, version))
+                elif entry.table_id == self.program.learn_id:
+                    match = {field.field_id: field.exact.value for field in entry.match}
+                    await self.stations.age(self.connection, match)
+            await self.flows.age(self.connection, keys)
+
+    async def _drop_flows(self) -> None:
+        while True:
+            port = await self._left.get()
+            await self.flows.age(self.connection, self.flows.through(port))
+
+    async def counters(self) -> dict[tuple[str, int, int], tuple[int, int]]:
+        """All counters, read now: (counter, port, class or queue) -> packets, bytes."""
+        cells = [
+            self.program.counter(name, class_index(port.port, index))
+            for name in COUNTERS
+            for port in self.config.ports
+            for index in range(8)
+        ]
+        names = {self.program.schema.counters[name].id: name for name in COUNTERS}
+        request = p4r.ReadRequest(device_id=self.config.device_id, entities=cells)
+        answer: dict[tuple[str, int, int], tuple[int, int]] = {}
+        async for entity in self.connection.read(request):
+            cell = entity.counter_entry
+            key = (names[cell.counter_id], cell.index.index >> 3, cell.index.index & 7)
+            answer[key] = (cell.data.packet_count, cell.data.byte_count)
+        return answer

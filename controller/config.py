@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration file: JSON, checked before anything is connected.
+
+A mistake is a `ConfigError` whose text is one line that names the file, the place and what is wrong there.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+CPU_PORT = 510
+CLASS_DOWNLINK = 1
+CLASS_UPLINK = 2
+
+PortNumber = Annotated[int, Field(ge=1, lt=CPU_PORT)]
+Weight = Annotated[float, Field(gt=0, le=1000)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+ClassId = Annotated[int, Field(ge=0, le=7)]
+Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the text is one line."""
+
+
+class Model(BaseModel):
+    """Unknown names are mistakes, and a changed value is checked like a new one."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class Pipeline(Model):
+    """The compiled program; paths are relative to the working directory."""
+
+    p4info: Path = Path("p4src/ap.p4info.txtpb")
+    device_config: Path = Path("p4src/ap.json")
+
+    @field_validator("p4info", "device_config")
+    @classmethod
+    def _is_file(cls, path: Path) -> Path:
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file")
+        return path
+
+
+class Port(Model):
+    """One port of the access point."""
+
+    port: PortNumber
+    role: Literal["station", "uplink"]
+    capacity_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000_000)]
+    """What the link behind the port carries, in bits/s: C of section 3.2."""
+    queue_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """Packets that all queues of the port hold together."""
+    regulated: bool = True
+    """Whether feedback is computed for what leaves through this port."""
+
+
+class Gate(Model):
+    """A FIFO that, once full, takes packets again only when a whole batch fits."""
+
+    buffer: Annotated[int, Field(ge=1, le=1_000_000)]
+    batch: Annotated[int, Field(ge=1, le=1_000_000)]
+
+    @model_validator(mode="after")
+    def _batch_fits(self) -> "Gate":
+        if self.batch > self.buffer:
+            raise ValueError(f"batch {self.batch} is larger than buffer {self.buffer}: the gate would never open")
+        return self
+
+
+class Features(Model):
+    """What the access point does beside switching; all off is a plain learning switch."""
+
+    ack_priority: bool = True
+    ack_filter: bool = True
+    sparse: bool = True
+    ncr: bool = True
+    gate: dict[PortNumber, Gate] | None = None
+    """By egress port; needs a port whose queue holds `buffer` packets."""
+
+
+class Ncr(Model):
+    """Parameters of the feedback (NCR, section 3.2); `controller.feedback` says what each does and why this default."""
+
+    alpha: Annotated[float, Field(ge=0, le=10)] = 0.03
+    beta: Annotated[float, Field(ge=0, le=10)] = 0.03
+    gamma: Annotated[float, Field(ge=0, le=10)] = 0.05
+    kappa1: Annotated[float, Field(ge=0, le=100)] = 1.0
+    kappa2: Annotated[float, Field(ge=0, le=100)] = 0.03
+    flow_interval: Annotated[float, Field(ge=0.01, le=10)] = 0.1
+    """T_n: seconds between two looks at one flow."""
+    device_interval: Annotated[float, Field(ge=0.005, le=10)] = 0.01
+    """T_m: seconds between two ticks of the loop."""
+    queue_target_ms: Milliseconds = 15.0
+    """q* as a delay."""
+    queue_target_packets: Annotated[float, Field(ge=1, le=1000)] = 4.0
+    """q* is never less than this many packets of 1514 bytes: a slow link needs them to stay busy."""
+    smoothing_ms: Milliseconds = 500.0
+    """Time constant of measured rates in the flow and class terms."""
+    flow_limit: Ratio = 0.5
+    class_limit: Ratio = 0.5
+    device_limit: Ratio = 1.0
+    """The most that each term may contribute."""
+    mark_only: bool = False
+    """Never drop a packet that is not ECN-capable in place of a mark."""
+
+
+class ClassWeights(Model):
+    """W_d and W_u of section 3.2.2; downlink above uplink protects downloads."""
+
+    downlink: Weight = 4.0
+    uplink: Weight = 1.0
+    other: Weight = 1.0
+    """Of class 0 and each of the operator's."""
+
+
+class Sparse(Model):
+    """What counts as a sparse flow."""
+
+    share: Ratio = 0.01
+    """A flow's rate, as a share of the capacity of the port that it leaves through."""
+    min_rate_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000)] = 32_000
+    burst_bytes: Annotated[int, Field(ge=3_028, le=10_000_000)] = 3_028
+
+
+class QueueShares(Model):
+    """What each priority queue may take of a port's capacity before its packets join the bulk."""
+
+    acks: Ratio = 0.6
+    sparse: Ratio = 0.2
+    new_flows: Ratio = 0.1
+
+
+class Rule(Model):
+    """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches everything."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    priority: Annotated[int, Field(ge=1000, le=100_000)] = 1000
+    """Rules stand above the built-in entries; of two that match, the higher priority decides."""
+    direction: Literal["local", "uplink", "downlink"] | None = None
+    flow_class: ClassId | None = None
+    dscp: Annotated[int, Field(ge=0, le=63)] | None = None
+    protocol: Annotated[int, Field(ge=0, le=255)] | None = None
+    src_port: tuple[int, int] | None = None
+    """First and last port of a range."""
+    dst_port: tuple[int, int] | None = None
+    pure_ack: bool | None = None
+    sparse: bool | None = None
+    known_flow: bool | None = None
+    class_id: ClassId
+    queue: Annotated[int, Field(ge=0, le=7)] = 0
+    regulated: bool = True
+
+    @field_validator("src_port", "dst_port")
+    @classmethod
+    def _is_range(cls, ports: tuple[int, int] | None) -> tuple[int, int] | None:
+        if ports is not None and not 0 <= ports[0] <= ports[1] <= 65535:
+            raise ValueError(f"{list(ports)} is not a range of ports: [first, last] within 0..65535")
+        return ports
+
+
+class AccessPointConfig(Model):
+    """One access point: a P4Runtime device and what to do with it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    address: str = "127.0.0.1:9559"
+    device_id: Annotated[int, Field(ge=0, lt=2**64)] = 1
+    election_id: Annotated[int, Field(ge=1, lt=2**128)] = 1
+    pipeline: Pipeline = Field(default_factory=Pipeline)
+    ports: Annotated[list[Port], Field(min_length=1)]
+    features: Features = Field(default_factory=Features)
+    ncr: Ncr = Field(default_factory=Ncr)
+    class_weights: ClassWeights = Field(default_factory=ClassWeights)
+    sparse: Sparse = Field(default_factory=Sparse)
+    queue_shares: QueueShares = Field(default_factory=QueueShares)
+    rules: list[Rule] = Field(default_factory=list)
+    flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
+    station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
+    """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_address(cls, address: str) -> str:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{address!r} is not HOST:PORT")
+        return address
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "AccessPointConfig":
+        numbers = [port.port for port in self.ports]
+        for number in numbers:
+            if numbers.count(number) > 1:
+                raise ValueError(f"port {number} stands twice in `ports`")
+        for number, gate in (self.features.gate or {}).items():
+            port = self.port(number)
+            if port is None:
+                raise ValueError(f"`gate` names port {number}, which is not in `ports`")
+            if gate.buffer > port.queue_limit:
+                raise ValueError(
+                    f"`gate` of port {number}: buffer {gate.buffer} is above queue_limit {port.queue_limit}"
+                )
+        names = [rule.name for rule in self.rules]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"rule {name} stands twice in `rules`")
+        return self
+
+    def port(self, number: int) -> Port | None:
+        """The port with this number, or None."""
+        return next((port for port in self.ports if port.port == number), None)
+
+
+class Config(Model):
+    """The whole file."""
+
+    access_points: Annotated[list[AccessPointConfig], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Config":
+        names = [ap.name for ap in self.access_points]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"access point {name} stands twice")
+        return self
+
+
+def one_line(error: ValidationError) -> str:
+    """The first mistake of a pydantic error: place and what is wrong there."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    text = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {text}" if place else text
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file; raises `ConfigError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {(error.strerror or str(error)).lower()}: name a readable file after --config"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8 text") from None
+    try:
+        return Config.model_validate(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {one_line(error)}") from None

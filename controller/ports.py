@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows from the ports: roles, the gate, the flood group, the clone session, digests."""
+
+import finsy as fy
+
+from .config import CPU_PORT, AccessPointConfig
+from .program import (
+    CPU_CLONE_SESSION,
+    DIGEST_FLOWS,
+    DIGEST_SOURCE,
+    FLOOD_GROUP,
+    ROLES,
+    Encodable,
+    table_entry,
+)
+
+DIGEST_TIMEOUT_NS = 2_000_000
+DIGEST_LIST_SIZE = 100
+DIGEST_ACK_TIMEOUT_NS = 1_000_000_000
+
+
+def needs_flows(config: AccessPointConfig) -> bool:
+    """Whether anything that is on needs to know single flows; else the switch need not report them."""
+    features = config.features
+    return features.ncr or features.sparse or features.ack_filter
+
+
+def entities(config: AccessPointConfig) -> list[Encodable]:
+    """The entities of `roles`, `gate`, replication and digests."""
+    wanted: list[Encodable] = []
+    for port in config.ports:
+        role = ROLES[port.role]
+        wanted.append(table_entry("ingress_roles", {"ingress_port": port.port}, "set_ingress_role", role=role))
+        wanted.append(table_entry("egress_roles", {"egress_port": port.port}, "set_egress_role", role=role))
+    for number, gate in (config.features.gate or {}).items():
+        wanted.append(table_entry("gate", {"egress_port": number}, "batch_gate", buffer=gate.buffer, batch=gate.batch))
+    wanted.append(fy.P4MulticastGroupEntry(FLOOD_GROUP, replicas=sorted(port.port for port in config.ports)))
+    wanted.append(fy.P4CloneSessionEntry(CPU_CLONE_SESSION, replicas=[CPU_PORT]))
+    digests = [DIGEST_SOURCE, *(DIGEST_FLOWS if needs_flows(config) else ())]
+    wanted.extend(
+        fy.P4DigestEntry(
+            name,
+            max_timeout_ns=DIGEST_TIMEOUT_NS,
+            max_list_size=DIGEST_LIST_SIZE,
+            ack_timeout_ns=DIGEST_ACK_TIMEOUT_NS,
+        )
+        for name in digests
+    )
+    return wanted

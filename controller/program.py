@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The access point's P4 program as the controller sees it: names, well-known numbers, entries.
+
+The names are those of `docs/naming.md`; ids come from the P4Info, so a renumbered program still works. Everything here
+builds messages; nothing is sent.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import finsy as fy
+from finsy.proto import p4d, p4r
+from google.protobuf.text_format import ParseError
+
+from .config import ConfigError, Pipeline
+
+FLOOD_GROUP = 1
+CPU_CLONE_SESSION = 1
+FLOWS_SIZE = 65536
+FEEDBACK_MAX = 65535
+
+ROLE_STATION = 1
+ROLE_UPLINK = 2
+ROLES = {"station": ROLE_STATION, "uplink": ROLE_UPLINK}
+
+DIRECTIONS = {"local": 0, "uplink": 1, "downlink": 2}
+
+QUEUE_BULK = 0
+QUEUE_NEW_FLOWS = 5
+QUEUE_SPARSE = 6
+QUEUE_ACKS = 7
+
+DIGEST_SOURCE = "source_digest_t"
+DIGEST_FLOWS = {"flow_ipv4_digest_t": 4, "flow_ipv6_digest_t": 6}
+
+FLOW_TABLES = {4: "flows_ipv4", 6: "flows_ipv6"}
+FLOW_ACTIONS = {4: "set_flow_ipv4", 6: "set_flow_ipv6"}
+
+TABLES = (
+    "ingress_roles", "egress_roles", "learn", "forward", "flows_ipv4", "flows_ipv6", "classify",
+    "class_feedback", "port_feedback", "ack_priority", "gate",
+)  # fmt: skip
+COUNTERS = ("arrived", "sent", "filtered", "marked", "dropped", "refused", "queued")
+
+
+class Encodable(Protocol):
+    """What finsy encodes."""
+
+    def encode(self, schema: fy.P4Schema) -> p4r.Entity: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKey:
+    """One direction of a 5-tuple; addresses are 4 or 16 bytes, as on the wire."""
+
+    src_addr: bytes
+    dst_addr: bytes
+    protocol: int
+    src_port: int
+    dst_port: int
+
+    @property
+    def version(self) -> int:
+        """IP version: 4 or 6."""
+        return 4 if len(self.src_addr) == 4 else 6
+
+    @property
+    def reverse(self) -> "FlowKey":
+        """The same connection the other way."""
+        return FlowKey(self.dst_addr, self.src_addr, self.protocol, self.dst_port, self.src_port)
+
+
+class Program:
+    """P4Info and device config of one pipeline; raises `ConfigError` when they are not the access point's program."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        try:
+            self.schema = fy.P4Schema(Path(pipeline.p4info), Path(pipeline.device_config))
+        except (ParseError, UnicodeDecodeError, ValueError) as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigError(f"{pipeline.p4info}: not a P4Info in text form: {first}") from None
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: {error.strerror}") from None
+        for kind, names, known in (
+            ("table", TABLES, self.schema.tables),
+            ("counter", COUNTERS, self.schema.counters),
+            ("meter", ("queue_meter",), self.schema.meters),
+            ("digest", (DIGEST_SOURCE, *DIGEST_FLOWS), self.schema.digests),
+        ):
+            for name in names:
+                if known.get(name) is None:
+                    raise ConfigError(
+                        f"{pipeline.p4info}: {kind} `{name}` is missing: this is not the P4Info of the access point's "
+                        f"program (p4src/ap.p4); `make p4` renews it"
+                    )
+        self.digest_names = {digest.id: digest.alias for digest in self.schema.digests}
+        self.flow_versions = {self.schema.tables[name].id: version for version, name in FLOW_TABLES.items()}
+        self.learn_id = self.schema.tables["learn"].id
+
+    def update(self, kind: p4r.Update.Type.ValueType, entity: Encodable) -> p4r.Update:
+        """An Update message for one finsy entity."""
+        return p4r.Update(type=kind, entity=entity.encode(self.schema))
+
+    def counter(self, name: str, index: int) -> p4r.Entity:
+        """A cell of an indirect counter, to be read."""
+        return fy.P4CounterEntry(name, index=index).encode(self.schema)
+
+    def flow_match(self, key: FlowKey) -> dict[str, object]:
+        """The match fields of a flow."""
+        return {
+            "src_addr": int.from_bytes(key.src_addr),
+            "dst_addr": int.from_bytes(key.dst_addr),
+            "protocol": key.protocol,
+            "src_port": key.src_port,
+            "dst_port": key.dst_port,
+        }
+
+    def flow_entry(
+        self, key: FlowKey, index: int, generation: int, flow_class: int, meter: fy.P4MeterConfig, idle_timeout: float
+    ) -> fy.P4TableEntry:
+        """A flow without feedback; `idle_timeout` in seconds."""
+        entry = table_entry(
+            FLOW_TABLES[key.version],
+            self.flow_match(key),
+            FLOW_ACTIONS[key.version],
+            flow_index=index,
+            generation=generation,
+            flow_class=flow_class,
+            feedback=0,
+        )
+        entry.meter_config = meter
+        entry.idle_timeout_ns = round(idle_timeout * 1e9)
+        return entry
+
+    def flow_key(self, match: Iterable[p4r.FieldMatch], version: int) -> FlowKey:
+        """The flow of a table entry that the switch sent."""
+        size = 4 if version == 4 else 16
+        values = {field.field_id: field.exact.value for field in match}
+        src_addr, dst_addr, protocol, src_port, dst_port = (values[number] for number in range(1, 6))
+        return FlowKey(
+            src_addr.rjust(size, b"\0"),
+            dst_addr.rjust(size, b"\0"),
+            int.from_bytes(protocol),
+            int.from_bytes(src_port),
+            int.from_bytes(dst_port),
+        )
+
+
+def digest_members(data: p4d.P4Data) -> list[bytes]:
+    """The members of one digest, as the canonical byte strings of P4Runtime (specification, section 8.4)."""
+    return [member.bitstring for member in data.struct.members]
+
+
+def rate_meter(rate_bps: float, burst_bytes: int) -> fy.P4MeterConfig:
+    """A meter that is green up to `rate_bps` bits/s; both of its rates are the same, so nothing is ever yellow only."""
+    rate = max(1, round(rate_bps / 8))
+    return fy.P4MeterConfig(cir=rate, cburst=burst_bytes, pir=rate, pburst=burst_bytes)
+
+
+def class_index(port: int, class_id: int) -> int:
+    """Index of the counters: egress_port << 3 | class."""
+    return port << 3 | class_id
+
+
+def table_entry(
+    table: str, match: dict[str, object], action: str | None = None, priority: int = 0, **params: int
+) -> fy.P4TableEntry:
+    """A table entry; without an action it names the key alone, as a deletion does."""
+    return fy.P4TableEntry(
+        table,
+        match=fy.Match(match),
+        action=fy.Action(action, **params) if action else None,
+        priority=priority,
+    )

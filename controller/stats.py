@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A log of what the loop saw and did, every 100 ms one line of CSV per port, for plots."""
+
+import asyncio
+import csv
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from .access_point import AccessPoint
+from .config import CLASS_DOWNLINK, CLASS_UPLINK
+from .loop import PortLoop
+
+INTERVAL = 0.1
+
+COLUMNS = (
+    "time",
+    "access_point",
+    "port",
+    "queue_packets",
+    "queue_bytes",
+    "delay_ms",
+    "target_ms",
+    "feedback_device",
+    "feedback_downlink",
+    "feedback_uplink",
+    "feedback_largest_flow",
+    "arrived_downlink_bps",
+    "sent_downlink_bps",
+    "arrived_uplink_bps",
+    "sent_uplink_bps",
+    "sent_bps",
+    "filtered_pps",
+    "flows_active",
+    "late_ticks",
+)
+
+
+class Stats:
+    """Writes the log; rates are those since the line before."""
+
+    def __init__(self, path: Path, access_points: Iterable[AccessPoint]) -> None:
+        self._file = path.open("w", newline="", encoding="utf-8")
+        self._writer = csv.writer(self._file)
+        self._writer.writerow(COLUMNS)
+        self._access_points = list(access_points)
+        self._before: dict[tuple[str, int], tuple[float, tuple[int, ...]]] = {}
+
+    async def run(self) -> None:
+        """Write for ever."""
+        try:
+            while True:
+                now = time.time()
+                for ap in self._access_points:
+                    for state in ap.loop.ports.values():
+                        self._writer.writerow(self.row(ap, state, now))
+                self._file.flush()
+                await asyncio.sleep(INTERVAL)
+        finally:
+            self._file.close()
+
+    def row(self, ap: AccessPoint, state: PortLoop, now: float) -> list[object]:
+        """One line; `now` in seconds since the epoch."""
+        volumes = state.volumes
+        down, up = volumes.get(CLASS_DOWNLINK), volumes.get(CLASS_UPLINK)
+        totals = (
+            down.arrived_bytes if down else 0,
+            down.sent_bytes if down else 0,
+            up.arrived_bytes if up else 0,
+            up.sent_bytes if up else 0,
+            sum(volume.sent_bytes for volume in volumes.values()),
+            sum(volume.filtered_packets for volume in volumes.values()),
+        )
+        key = (ap.config.name, state.port.port)
+        then, before = self._before.get(key, (now, totals))
+        self._before[key] = (now, totals)
+        elapsed = now - then
+        rates = [
+            max(0.0, (new - old) / elapsed) if elapsed > 0 else 0.0 for new, old in zip(totals, before, strict=True)
+        ]
+        return [
+            f"{now:.3f}",
+            ap.config.name,
+            state.port.port,
+            round(state.estimate.packets, 1),
+            round(state.estimate.bytes),
+            round(state.estimate.delay * 1000, 3),
+            round(state.target * 8000 / state.port.capacity_bps, 3),
+            round(state.feedback, 5),
+            round(state.class_feedback.get(CLASS_DOWNLINK, 0.0), 5),
+            round(state.class_feedback.get(CLASS_UPLINK, 0.0), 5),
+            round(max((value * value for value in state.flow_terms.pressure.values()), default=0.0), 5),
+            *(round(rate * 8) for rate in rates[:5]),
+            round(rates[5], 1),
+            state.active,
+            ap.loop.late,
+        ]

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TCP-like senders through one port with feedback: a seeded packet simulation to tune and to guard `feedback`.
+
+One FIFO port of a given capacity; bulk only, as the priority queues never reach the controller's mathematics. Senders
+have windows (CUBIC, RFC 9438, with its Reno region; or Reno), delayed ACKs on a path that is never congested, ECN with one
+reduction per round trip (RFC 3168), and never less than two packets in flight, as Linux. The controller sees what it
+sees on a switch: counters, every 10 ms; its writes take effect one tick later.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from controller.config import Ncr
+from controller.feedback import DeviceTerm, Measured, Rate, ShareTerms, queue_target
+from controller.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+
+TICK = 0.01
+MIN_WINDOW = 2.0
+CUBIC_C = 0.4
+
+
+@dataclass
+class Sender:
+    """One upload or download of full frames; `rtt` without queueing, in seconds."""
+
+    name: int
+    rtt: float
+    start: float = 0.0
+    stop: float = float("inf")
+    cubic: bool = True
+    ecn: bool = True
+    rate_limit: float = float("inf")
+    weight: float = 1.0
+    window: float = 10.0
+    threshold: float = float("inf")
+    flying: int = 0
+    delivered: int = 0
+    cut_at: float = -1.0
+    top: float = 0.0
+    epoch: float = -1.0
+    smoothed_rtt: float = 0.0
+    next_send: float = 0.0
+
+    def acknowledged(self, now: float, rtt: float) -> None:
+        """One packet arrived unmarked."""
+        self.smoothed_rtt = rtt if self.smoothed_rtt == 0 else 0.875 * self.smoothed_rtt + 0.125 * rtt
+        if self.window < self.threshold:
+            self.window += 1
+            return
+        if not self.cubic:
+            self.window += 1 / self.window
+            return
+        if self.epoch < 0:
+            self.epoch = now
+            self.top = max(self.top, self.window)
+        k = ((self.top - self.window_at_epoch) / CUBIC_C) ** (1 / 3) if self.top > self.window_at_epoch else 0.0
+        elapsed = now - self.epoch
+        target = CUBIC_C * (elapsed + self.smoothed_rtt - k) ** 3 + self.top
+        self.window += max(0.01, min(target - self.window, self.window / 2)) / self.window
+        reno = self.window_at_epoch + 3 * 0.3 / 1.7 * elapsed / max(self.smoothed_rtt, 1e-3)
+        self.window = max(self.window, reno)
+
+    window_at_epoch: float = 10.0
+
+    def signalled(self, now: float) -> None:
+        """One packet arrived marked, or was dropped."""
+        if now - self.cut_at < max(self.smoothed_rtt, self.rtt):
+            return
+        self.cut_at = now
+        self.top = self.window * (0.85 if self.window < self.top else 1.0)
+        self.window = max(MIN_WINDOW, self.window * (0.7 if self.cubic else 0.5))
+        self.threshold = self.window
+        self.window_at_epoch = self.window
+        self.epoch = -1.0
+
+
+@dataclass
+class Result:
+    """What a run measured after its warm-up."""
+
+    seconds: float
+    capacity: float
+    sent: int = 0
+    per_sender: dict[int, int] = field(default_factory=dict)
+    delays: list[float] = field(default_factory=list)
+    feedback: list[float] = field(default_factory=list)
+    estimate_error: list[float] = field(default_factory=list)
+
+    @property
+    def utilisation(self) -> float:
+        """Part of the capacity that was used."""
+        return self.sent * FULL_FRAME / self.seconds / self.capacity
+
+    def delay(self, part: float) -> float:
+        """A percentile of the queueing delay in seconds."""
+        delays = sorted(self.delays)
+        return delays[min(len(delays) - 1, int(part * len(delays)))] if delays else 0.0
+
+    def rate(self, name: int) -> float:
+        """Bits/s of one sender."""
+        return self.per_sender.get(name, 0) * FULL_FRAME * 8 / self.seconds
+
+    @property
+    def jain(self) -> float:
+        """Jain's fairness index over all senders."""
+        rates = list(self.per_sender.values())
+        return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
+
+
+def simulate(
+    senders: list[Sender],
+    capacity_bps: float,
+    seconds: float,
+    *,
+    parameters: Ncr | None = None,
+    limit: int = 1000,
+    seed: int = 1,
+    warm_up: float = 5.0,
+    shares: bool = True,
+    watch: Callable[[float, float, float], None] | None = None,
+) -> Result:
+    """Run `senders` for `seconds`; `watch(now, feedback, delay)` is called every tick."""
+    parameters = parameters or Ncr()
+    random_source = random.Random(seed)
+    capacity = capacity_bps / 8
+    service = FULL_FRAME / capacity
+    events: list[tuple[float, int, str, object]] = []
+    order = 0
+
+    def at(when: float, kind: str, what: object) -> None:
+        nonlocal order
+        order += 1
+        heapq.heappush(events, (when, order, kind, what))
+
+    queue: deque[tuple[int, float, bool, float]] = deque()
+    by_name = {sender.name: sender for sender in senders}
+    arrived = gone = 0
+    arrivals = dict.fromkeys(by_name, 0)
+    estimate = QueueEstimate(capacity, limit)
+    device = DeviceTerm()
+    flows: ShareTerms[int] = ShareTerms()
+    rates = {name: Rate(parameters.smoothing_ms / 1000) for name in by_name}
+    device_feedback = 0.0
+    flow_feedback: dict[int, float] = {}
+    next_flows = 0.0
+    busy = False
+    result = Result(seconds - warm_up, capacity, per_sender=dict.fromkeys(by_name, 0))
+
+    def send(sender: Sender, now: float) -> None:
+        nonlocal arrived
+        if now >= sender.stop:
+            return
+        while sender.flying < int(sender.window):
+            if sender.next_send > now:
+                at(sender.next_send, "send", sender)
+                return
+            if sender.rate_limit < float("inf"):
+                sender.next_send = max(now, sender.next_send) + FULL_FRAME * 8 / sender.rate_limit
+            sender.flying += 1
+            feedback = min(1.0, device_feedback + flow_feedback.get(sender.name, 0.0))
+            hit = random_source.random() < feedback
+            if hit and not sender.ecn:
+                at(now + sender.rtt, "lost", (sender, now))
+                continue
+            # What a full queue drops was counted as arrived, as on v1model.
+            arrived += 1
+            arrivals[sender.name] += 1
+            if len(queue) >= limit:
+                at(now + sender.rtt, "lost", (sender, now))
+                continue
+            queue.append((sender.name, now, hit, now))
+            if len(queue) == 1:
+                at(now + service, "leave", None)
+
+    for sender in senders:
+        at(sender.start, "send", sender)
+    at(0.0, "tick", None)
+    while events:
+        now, _, kind, what = heapq.heappop(events)
+        if now >= seconds:
+            break
+        if kind == "send":
+            assert isinstance(what, Sender)
+            send(what, now)
+        elif kind == "leave":
+            name, sent_at, hit, queued_at = queue.popleft()
+            gone += 1
+            if now >= warm_up:
+                result.sent += 1
+                result.per_sender[name] += 1
+                result.delays.append(now - service - queued_at)
+            sender = by_name[name]
+            at(now + sender.rtt, "ack", (sender, sent_at, hit))
+            if queue:
+                at(now + service, "leave", None)
+        elif kind in ("ack", "lost"):
+            assert isinstance(what, tuple)
+            sender, sent_at = what[0], what[1]
+            sender.flying -= 1
+            if kind == "lost" or what[2]:
+                sender.signalled(now)
+            else:
+                sender.acknowledged(now, now - sent_at)
+            send(sender, now)
+        else:
+            counters = PortCounters(arrived, arrived * FULL_FRAME, gone, gone * FULL_FRAME, gone * FULL_FRAME)
+            before = estimate.packets
+            estimate.update(counters, now)
+            target = queue_target(capacity, parameters)
+            device_feedback = device.update(
+                now, estimate.bytes, target, parameters, arriving=estimate.packets != before or bool(queue)
+            )
+            busy = estimate.bytes >= target / 2
+            if shares and now >= next_flows:
+                next_flows = now + parameters.flow_interval
+                measured = {}
+                for name, rate in rates.items():
+                    value = rate.update(arrivals[name] * FULL_FRAME, now)
+                    if not rate.idle(now):
+                        measured[name] = Measured(value, by_name[name].weight)
+                flow_feedback = flows.update(
+                    now, capacity, measured, gain=parameters.alpha, interval=parameters.flow_interval,
+                    limit=parameters.flow_limit, busy=busy,
+                )  # fmt: skip
+            if now >= warm_up:
+                result.feedback.append(device_feedback)
+                result.estimate_error.append(estimate.packets - len(queue))
+            if watch:
+                watch(now, device_feedback, len(queue) * service)
+            at(now + TICK, "tick", None)
+    return result

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of every packet test: what it writes it takes back, what it counts starts at zero, nothing arrives unseen.
+
+Ports 1 and 2 lead to stations, 3 is the uplink, 4 leads to a station over a slow link: one frame of 1000 bytes
+takes about 0.2 s there, on every target. Tests know no target.
+"""
+
+import json
+import time
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import ptf
+from finsy import (
+    P4CounterData,
+    P4CounterEntry,
+    P4DigestEntry,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4PacketOut,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
+from ptf.base_tests import BaseTest
+from ptf.testutils import test_params_get, verify_no_other_packets
+
+from lib.p4runtime import Client, poll
+from lib.packets import mac
+
+STATION, OTHER_STATION, UPLINK, SLOW = PORTS = (1, 2, 3, 4)
+CPU_PORT = 510
+ROLES = {STATION: 1, OTHER_STATION: 1, UPLINK: 2, SLOW: 1}
+LOCAL, UP, DOWN = range(3)  # direction
+FLOOD_GROUP = 1
+ALWAYS = 65535  # feedback
+CLASS_COUNTERS = ("arrived", "sent", "marked", "dropped", "refused", "filtered")
+CONSTANT_TABLES = ("pure_ack", "mark")
+PATIENCE = 2.0  # s, for what must happen
+SILENCE = 0.2  # s, for what must not
+
+_client: Client | None = None
+
+
+def connect() -> Client:
+    """The one connection of this run."""
+    global _client
+    if _client is None:
+        parameters = test_params_get()
+        # The runner pushed the pipeline as 1 and has left.
+        _client = Client(parameters["address"], Path(parameters["p4info"]), election_id=2)
+    return _client
+
+
+def entry(table: str, match: dict[str, Any], action: str, *, priority: int = 0, **parameters: Any) -> P4TableEntry:
+    """A table entry with an action and its parameters."""
+    return P4TableEntry(table, match=P4TableMatch(match), action=P4TableAction(action, **parameters), priority=priority)
+
+
+def forward_entry(host: int, port: int) -> P4TableEntry:
+    """Frames to the host leave through the port."""
+    return entry("forward", {"dst_addr": mac(host)}, "forward_to", egress_port=port)
+
+
+def learn_entry(host: int, port: int) -> P4TableEntry:
+    """The host is known behind the port."""
+    return entry("learn", {"src_addr": mac(host), "ingress_port": port}, "known_source")
+
+
+def class_entry(class_id: int, *, queue: int = 0, regulated: int = 1, priority: int = 1, **match: Any) -> P4TableEntry:
+    """Packets that match (`direction=UP, dscp=46, src_port="80...90", pure_ack=1`) get the class and queue."""
+    return entry("classify", match, "set_class", priority=priority, class_id=class_id, queue=queue, regulated=regulated)
+
+
+def meter_config(rate: int, burst: int) -> P4MeterConfig:
+    """One rate (bytes/s) and burst (bytes): green within, red above."""
+    return P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
+
+
+class AccessPointTest(BaseTest):
+    """A test against an empty program: no entry, no group, counters of ports 1 to 4 at zero."""
+
+    def run(self, result: Any = None) -> None:
+        """Run the test and append its outcome to the run's result file."""
+        seen = {kind: len(getattr(result, kind)) for kind in ("failures", "errors", "skipped")}
+        start = time.monotonic()
+        super().run(result)
+        outcome: dict[str, Any] = {"test": str(self), "status": "passed", "seconds": round(time.monotonic() - start, 3)}
+        for kind, status in (("skipped", "skipped"), ("failures", "failed"), ("errors", "failed")):
+            for _, reason in getattr(result, kind)[seen[kind] :]:
+                outcome |= {"status": status, "reason": reason.strip().splitlines()[-1]}
+        with open(test_params_get()["results"], "a") as results:
+            results.write(json.dumps(outcome) + "\n")
+
+    def setUp(self) -> None:
+        super().setUp()
+        cannot = test_params_get()["cannot"].get(str(self))
+        if cannot:
+            self.skipTest(cannot)
+        self.dataplane = ptf.dataplane_instance
+        self.dataplane.flush()
+        self.p4 = connect()
+        self.p4.drain()
+        self.inserted: list[Any] = []
+        self.metered: set[tuple[int, int]] = set()
+        self.reset_counts()
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What all tests of a class need; the empty program when it is not overridden."""
+
+    def tearDown(self) -> None:
+        for group in reversed(self.inserted):
+            self.p4.delete(*reversed(group))
+        for port, queue in list(self.metered):
+            self.lift_queue_meter(port, queue)
+        left = [found for found in self.p4.read(P4TableEntry()) if found.table_id not in CONSTANT_TABLES]
+        self.assertEqual(left, [], "the test left entries behind")
+        self.assertIsNone(self.p4.receive("error", 0), "the target complained about a packet-out or an acknowledgment")
+        self.dataplane.flush()
+        super().tearDown()
+
+    # Control plane
+
+    def insert(self, *entities: Any) -> None:
+        """Insert entities; tearDown deletes them."""
+        self.p4.insert(*entities)
+        self.inserted.append(list(entities))
+
+    def delete(self, *entities: Any) -> None:
+        """Delete entities that the test has inserted."""
+        self.p4.delete(*entities)
+        for group in self.inserted:
+            group[:] = [entity for entity in group if not any(entity is deleted for deleted in entities)]
+
+    def modify(self, *entities: Any) -> None:
+        """Modify entities that the test has inserted."""
+        self.p4.modify(*entities)
+
+    def add_hosts(self) -> None:
+        """Hosts 1 to 4 known behind their ports, and the roles of the ports."""
+        self.insert(
+            *(learn_entry(port, port) for port in PORTS),
+            *(forward_entry(port, port) for port in PORTS),
+            *(entry("ingress_roles", {"ingress_port": port}, "set_ingress_role", role=ROLES[port]) for port in PORTS),
+            *(entry("egress_roles", {"egress_port": port}, "set_egress_role", role=ROLES[port]) for port in PORTS),
+        )
+
+    def add_flood_group(self) -> None:
+        """The multicast group of a flood: every port."""
+        self.insert(P4MulticastGroupEntry(FLOOD_GROUP, replicas=[(port, 1) for port in PORTS]))
+
+    def set_queue_meter(self, port: int, queue: int, config: P4MeterConfig) -> None:
+        """Limit a priority queue; tearDown lifts the limit."""
+        self.p4.modify(P4MeterEntry("queue_meter", index=port << 3 | queue, config=config))
+        self.metered.add((port, queue))
+
+    def lift_queue_meter(self, port: int, queue: int) -> None:
+        """Take back the limit of a priority queue."""
+        self.p4.modify(P4MeterEntry("queue_meter", index=port << 3 | queue))
+        self.metered.discard((port, queue))
+
+    # Counters
+
+    def reset_counts(self) -> None:
+        """Set the indirect counters of ports 1 to 4 to zero."""
+        self.p4.modify(
+            *(
+                P4CounterEntry(name, index=index, data=P4CounterData())
+                for name in (*CLASS_COUNTERS, "queued")
+                for index in range(PORTS[0] << 3, PORTS[-1] + 1 << 3)
+            )
+        )
+
+    def read_counts(self, port: int, class_id: int = 0) -> dict[str, tuple[int, int]]:
+        """Packets and bytes of each counter of a port's class."""
+        found = self.p4.read(*(P4CounterEntry(name, index=port << 3 | class_id) for name in CLASS_COUNTERS))
+        return {counter.counter_id: (counter.packet_count, counter.byte_count) for counter in found}
+
+    def expect_counts(self, port: int, class_id: int = 0, **expected: int | tuple[int, int]) -> None:
+        """Packets, or (packets, bytes), of the named counters; all others of the port's class are zero."""
+        want = {name: expected.get(name, (0, 0)) for name in CLASS_COUNTERS}
+
+        def counted() -> dict[str, Any]:
+            counts = self.read_counts(port, class_id)
+            return {name: counts[name][0] if isinstance(want[name], int) else counts[name] for name in want}
+
+        poll(lambda: counted() == want, PATIENCE)
+        self.assertEqual(counted(), want, f"counters of port {port}, class {class_id}")
+
+    def expect_queued(self, port: int, expected: dict[int, int]) -> None:
+        """Packets by the queue of the port that they entered; none in any other queue."""
+        want = [expected.get(queue, 0) for queue in range(8)]
+
+        def counted() -> list[int]:
+            return [
+                found.packet_count
+                for found in self.p4.read(*(P4CounterEntry("queued", index=port << 3 | queue) for queue in range(8)))
+            ]
+
+        poll(lambda: counted() == want, PATIENCE)
+        self.assertEqual(counted(), want, f"packets by queue of port {port}")
+
+    # Stream
+
+    def subscribe(self, *digests: str) -> None:
+        """Have the target send digests, one a message."""
+        self.insert(*(P4DigestEntry(name, max_list_size=1, ack_timeout_ns=10**9) for name in digests))
+
+    def expect_digest(self, name: str, **fields: int | str) -> None:
+        """The next digest is this one; it is acknowledged."""
+        digest = self.p4.receive("digest", PATIENCE)
+        self.assertIsNotNone(digest, f"no {name} arrived")
+        self.p4.send(digest.ack())
+        self.assertEqual(
+            (digest.digest_id, list(digest)), (name, [{key: to_int(value) for key, value in fields.items()}])
+        )
+
+    def expect_no_digest(self) -> None:
+        """No digest comes."""
+        self.assertIsNone(self.p4.receive("digest", SILENCE))
+
+    def expect_packet_in(self, packet: Any, ingress_port: int) -> None:
+        """The next packet-in is this packet from this port."""
+        received = self.p4.receive("packet", PATIENCE)
+        self.assertIsNotNone(received, "no packet-in arrived")
+        self.assertEqual((received.payload.hex(), received["ingress_port"]), (bytes(packet).hex(), ingress_port))
+
+    def expect_no_packet_in(self) -> None:
+        """No packet-in comes."""
+        self.assertIsNone(self.p4.receive("packet", SILENCE))
+
+    def expect_idle(self, expected: P4TableEntry, timeout: float) -> None:
+        """The next idle timeout notification names this entry."""
+        notification = self.p4.receive("idle_timeout_notification", timeout)
+        self.assertIsNotNone(notification, "no idle timeout notification arrived")
+        idle = [found.encode(self.p4.schema).table_entry for found in notification]
+        want = expected.encode(self.p4.schema).table_entry
+        self.assertEqual([(found.table_id, list(found.match)) for found in idle], [(want.table_id, list(want.match))])
+
+    def send_out(self, packet: Any, egress_port: int) -> None:
+        """Send a packet-out."""
+        self.p4.send(P4PacketOut(bytes(packet), egress_port=egress_port, pad=0))
+
+    # Data plane
+
+    def send(self, port: int, *packets: Any) -> None:
+        """Send frames into a port, one after the other."""
+        for packet in packets:
+            self.dataplane.send(0, port, bytes(packet))
+
+    def send_many(self, port: int, packet: Any, count: int) -> None:
+        """Send a frame many times, no faster than every target takes it."""
+        frame = bytes(packet)
+        for index in range(count):
+            self.dataplane.send(0, port, frame)
+            if index % 32 == 31:
+                time.sleep(0.004)
+
+    def receive(self, port: int, timeout: float = PATIENCE) -> bytes | None:
+        """The oldest frame that left the port; None when none comes within `timeout` s."""
+        polled = self.dataplane.poll(device_number=0, port_number=port, timeout=timeout)
+        return polled.packet if isinstance(polled, self.dataplane.PollSuccess) else None
+
+    def expect(self, port: int, *packets: Any) -> None:
+        """Exactly these frames leave the port next, in this order, bit by bit."""
+        for number, packet in enumerate(packets):
+            received = self.receive(port)
+            self.assertIsNotNone(
+                received, f"frame {number} of {len(packets)} did not leave port {port}: {bytes(packet).hex()}"
+            )
+            self.assertEqual(received.hex(), bytes(packet).hex(), f"frame {number} of {len(packets)} at port {port}")
+
+    def expect_nothing(self) -> None:
+        """No other frame leaves any port."""
+        verify_no_other_packets(self, timeout=SILENCE)
+
+    def send_and_expect(self, port: int, packet: Any, to: int | tuple[int, ...], expected: Any = None) -> None:
+        """The frame, or what it is expected to become, leaves exactly the ports `to`."""
+        self.send(port, packet)
+        for egress_port in (to,) if isinstance(to, int) else to:
+            self.expect(egress_port, packet if expected is None else expected)
+        self.expect_nothing()
+
+    def send_and_expect_drop(self, port: int, packet: Any) -> None:
+        """The frame leaves no port."""
+        self.send(port, packet)
+        self.expect_nothing()
+
+
+class HostsTest(AccessPointTest):
+    """A test with hosts 1 to 4 behind their ports."""
+
+    def prepare(self) -> None:
+        self.add_hosts()
+
+
+def to_int(value: int | str) -> int:
+    """A number, or the number that an IP or MAC address stands for."""
+    if isinstance(value, int):
+        return value
+    return int(value.replace(":", ""), 16) if value.count(":") == 5 and "::" not in value else int(ip_address(value))

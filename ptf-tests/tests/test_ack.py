@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ack: pure ACKs go first, as long as they keep within the rate of their queue."""
+
+from lib.base import SLOW, STATION, UPLINK, HostsTest, class_entry, entry, meter_config
+from lib.packets import build_ack, build_tcp, build_udp
+
+ACK_SIZE = 54  # bytes, IPv4 without options
+
+
+def prioritise_entry(queue, *, filter=0, port=UPLINK):
+    """Pure ACKs that leave the port join the queue; superseded ones are dropped when `filter` is 1."""
+    return entry("ack_priority", {"egress_port": port}, "prioritise", queue=queue, filter=filter)
+
+
+class PureAckJoinsItsQueue(HostsTest):
+    """Pure ACKs join the priority queue, everything else stays where `classify` put it."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(7))
+        acks = [build_ack(STATION, UPLINK, version=version) for version in (4, 6)]
+        others = [build_tcp(STATION, UPLINK), build_udp(STATION, UPLINK), build_ack(STATION, UPLINK, flags="FA")]
+        for packet in (*acks, *others):
+            self.send(STATION, packet)
+            self.expect(UPLINK, packet)
+        self.expect_nothing()
+        self.expect_queued(UPLINK, {7: 2, 0: 3})
+        self.expect_counts(UPLINK, arrived=5, sent=5)
+
+
+class OtherPortsHaveNoPriority(HostsTest):
+    """The entry is the port's: an ACK that leaves another port waits with the rest."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(7))
+        self.send_and_expect(UPLINK, build_ack(UPLINK, STATION), STATION)
+        self.expect_queued(STATION, {0: 1})
+
+
+class PriorityOverridesClass(HostsTest):
+    """A pure ACK keeps its class and leaves the class's queue."""
+
+    def runTest(self):
+        self.insert(class_entry(3, queue=2), prioritise_entry(7))
+        self.send_and_expect(STATION, build_ack(STATION, UPLINK), UPLINK)
+        self.send_and_expect(STATION, build_tcp(STATION, UPLINK), UPLINK)
+        self.expect_queued(UPLINK, {7: 1, 2: 1})
+        self.expect_counts(UPLINK, 3, arrived=2, sent=2)
+
+
+class AckOvertakesBulk(HostsTest):
+    """On a busy port an ACK leaves before the data that waited when it came."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(7, port=SLOW))
+        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(5)]
+        ack = build_ack(STATION, SLOW)
+        self.send(STATION, *bulk, ack)
+        left = [self.receive(SLOW) for _ in range(6)]
+        self.assertEqual([frame for frame in left if frame != bytes(ack)], [bytes(frame) for frame in bulk])
+        self.assertIn(bytes(ack), left[:4])
+        self.expect_nothing()
+
+
+class PriorityQueueIsMetered(HostsTest):
+    """Above the rate of its queue an ACK joins queue 0; other queues and ports have rates of their own."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(7), class_entry(1, queue=6, dscp=46))
+        self.set_queue_meter(UPLINK, 7, meter_config(1, 2 * ACK_SIZE + 1))
+        for _ in range(5):
+            self.send(STATION, build_ack(STATION, UPLINK))
+            self.expect(UPLINK, build_ack(STATION, UPLINK))
+        self.expect_queued(UPLINK, {7: 2, 0: 3})
+        for _ in range(3):
+            self.send(STATION, build_udp(STATION, UPLINK, dscp=46))
+            self.expect(UPLINK, build_udp(STATION, UPLINK, dscp=46))
+        self.expect_queued(UPLINK, {7: 2, 6: 3, 0: 3})
+        self.expect_nothing()
+
+
+class QueueMeterCanBeLifted(HostsTest):
+    """Without a rate the queue takes every ACK again."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(5))
+        self.set_queue_meter(UPLINK, 5, meter_config(1, 1))
+        self.send_and_expect(STATION, build_ack(STATION, UPLINK), UPLINK)
+        self.expect_queued(UPLINK, {0: 1})
+        self.lift_queue_meter(UPLINK, 5)
+        self.send_and_expect(STATION, build_ack(STATION, UPLINK), UPLINK)
+        self.expect_queued(UPLINK, {0: 1, 5: 1})
+
+
+class AckAboveTheRateWaits(HostsTest):
+    """On a busy port an ACK above the rate of its queue waits with the bulk: nobody buys priority."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(7, port=SLOW))
+        self.set_queue_meter(SLOW, 7, meter_config(1, ACK_SIZE + 1))
+        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(4)]
+        first, second = build_ack(STATION, SLOW, 5000), build_ack(STATION, SLOW, 6000)
+        self.send(STATION, *bulk, first, second)
+        left = [self.receive(SLOW) for _ in range(6)]
+        self.assertIn(bytes(first), left[:4])
+        self.assertEqual(left[5], bytes(second))
+        self.expect_queued(SLOW, {7: 1, 0: 5})
+        self.expect_nothing()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""classify: what a packet is decides its class and queue."""
+
+from finsy import P4TableAction, P4TableEntry
+from lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, entry
+from lib.packets import CE, ECT0, build_ack, build_ip, build_tcp, build_udp, set_ecn
+from scapy.layers.inet import ICMP
+from test_flows import flow_entry
+
+
+class UnmatchedPacketHasClassZero(HostsTest):
+    """By default a packet is of class 0 and waits in queue 0."""
+
+    def runTest(self):
+        packet = build_udp(STATION, UPLINK, size=300)
+        self.send_and_expect(STATION, packet, UPLINK)
+        self.expect_counts(UPLINK, 0, arrived=(1, 300), sent=(1, 300))
+        self.expect_queued(UPLINK, {0: 1})
+
+
+class EachKeySelects(HostsTest):
+    """A packet that matches gets the class and queue, one that differs in that part alone does not."""
+
+    def runTest(self):
+        udp = build_udp(STATION, UPLINK)
+        self.insert(flow_entry(STATION, UPLINK, sport=7, flow_class=6, flow_index=200))
+        for match, matching, other in (
+            ({"dscp": 46}, build_udp(STATION, UPLINK, dscp=46), build_udp(STATION, UPLINK, dscp=44)),
+            ({"dscp": "8/&0x38"}, build_udp(STATION, UPLINK, dscp=10), build_udp(STATION, UPLINK, dscp=18)),
+            ({"dscp": 46}, build_udp(STATION, UPLINK, dscp=46, version=6), build_udp(STATION, UPLINK, version=6)),
+            ({"protocol": 17}, udp, build_tcp(STATION, UPLINK)),
+            ({"protocol": 1}, build_ip(STATION, UPLINK) / ICMP(), udp),
+            ({"src_port": "1000...1111"}, udp, build_udp(STATION, UPLINK, sport=1112)),
+            ({"src_port": "1111...1111"}, udp, build_udp(STATION, UPLINK, sport=1110)),
+            ({"dst_port": "2222...65535"}, udp, build_udp(STATION, UPLINK, dport=2221)),
+            ({"pure_ack": 1}, build_ack(STATION, UPLINK), build_tcp(STATION, UPLINK)),
+            ({"direction": UP, "dscp": 1}, build_udp(STATION, UPLINK, dscp=1), udp),
+            ({"known_flow": 1}, build_udp(STATION, UPLINK, sport=7), udp),
+            ({"known_flow": 0}, udp, build_udp(STATION, UPLINK, sport=7)),
+            ({"flow_class": 6}, build_udp(STATION, UPLINK, sport=7), udp),
+        ):
+            with self.subTest(match=match):
+                self.reset_counts()
+                selected = class_entry(3, queue=2, **match)
+                self.insert(selected)
+                self.send(STATION, matching, other)
+                self.expect(UPLINK, matching, other)
+                self.expect_counts(UPLINK, 3, arrived=1, sent=1)
+                self.expect_counts(UPLINK, 0, arrived=1, sent=1)
+                self.expect_queued(UPLINK, {2: 1, 0: 1})
+                self.delete(selected)
+        self.expect_nothing()
+
+
+class HigherPriorityWins(HostsTest):
+    """Of entries that match, the one of highest priority decides, in whatever order they came."""
+
+    def runTest(self):
+        self.insert(
+            class_entry(3, priority=20, protocol=17),
+            class_entry(4, priority=30, dscp=46),
+            class_entry(5, priority=10),
+        )
+        self.send_and_expect(STATION, build_udp(STATION, UPLINK, dscp=46), UPLINK)
+        self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
+        self.send_and_expect(STATION, build_tcp(STATION, UPLINK), UPLINK)
+        for class_id in (3, 4, 5):
+            self.expect_counts(UPLINK, class_id, arrived=1, sent=1)
+        self.expect_counts(UPLINK, 0)
+
+
+class DefaultClassCanChange(HostsTest):
+    """The default class is an operator's choice and can be taken back."""
+
+    def runTest(self):
+        default = P4TableEntry("classify", is_default_action=True)
+        default.action = P4TableAction("set_class", class_id=7, queue=3, regulated=1)
+        self.p4.modify(default)
+        self.addCleanup(self.p4.modify, P4TableEntry("classify", is_default_action=True))
+        self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
+        self.expect_counts(UPLINK, 7, arrived=1, sent=1)
+        self.expect_queued(UPLINK, {3: 1})
+        self.p4.modify(P4TableEntry("classify", is_default_action=True))
+        self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
+        self.expect_counts(UPLINK, 0, arrived=1, sent=1)
+
+
+class UnregulatedClassHasNoFeedback(HostsTest):
+    """A class that is not regulated is neither marked nor dropped."""
+
+    def runTest(self):
+        self.insert(
+            class_entry(3, regulated=0, dscp=46),
+            entry("port_feedback", {"egress_port": UPLINK}, "add_port_feedback", feedback=ALWAYS),
+        )
+        for ecn in range(4):
+            self.send_and_expect(STATION, build_udp(STATION, UPLINK, dscp=46, ecn=ecn), UPLINK)
+        self.expect_counts(UPLINK, 3, arrived=4, sent=4)
+        regulated = build_udp(STATION, UPLINK, ecn=ECT0)
+        self.send_and_expect(STATION, regulated, UPLINK, expected=set_ecn(regulated, CE))

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What enters and leaves each port's queue, by class, in packets and bytes."""
+
+from lib.base import PORTS, SLOW, STATION, UPLINK, HostsTest, class_entry, poll
+from lib.packets import build_udp
+
+
+class EveryClassIsCountedApart(HostsTest):
+    """Each port and class has counters of its own, packets and bytes."""
+
+    def runTest(self):
+        self.insert(*(class_entry(class_id, dst_port=f"{class_id}...{class_id}") for class_id in range(8)))
+        for target in PORTS[:3]:
+            source = PORTS[target % 3]
+            for class_id in range(8):
+                packets = [build_udp(source, target, dport=class_id, size=100 + target) for _ in range(class_id + 1)]
+                self.send(source, *packets)
+                self.expect(target, *packets)
+        self.expect_nothing()
+        for target in PORTS[:3]:
+            for class_id in range(8):
+                counted = (class_id + 1, (class_id + 1) * (100 + target))
+                self.expect_counts(target, class_id, arrived=counted, sent=counted)
+
+
+class QueueIsTheDifference(HostsTest):
+    """`arrived - sent` is what the queue holds: it grows with a burst, falls packet by packet, and ends at zero."""
+
+    def runTest(self):
+        packets = [build_udp(STATION, SLOW, size=1000, sport=number) for number in range(5)]
+        self.send(STATION, *packets)
+        depths = []
+
+        def empty():
+            counts = self.read_counts(SLOW)
+            depth = counts["arrived"][0] - counts["sent"][0]
+            self.assertEqual(counts["arrived"][1] - counts["sent"][1], 1000 * depth)
+            if counts["arrived"][0] == 5:
+                depths.append(depth)
+            return counts["sent"][0] == 5
+
+        self.assertTrue(poll(empty, timeout=5))
+        self.assertGreaterEqual(depths[0], 3)
+        self.assertEqual(depths, sorted(depths, reverse=True))
+        self.assertEqual(set(range(depths[0] + 1)), set(depths))
+        self.expect(SLOW, *packets)
+        self.expect_nothing()
+
+
+class JumboBytesAreCounted(HostsTest):
+    """Bytes are those of the whole frame, whatever its size."""
+
+    def runTest(self):
+        sizes = (60, 1514, 9014)
+        for size in sizes:
+            self.send(STATION, build_udp(STATION, UPLINK, size=size))
+            self.expect(UPLINK, build_udp(STATION, UPLINK, size=size))
+        self.expect_counts(UPLINK, arrived=(3, sum(sizes)), sent=(3, sum(sizes)))

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ack filter: an ACK that a newer one of its flow supersedes is not sent (RFC 3449, section 5.2.1)."""
+
+from lib.base import SLOW, STATION, UPLINK, HostsTest
+from lib.packets import TIMESTAMPS, build_ack, build_tcp, build_udp
+from test_ack import prioritise_entry
+from test_flows import flow_entry
+
+SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000))]
+
+
+def ack_flow(index, **fields):
+    """The flow of `build_ack`. The registers outlive a test, so every test has indices of its own."""
+    return flow_entry(STATION, UPLINK, protocol=6, flow_index=index, **fields)
+
+
+class FilterTest(HostsTest):
+    """A filter test: pure ACKs that leave the uplink port go first and are filtered."""
+
+    def prepare(self):
+        super().prepare()
+        self.insert(prioritise_entry(7, filter=1))
+
+    def expect_sent(self, *numbers, **fields):
+        """ACKs with these numbers are sent."""
+        for number in numbers:
+            packet = build_ack(STATION, UPLINK, number, **fields)
+            self.send(STATION, packet)
+            self.expect(UPLINK, packet)
+
+    def expect_filtered(self, *numbers, **fields):
+        """ACKs with these numbers are not sent."""
+        for number in numbers:
+            self.send(STATION, build_ack(STATION, UPLINK, number, **fields))
+        self.expect_nothing()
+
+
+class OlderAckIsFiltered(FilterTest):
+    """Older numbers are filtered; equal ones are duplicates that TCP needs, and newer ones are news."""
+
+    def runTest(self):
+        for version, index in ((4, 300), (6, 301)):
+            self.insert(ack_flow(index, version=version))
+            self.reset_counts()
+            size = len(build_ack(STATION, UPLINK, version=version))
+            self.expect_sent(5000, version=version)
+            self.expect_filtered(4999, 2000, version=version)
+            self.expect_sent(5000, 5000, 6000, version=version)
+            self.expect_filtered(5000, version=version)
+            self.expect_counts(UPLINK, arrived=(7, 7 * size), sent=(4, 4 * size), filtered=(3, 3 * size))
+            self.expect_queued(UPLINK, {7: 7})
+
+
+class SupersededAckLeavesTheQueue(FilterTest):
+    """ACKs that wait behind data are filtered when they leave the queue: only the newest is sent."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(0, filter=1, port=SLOW), flow_entry(STATION, SLOW, protocol=6, flow_index=302))
+        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
+        acks = [build_ack(STATION, SLOW, number) for number in (1000, 2000, 3000)]
+        self.send(STATION, *bulk, *acks)
+        self.expect(SLOW, *bulk, acks[-1])
+        self.expect_nothing()
+        self.expect_counts(SLOW, arrived=5, sent=3, filtered=2)
+
+
+class TimestampsAreSuperseded(FilterTest):
+    """An ACK whose only option is timestamps in the usual layout is filtered like one without."""
+
+    def runTest(self):
+        self.insert(ack_flow(303))
+        self.expect_sent(5000, options=TIMESTAMPS)
+        self.expect_filtered(4000, options=TIMESTAMPS)
+        self.expect_filtered(4000)
+
+
+class AckWithMoreToSayIsKept(FilterTest):
+    """SACK, ECE, CWR, AE, PSH, URG or another option: an older ACK that says more than its number is kept."""
+
+    def runTest(self):
+        for version, index in ((4, 304), (6, 305)):
+            self.insert(ack_flow(index, version=version))
+            self.expect_sent(5000, version=version)
+            for fields in (
+                {"options": SACK},
+                {"options": TIMESTAMPS + SACK},
+                {"options": [("NOP", None)] * 12},
+                {"options": [("NOP", None)] * 4},
+                {"flags": "AE"},
+                {"flags": "AC"},
+                {"flags": "AP"},
+                {"flags": "AU"},
+                {"reserved": 1},
+            ):
+                with self.subTest(version=version, **fields):
+                    self.expect_sent(4000, version=version, **fields)
+            self.expect_filtered(4000, version=version)
+
+
+class OtherSegmentsAreKept(FilterTest):
+    """SYN, FIN, RST and data with an older number are kept."""
+
+    def runTest(self):
+        self.insert(ack_flow(306))
+        self.expect_sent(5000)
+        for flags in ("SA", "FA", "RA", "R", "S"):
+            self.expect_sent(4000, flags=flags)
+        data = build_tcp(STATION, UPLINK)  # acknowledges 2000
+        self.send_and_expect(STATION, data, UPLINK)
+        self.expect_filtered(4000)
+
+
+class KeptAckSupersedesToo(FilterTest):
+    """An ACK that is kept for what it says still makes older ones superfluous; data does not."""
+
+    def runTest(self):
+        self.insert(ack_flow(307))
+        self.expect_sent(5000, flags="AE")
+        self.expect_filtered(4000)
+        self.expect_sent(6000, options=SACK)
+        self.expect_filtered(5500)
+        data = build_tcp(STATION, UPLINK)
+        self.send_and_expect(STATION, data, UPLINK)
+        self.expect_sent(6000)
+
+
+class FilterOffKeepsAll(HostsTest):
+    """Priority without filter keeps older ACKs; so does a port without entry."""
+
+    def runTest(self):
+        self.insert(ack_flow(308), prioritise_entry(7, filter=0))
+        for number in (5000, 4000, 3000):
+            self.send_and_expect(STATION, build_ack(STATION, UPLINK, number), UPLINK)
+        self.expect_counts(UPLINK, arrived=3, sent=3)
+        self.expect_queued(UPLINK, {7: 3})
+        self.send_and_expect(UPLINK, build_ack(UPLINK, STATION, 5000), STATION)
+        self.send_and_expect(UPLINK, build_ack(UPLINK, STATION, 4000), STATION)
+
+
+class UnknownFlowKeepsAll(FilterTest):
+    """Without a flow entry there is no memory of ACK numbers, and nothing is filtered."""
+
+    def runTest(self):
+        self.expect_sent(5000, 4000, 3000)
+        self.expect_counts(UPLINK, arrived=3, sent=3)
+
+
+class NumbersWrap(FilterTest):
+    """ACK numbers are compared as serial numbers (RFC 9293, section 3.4)."""
+
+    def runTest(self):
+        self.insert(ack_flow(309))
+        self.expect_sent(0xFFFFFF00, 0xFFFFFFFF, 0x00000000, 0x00000100)
+        self.expect_filtered(0xFFFFFFFF, 0x00000000, 0xFFFFFF00)
+        self.expect_sent(0x00000100 + 0x7FFFFFFF)
+        self.expect_filtered(0x00000100)
+
+
+class NewUserOfAnIndexStartsAnew(FilterTest):
+    """What an earlier user of the flow index acknowledged says nothing about the next one."""
+
+    def runTest(self):
+        first = ack_flow(310, generation=1)
+        self.insert(first)
+        self.expect_sent(5000)
+        self.expect_filtered(4000)
+        self.modify(ack_flow(310, generation=2))
+        self.expect_sent(4000)
+        self.expect_filtered(3000)
+        self.delete(first)
+        self.insert(ack_flow(310, generation=3, sport=9))
+        self.expect_sent(1000, sport=9)
+        self.expect_filtered(999, sport=9)
+
+
+class FlowsDoNotMix(FilterTest):
+    """Each flow remembers its own number."""
+
+    def runTest(self):
+        self.insert(ack_flow(311), ack_flow(312, sport=9))
+        self.expect_sent(5000)
+        self.expect_sent(1000, sport=9)
+        self.expect_filtered(4000)
+        self.expect_filtered(500, sport=9)
+        self.expect_sent(2000, sport=9)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gate: a FIFO of `buffer` packets that, once full, takes packets again only when a whole batch fits."""
+
+from lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
+from lib.packets import build_ack, build_udp
+from test_filter import ack_flow, prioritise_entry
+from test_flows import flow_entry
+from test_mark import port_feedback
+
+BUFFER, BATCH = 6, 3  # packets
+
+
+def gate_entry(port, buffer=BUFFER, batch=BATCH):
+    """The port's gate."""
+    return entry("gate", {"egress_port": port}, "batch_gate", buffer=buffer, batch=batch)
+
+
+class GateTest(HostsTest):
+    """A gate test: frames that take the slow port a fifth of a second each, and tell their order."""
+
+    def prepare(self):
+        super().prepare()
+        self.sent_frames = []
+
+    def send_frames(self, count):
+        """Send frames to the slow port; return once each was admitted or refused."""
+        before = self.count("arrived") + self.count("refused")
+        for _ in range(count):
+            self.sent_frames.append(build_udp(STATION, SLOW, size=1000, sport=len(self.sent_frames)))
+            self.send(STATION, self.sent_frames[-1])
+        self.assertTrue(poll(lambda: self.count("arrived") + self.count("refused") == before + count))
+
+    def count(self, name):
+        """Packets of a counter of the slow port."""
+        return self.read_counts(SLOW)[name][0]
+
+    def wait_for_room(self, room):
+        """Return once the buffer has room for so many packets, and not for more."""
+
+        def free():
+            counts = self.read_counts(SLOW)
+            return BUFFER - counts["arrived"][0] + counts["sent"][0]
+
+        self.assertTrue(poll(lambda: free() == room))
+
+    def expect_frames(self, numbers):
+        """These of the sent frames leave the slow port, and no other."""
+        self.expect(SLOW, *(self.sent_frames[number] for number in numbers))
+        self.expect_nothing()
+
+
+class GateClosesAtItsBuffer(GateTest):
+    """A burst fills the buffer, and the rest of it is refused and counted."""
+
+    def runTest(self):
+        self.insert(gate_entry(SLOW))
+        self.send_frames(2 * BUFFER)
+        counts = self.read_counts(SLOW)
+        admitted, refused = counts["arrived"][0], counts["refused"][0]
+        # What has left meanwhile made room in the open gate.
+        self.assertIn(admitted - BUFFER, range(counts["sent"][0] + 1))
+        self.assertEqual(counts["refused"], (refused, 1000 * refused))
+        self.expect_frames(range(admitted))
+        self.expect_counts(SLOW, arrived=admitted, sent=admitted, refused=refused)
+        self.expect_queued(SLOW, {0: admitted})
+
+
+class GateAdmitsInBatches(GateTest):
+    """Closed, the gate refuses every packet until a batch fits; then it takes the batch and closes again."""
+
+    def runTest(self):
+        self.insert(gate_entry(SLOW))
+        self.send_frames(BUFFER + 2)
+        first = self.count("arrived")
+        refused = self.count("refused")
+        self.assertGreater(refused, 0)
+        for room in range(1, BATCH):
+            self.wait_for_room(room)
+            self.send_frames(1)
+            self.assertEqual(self.count("refused"), refused + room, f"admitted with room for {room}")
+        self.wait_for_room(BATCH)
+        batch = len(self.sent_frames)
+        self.send_frames(BATCH + 1)
+        self.assertEqual(self.count("arrived"), first + BATCH)
+        self.expect_frames([*range(first), *range(batch, batch + BATCH)])
+
+
+class OpenGateAdmitsSinglePackets(GateTest):
+    """A gate that was never full delays and drops nothing."""
+
+    def runTest(self):
+        self.insert(gate_entry(SLOW))
+        self.send_frames(BUFFER - 1)
+        self.expect_frames(range(BUFFER - 1))
+        self.expect_counts(SLOW, arrived=BUFFER - 1, sent=BUFFER - 1)
+
+
+class WithoutGateNothingIsRefused(GateTest):
+    """The gate is the port's: without an entry a burst waits in the queue."""
+
+    def runTest(self):
+        self.insert(gate_entry(UPLINK, buffer=1, batch=1))
+        self.send_frames(BUFFER + 3)
+        self.expect_frames(range(BUFFER + 3))
+        self.expect_counts(SLOW, arrived=BUFFER + 3, sent=BUFFER + 3)
+
+
+class FilteredAckGivesBackItsPlace(GateTest):
+    """An ACK that is filtered when it leaves the queue was in the buffer, and is no longer."""
+
+    def runTest(self):
+        self.insert(gate_entry(UPLINK, buffer=3, batch=1), prioritise_entry(7, filter=1), ack_flow(320))
+        self.send_and_expect(STATION, build_ack(STATION, UPLINK, 5000), UPLINK)
+        for count in range(1, 10):
+            self.send(STATION, build_ack(STATION, UPLINK, 4000))
+            self.expect_counts(UPLINK, arrived=1 + count, sent=1, filtered=count)
+        self.expect_nothing()
+
+
+class RefusedAckSupersedesNothing(GateTest):
+    """A newer ACK that the gate refused is no reason to drop the older one in the queue."""
+
+    def runTest(self):
+        self.insert(
+            gate_entry(SLOW, buffer=4, batch=4),
+            prioritise_entry(0, filter=1, port=SLOW),
+            flow_entry(STATION, SLOW, protocol=6, flow_index=321),
+        )
+        older, newer = build_ack(STATION, SLOW, 4000), build_ack(STATION, SLOW, 5000)
+        self.send_frames(2)
+        self.send(STATION, older)
+        self.assertTrue(poll(lambda: self.count("arrived") == 3))
+        self.send_frames(3)
+        refused = self.count("refused")
+        self.assertGreater(refused, 0)
+        self.send(STATION, newer)
+        self.assertTrue(poll(lambda: self.count("refused") == refused + 1))
+        admitted = self.count("arrived") - 1
+        self.expect(SLOW, *self.sent_frames[:2], older, *self.sent_frames[2:admitted])
+        self.expect_nothing()
+
+
+class DroppedPacketTakesNoPlace(GateTest):
+    """What feedback drops never was in the buffer."""
+
+    def runTest(self):
+        feedback = port_feedback(ALWAYS)
+        self.insert(gate_entry(UPLINK, buffer=3, batch=1), feedback)
+        packet = build_udp(STATION, UPLINK)
+        self.send(STATION, *[packet] * 10)
+        self.expect_counts(UPLINK, dropped=10)
+        self.delete(feedback)
+        self.send_and_expect(STATION, packet, UPLINK)
+        self.expect_counts(UPLINK, arrived=1, sent=1, dropped=10)

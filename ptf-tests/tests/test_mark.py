@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mark: feedback sets CE, or drops what is not ECN-capable, with exactly the probability that was asked for."""
+
+from math import sqrt
+
+from lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry, poll
+from lib.packets import (
+    CE,
+    ECT0,
+    ECT1,
+    NOT_ECT,
+    build_ack,
+    build_arp,
+    build_ethernet,
+    build_ip,
+    build_tcp,
+    build_udp,
+    set_ecn,
+)
+from scapy.layers.inet import ICMP, IP, TCP, IPOption_Router_Alert
+from scapy.layers.inet6 import IPv6ExtHdrFragment
+from scapy.packet import Raw
+from test_flows import flow_entry
+
+
+def port_feedback(feedback, port=UPLINK):
+    """What leaves the port is marked with this probability (65535 = always)."""
+    return entry("port_feedback", {"egress_port": port}, "add_port_feedback", feedback=feedback)
+
+
+def class_feedback(feedback, class_id=0, mark_only=0, port=UPLINK):
+    """What leaves the port in the class is marked with this probability, or only marked."""
+    match = {"egress_port": port, "class_id": class_id}
+    return entry("class_feedback", match, "add_class_feedback", feedback=feedback, mark_only=mark_only)
+
+
+class EctBecomesCe(HostsTest):
+    """ECT(0) and ECT(1) become CE, the header checksum stays right, nothing else changes."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        for version in (4, 6):
+            self.reset_counts()
+            packets = [
+                build(STATION, UPLINK, ecn=ecn, version=version, dscp=dscp)
+                for build in (build_udp, build_tcp)
+                for ecn in (ECT0, ECT1)
+                for dscp in (0, 46, 63)
+            ]
+            for packet in packets:
+                self.send(STATION, packet)
+                self.expect(UPLINK, set_ecn(packet, CE))
+            size = sum(map(len, packets))
+            self.expect_counts(UPLINK, arrived=(12, size), sent=(12, size), marked=(12, size))
+        self.expect_nothing()
+
+
+class ChecksumWrapsRight(HostsTest):
+    """The updated IPv4 checksum is the recomputed one, also where the sum wraps (RFC 1624, section 3)."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        for ecn in (ECT0, ECT1):
+            for checksum in (0x0000, 0x0001, 0x0002, 0x0003, 0x00FF, 0x0100, 0x7FFF, 0x8000, 0xFFFD, 0xFFFE):
+                packet = build_udp(STATION, UPLINK, ecn=ecn, id=1)
+                base = IP(bytes(packet)[14:34]).chksum
+                # One's complement: the sum grows by what the checksum shall shrink.
+                packet = build_udp(STATION, UPLINK, ecn=ecn, id=(1 + base - checksum) % 0xFFFF)
+                self.assertEqual(IP(bytes(packet)[14:34]).chksum, checksum)
+                self.send(STATION, packet)
+                self.expect(UPLINK, set_ecn(packet, CE))
+        self.expect_nothing()
+
+
+class WrongChecksumStaysWrong(HostsTest):
+    """A damaged header is not made good: its receiver still sees the damage."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        good = build_udp(STATION, UPLINK, ecn=ECT0, id=77)
+        right, marked = IP(bytes(good)[14:34]).chksum, IP(set_ecn(good, CE)[14:34]).chksum
+        damaged = build_udp(STATION, UPLINK, ecn=ECT0, id=77, chksum=right ^ 0x1000)
+        self.assertEqual(right - marked, 1)
+        expected = build_udp(STATION, UPLINK, ecn=CE, id=77, chksum=(right ^ 0x1000) - 1)
+        self.send_and_expect(STATION, damaged, UPLINK, expected=expected)
+
+
+class CeStaysCe(HostsTest):
+    """A packet that carries CE goes on unchanged and does not count as marked."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        for version in (4, 6):
+            self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=CE, version=version), UPLINK)
+        self.expect_counts(UPLINK, arrived=2, sent=2)
+
+
+class NotEctIsDropped(HostsTest):
+    """A packet that is not ECN-capable is dropped instead, and counted."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        for version in (4, 6):
+            self.send_and_expect_drop(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version, size=200))
+        self.expect_counts(UPLINK, dropped=(2, 400))
+        self.expect_queued(UPLINK, {})
+
+
+class MarkOnlySparesNotEct(HostsTest):
+    """A class that may only be marked keeps what is not ECN-capable; ECT is marked all the same."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS), class_feedback(0, mark_only=1))
+        for version in (4, 6):
+            self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version), UPLINK)
+            packet = build_udp(STATION, UPLINK, ecn=ECT1, version=version)
+            self.send_and_expect(STATION, packet, UPLINK, expected=set_ecn(packet, CE))
+        self.expect_counts(UPLINK, arrived=4, sent=4, marked=2)
+
+
+class PureAckIsSpared(HostsTest):
+    """A pure ACK is neither marked nor dropped, whatever its codepoint."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS), class_feedback(ALWAYS))
+        for version in (4, 6):
+            for ecn in (NOT_ECT, ECT0, ECT1, CE):
+                self.send_and_expect(STATION, build_ack(STATION, UPLINK, ecn=ecn, version=version), UPLINK)
+        self.expect_counts(UPLINK, arrived=8, sent=8)
+        syn = build_ack(STATION, UPLINK, flags="S")
+        self.send_and_expect_drop(STATION, syn)
+        self.expect_counts(UPLINK, arrived=8, sent=8, dropped=1)
+
+
+class OtherThanIpIsSpared(HostsTest):
+    """Feedback acts on IP alone."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        self.send_and_expect(STATION, build_arp(STATION, UPLINK), UPLINK)
+        self.send_and_expect(STATION, build_ethernet(STATION, UPLINK, type=0x8847) / bytes(60), UPLINK)
+        self.expect_counts(UPLINK, arrived=2, sent=2)
+
+
+class EveryIpPacketIsRegulated(HostsTest):
+    """Fragments, IP options, extension headers and other protocols are marked like any packet."""
+
+    def runTest(self):
+        self.insert(port_feedback(ALWAYS))
+        payload = Raw(bytes(64))
+        for packet in (
+            build_ip(STATION, UPLINK, ecn=ECT0, flags="MF") / TCP(flags="A") / payload,
+            build_ip(STATION, UPLINK, ecn=ECT0, frag=8) / payload,
+            build_ip(STATION, UPLINK, ecn=ECT1, options=[IPOption_Router_Alert()]) / TCP(flags="A"),
+            build_ip(STATION, UPLINK, ecn=ECT0, options=[IPOption_Router_Alert()] * 10) / payload,
+            build_ip(STATION, UPLINK, ecn=ECT0) / ICMP() / payload,
+            build_ip(STATION, UPLINK, ecn=ECT1, version=6) / IPv6ExtHdrFragment(m=1) / payload,
+            build_ip(STATION, UPLINK, ecn=ECT0, version=6, nh=0) / bytes.fromhex("0600050200000100") / TCP(flags="A"),
+        ):
+            self.send(STATION, packet)
+            self.expect(UPLINK, set_ecn(packet, CE))
+        self.expect_nothing()
+
+
+class FeedbackHasItsPlace(HostsTest):
+    """Feedback acts on its port, class and flow alone."""
+
+    def runTest(self):
+        self.insert(
+            class_entry(2, dscp=46),
+            class_feedback(ALWAYS, class_id=2),
+            port_feedback(ALWAYS, port=OTHER_STATION),
+            flow_entry(STATION, UPLINK, sport=7, feedback=ALWAYS),
+            flow_entry(STATION, UPLINK, sport=8, feedback=ALWAYS, version=6),
+        )
+        for source, target, fields, expected_ecn in (
+            (STATION, UPLINK, {"dscp": 46}, CE),
+            (STATION, UPLINK, {}, ECT0),
+            (UPLINK, STATION, {"dscp": 46}, ECT0),
+            (STATION, OTHER_STATION, {}, CE),
+            (STATION, UPLINK, {"sport": 7}, CE),
+            (STATION, UPLINK, {"sport": 7, "version": 6}, ECT0),
+            (STATION, UPLINK, {"sport": 8, "version": 6}, CE),
+        ):
+            packet = build_udp(source, target, ecn=ECT0, **fields)
+            self.send_and_expect(source, packet, target, expected=set_ecn(packet, expected_ecn))
+
+
+class FeedbackIsExactAtItsEnds(HostsTest):
+    """Feedback 0 never acts and 65535 always does, in 1000 packets each."""
+
+    def runTest(self):
+        packet = build_udp(STATION, UPLINK, ecn=ECT0)
+        feedback = [port_feedback(0), class_feedback(0)]
+        self.insert(*feedback)
+        self.send_many(STATION, packet, 1000)
+        self.expect_counts(UPLINK, arrived=1000, sent=1000)
+        self.expect(UPLINK, *[packet] * 1000)
+
+        self.modify(port_feedback(ALWAYS))
+        self.send_many(STATION, packet, 1000)
+        self.expect_counts(UPLINK, arrived=2000, sent=2000, marked=1000)
+        self.expect(UPLINK, *[set_ecn(packet, CE)] * 1000)
+        self.expect_nothing()
+
+
+class SumSaturates(HostsTest):
+    """Terms that add up to more than 1 act always: the sum does not wrap."""
+
+    def runTest(self):
+        packet = build_udp(STATION, UPLINK, ecn=ECT0)
+        flow = flow_entry(STATION, UPLINK, feedback=40000)
+        for terms in (
+            [flow, class_feedback(40000)],
+            [class_feedback(40000), port_feedback(40000)],
+            [flow, port_feedback(40000)],
+        ):
+            self.insert(*terms)
+            self.reset_counts()
+            self.send_many(STATION, packet, 200)
+            self.expect_counts(UPLINK, arrived=200, sent=200, marked=200)
+            self.expect(UPLINK, *[set_ecn(packet, CE)] * 200)
+            self.delete(*terms)
+        self.expect_nothing()
+
+
+class FeedbackIsAProbability(HostsTest):
+    """A quarter, and a quarter as the sum of three terms: within 5 standard deviations of the binomial."""
+
+    COUNT = 4000
+
+    def expect_quarter(self, packet, counter):
+        """About a quarter of the packets was marked or dropped."""
+        self.reset_counts()
+        self.send_many(STATION, packet, self.COUNT)
+
+        def seen():
+            counts = self.read_counts(UPLINK)
+            return counts["arrived"][0] + counts["dropped"][0]
+
+        poll(lambda: seen() == self.COUNT)
+        self.assertEqual(seen(), self.COUNT)
+        acted = self.read_counts(UPLINK)[counter][0]
+        deviation = sqrt(self.COUNT * 0.25 * 0.75)
+        self.assertLessEqual(abs(acted - self.COUNT / 4), 5 * deviation, f"{acted} of {self.COUNT} {counter}")
+
+    def runTest(self):
+        quarter = (ALWAYS + 1) // 4
+        self.insert(port_feedback(quarter))
+        self.expect_quarter(build_udp(STATION, UPLINK, ecn=ECT0), "marked")
+        self.expect_quarter(build_udp(STATION, UPLINK, ecn=NOT_ECT), "dropped")
+        self.modify(port_feedback(quarter // 4))
+        self.insert(flow_entry(STATION, UPLINK, feedback=quarter // 2), class_feedback(quarter // 4))
+        self.expect_quarter(build_udp(STATION, UPLINK, ecn=ECT1), "marked")
+        self.dataplane.flush()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""classify: which TCP segments are pure ACKs."""
+
+from lib.base import STATION, UPLINK, HostsTest, class_entry
+from lib.packets import TIMESTAMPS, build_ack, build_ip, build_tcp, build_udp
+from scapy.layers.inet import TCP, IPOption_Router_Alert
+from scapy.packet import Padding
+
+PURE_ACK = 4  # class
+
+SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000))]
+LONG_SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000, 5000, 6000, 7000, 8000))]
+
+
+class PureAckTest(HostsTest):
+    """A pure ACK test: pure ACKs have a class of their own."""
+
+    def prepare(self):
+        super().prepare()
+        self.insert(class_entry(PURE_ACK, pure_ack=1))
+
+    def expect_pure_acks(self, pure, *packets):
+        """All of the packets are pure ACKs, or none is."""
+        for packet in packets:
+            with self.subTest(packet=packet.summary()):
+                self.reset_counts()
+                self.send(STATION, packet)
+                self.expect(UPLINK, packet)
+                self.expect_counts(UPLINK, PURE_ACK, arrived=int(pure), sent=int(pure))
+                self.expect_counts(UPLINK, 0, arrived=int(not pure), sent=int(not pure))
+        self.expect_nothing()
+
+
+class SegmentsWithoutDataArePureAcks(PureAckTest):
+    """ACK without data, whatever its options and ECN flags."""
+
+    def runTest(self):
+        for version in (4, 6):
+            self.expect_pure_acks(
+                True,
+                build_ack(STATION, UPLINK, version=version),
+                build_ack(STATION, UPLINK, version=version, options=TIMESTAMPS),
+                build_ack(STATION, UPLINK, version=version, options=SACK),
+                build_ack(STATION, UPLINK, version=version, options=TIMESTAMPS + SACK),
+                build_ack(
+                    STATION, UPLINK, version=version, options=TIMESTAMPS + LONG_SACK[:2] + [("SAck", (1, 2, 3, 4))]
+                ),
+                build_ack(STATION, UPLINK, version=version, options=LONG_SACK),
+                build_ack(STATION, UPLINK, version=version, flags="AE"),
+                build_ack(STATION, UPLINK, version=version, flags="AC"),
+                build_ack(STATION, UPLINK, version=version, flags="AEC", reserved=1),
+                build_ack(STATION, UPLINK, version=version, flags="AP"),
+                build_ack(STATION, UPLINK, version=version, dscp=8, ecn=2),
+            )
+
+
+class PaddedAckIsPure(PureAckTest):
+    """What Ethernet adds to a short frame is no data."""
+
+    def runTest(self):
+        for version in (4, 6):
+            self.expect_pure_acks(True, build_ack(STATION, UPLINK, version=version) / Padding(bytes(6)))
+
+
+class OtherSegmentsAreNotPureAcks(PureAckTest):
+    """Data, SYN, FIN, RST, and no ACK at all."""
+
+    def runTest(self):
+        for version in (4, 6):
+            self.expect_pure_acks(
+                False,
+                build_tcp(STATION, UPLINK, version=version, size=75),
+                build_tcp(STATION, UPLINK, version=version, size=1500),
+                build_tcp(STATION, UPLINK, version=version, flags="PA"),
+                build_ack(STATION, UPLINK, version=version, flags="S"),
+                build_ack(STATION, UPLINK, version=version, flags="SA"),
+                build_ack(STATION, UPLINK, version=version, flags="FA"),
+                build_ack(STATION, UPLINK, version=version, flags="RA"),
+                build_ack(STATION, UPLINK, version=version, flags="R"),
+                build_ack(STATION, UPLINK, version=version, flags=""),
+                build_udp(STATION, UPLINK, version=version),
+            )
+
+
+class OneByteOfDataIsData(PureAckTest):
+    """One byte behind the header, with and without options."""
+
+    def runTest(self):
+        for options in ([], TIMESTAMPS, TIMESTAMPS + SACK):
+            self.expect_pure_acks(False, build_ack(STATION, UPLINK, options=options) / b"x")
+
+
+class UncertainHeadersAreNotPureAcks(PureAckTest):
+    """An ACK in a fragment, behind IP options or behind IPv6 extension headers is not taken for one."""
+
+    def runTest(self):
+        ack = TCP(sport=1111, dport=2222, ack=2000, flags="A")
+        self.expect_pure_acks(
+            False,
+            build_ip(STATION, UPLINK, flags="MF") / ack,
+            build_ip(STATION, UPLINK, frag=100) / ack,
+            build_ip(STATION, UPLINK, options=[IPOption_Router_Alert()]) / ack,
+            build_ip(STATION, UPLINK, version=6, nh=0) / bytes.fromhex("0600050200000100") / ack,
+        )

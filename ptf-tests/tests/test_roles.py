@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""roles: a port's role, and from the roles of both ports the direction of a packet."""
+
+from lib.base import (
+    DOWN,
+    LOCAL,
+    OTHER_STATION,
+    STATION,
+    UP,
+    UPLINK,
+    AccessPointTest,
+    HostsTest,
+    class_entry,
+    entry,
+    forward_entry,
+)
+from lib.packets import build_udp
+
+CLASSES = {LOCAL: 3, UP: 2, DOWN: 1}
+
+
+def direction_entries() -> list:
+    """A class for each direction, so that counters tell the direction."""
+    return [class_entry(class_id, direction=direction) for direction, class_id in CLASSES.items()]
+
+
+class DirectionFollowsFromBothPorts(HostsTest):
+    """Station to uplink is uplink, uplink to station is downlink, station to station is local."""
+
+    def runTest(self):
+        self.insert(*direction_entries())
+        for source, target, direction in (
+            (STATION, UPLINK, UP),
+            (UPLINK, STATION, DOWN),
+            (STATION, OTHER_STATION, LOCAL),
+        ):
+            self.reset_counts()
+            self.send_and_expect(source, build_udp(source, target), target)
+            for class_id in CLASSES.values():
+                count = int(class_id == CLASSES[direction])
+                self.expect_counts(target, class_id, arrived=count, sent=count)
+
+
+class PortsWithoutRoleAreLocal(AccessPointTest):
+    """Without a role at either end a packet has no direction."""
+
+    def runTest(self):
+        self.insert(*direction_entries(), forward_entry(UPLINK, UPLINK), forward_entry(STATION, STATION))
+        self.insert(entry("ingress_roles", {"ingress_port": STATION}, "set_ingress_role", role=1))
+        self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
+        self.expect_counts(UPLINK, CLASSES[LOCAL], arrived=1, sent=1)
+        self.insert(entry("egress_roles", {"egress_port": STATION}, "set_egress_role", role=1))
+        self.send_and_expect(UPLINK, build_udp(UPLINK, STATION), STATION)
+        self.expect_counts(STATION, CLASSES[LOCAL], arrived=1, sent=1)
+
+
+class RoleChangesAtOnce(HostsTest):
+    """A port whose ingress role changes from station to uplink changes the direction of its packets."""
+
+    def runTest(self):
+        self.insert(*direction_entries())
+        self.send_and_expect(STATION, build_udp(STATION, OTHER_STATION), OTHER_STATION)
+        self.expect_counts(OTHER_STATION, CLASSES[LOCAL], arrived=1, sent=1)
+        self.modify(entry("ingress_roles", {"ingress_port": STATION}, "set_ingress_role", role=2))
+        self.send_and_expect(STATION, build_udp(STATION, OTHER_STATION), OTHER_STATION)
+        self.expect_counts(OTHER_STATION, CLASSES[DOWN], arrived=1, sent=1)

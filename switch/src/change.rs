@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What crosses between the control plane and the packet thread: changes that cannot fail, and what is reported.
+
+use tokio::sync::mpsc;
+
+use crate::port::PortNumber;
+use crate::program::{DigestId, Value};
+
+/// RFC 2698 two-rate three-colour meter: rates in bytes/s or packets/s, bursts in bytes or packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeterConfig {
+    pub cir: u64,
+    pub cburst: u64,
+    pub pir: u64,
+    pub pburst: u64,
+}
+
+/// Both units are always counted; which of them the program asked for is in the P4Info.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterValue {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// One copy of a multicast packet; `rid` becomes `egress_rid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Replica {
+    pub port: PortNumber,
+    pub rid: u16,
+}
+
+/// Where the packets of a clone session go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloneSession {
+    pub replicas: Vec<Replica>,
+    /// Bytes of each clone that are kept; 0: all.
+    pub packet_length_bytes: u32,
+}
+
+/// P4Runtime DigestEntry.Config, as far as the data plane takes part: it does not send a value again that is not
+/// yet acknowledged. Lists are assembled by the owner of [`crate::control::Events::digests`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestConfig {
+    /// ns after which an unacknowledged value may be sent again; 0: nothing is ever suppressed.
+    pub ack_timeout_ns: u64,
+}
+
+/// A frame that left through the CPU port, as its deparser wrote it (with the packet-in header, if the program has
+/// one).
+#[derive(Clone, Debug)]
+pub struct PacketIn {
+    pub frame: Vec<u8>,
+}
+
+/// One sample of a digest.
+#[derive(Clone, Debug)]
+pub struct Digest {
+    pub digest: DigestId,
+    /// Names the sample in [`crate::control::Update::AckDigest`].
+    pub sequence: u64,
+    /// In the order of [`crate::program::DigestInfo::fields`].
+    pub values: Vec<Value>,
+    /// µs since the start of the switch.
+    pub timestamp_us: u64,
+}
+
+/// Where the packet thread puts its reports; what does not fit is dropped and counted.
+pub struct Outbox {
+    pub packet_ins: mpsc::Sender<PacketIn>,
+    pub digests: mpsc::Sender<Digest>,
+}
+
+/// One change of the packet thread's state: checked already, and with a free slot for what is new.
+pub enum Change {
+    InsertEntry {
+        table: usize,
+        slot: u32,
+        /// See [`crate::machine::table`].
+        row: Box<[u64]>,
+        priority: i32,
+    },
+    /// Action index and parameters.
+    ModifyEntry {
+        table: usize,
+        slot: u32,
+        action: Box<[u64]>,
+    },
+    RemoveEntry {
+        table: usize,
+        slot: u32,
+    },
+    SetDefault {
+        table: usize,
+        action: Option<Box<[u64]>>,
+    },
+    SetEntryCounter {
+        table: usize,
+        slot: u32,
+        value: CounterValue,
+    },
+    SetEntryMeter {
+        table: usize,
+        slot: u32,
+        config: Option<MeterConfig>,
+    },
+    SetCounter {
+        counter: usize,
+        index: usize,
+        value: CounterValue,
+    },
+    SetMeter {
+        meter: usize,
+        index: usize,
+        config: Option<MeterConfig>,
+    },
+    SetRegister {
+        register: usize,
+        index: usize,
+        value: u64,
+    },
+    SetMulticastGroup {
+        group: u32,
+        replicas: Option<Vec<Replica>>,
+    },
+    SetCloneSession {
+        session: u32,
+        config: Option<CloneSession>,
+    },
+    SetDigest {
+        digest: usize,
+        config: Option<DigestConfig>,
+    },
+    AckDigest {
+        digest: usize,
+        sequences: Vec<u64>,
+    },
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Command line options: those of simple_switch_grpc that have a meaning here, and the link model.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use apswitch::control::{LinkConfig, PortConfig, PortNumber};
+use clap::{Parser, ValueEnum};
+use tracing_subscriber::filter::LevelFilter;
+
+const AFTER_HELP: &str = "\
+Options may stand before or after `--`, where simple_switch_grpc wants its target's.
+
+Link model, one --link for each port that has one; a port without one sends at once and has no queue:
+  PORT:rate=1mbit        bit/s over all queues (bit, kbit, mbit, gbit); unlimited if missing
+       limit=1000        packets in all queues of the port; the arriving packet is dropped
+       limit-bytes=N     bytes in all queues of the port; unlimited if missing
+       delay=2ms         propagation delay (us, ms, s)
+       jitter=0ms        added to the delay, uniform from 0 to this; packets keep their order
+       loss=0.0          probability that a frame is lost
+       overhead=0        bytes that a frame takes on the wire beyond its own
+Queues are standard_metadata.priority, 7 is served first.
+
+Example: two interfaces, an uplink of 1 Mbit/s with 1000 packets of buffer behind port 2
+  apswitch -i 1@veth1 -i 2@veth2 --link 2:rate=1mbit,limit=1000 --no-p4 -- --cpu-port 510";
+
+/// A software switch that runs P4 programs compiled for v1model (BMv2 JSON) and speaks P4Runtime.
+#[derive(Parser)]
+#[command(version, after_help = AFTER_HELP)]
+pub struct Options {
+    /// Program to start with (BMv2 JSON as p4c-bm2-ss writes it)
+    #[arg(value_name = "FILE.json", conflicts_with = "no_p4", required_unless_present = "no_p4")]
+    pub program: Option<PathBuf>,
+
+    /// Start without a program and wait for a controller's
+    #[arg(long)]
+    pub no_p4: bool,
+
+    /// A port and its interface; repeated
+    #[arg(short, long = "interface", value_name = "PORT@IFACE", value_parser = parse_interface)]
+    interfaces: Vec<(PortNumber, String)>,
+
+    /// Link model of a port; repeated
+    #[arg(long = "link", value_name = "PORT:KEY=VALUE,...", value_parser = parse_link)]
+    links: Vec<(PortNumber, LinkConfig)>,
+
+    /// P4Runtime device id
+    #[arg(long, default_value_t = 1)]
+    pub device_id: u64,
+
+    /// Where the P4Runtime server listens
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
+    pub grpc_server_addr: String,
+
+    /// Port number of packet-in and packet-out
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(0..511))]
+    pub cpu_port: Option<PortNumber>,
+
+    /// Queues of each port
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_queues)]
+    pub priority_queues: usize,
+
+    /// Seed of loss, jitter and P4's random numbers
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write the log to this file instead of standard error
+    #[arg(long, value_name = "FILE", conflicts_with = "log_console")]
+    pub log_file: Option<PathBuf>,
+
+    /// Write the log to standard error, as is the default
+    #[arg(long)]
+    pub log_console: bool,
+
+    #[arg(short = 'L', long, value_enum, default_value = "info")]
+    pub log_level: LogLevel,
+
+    /// Accepted for simple_switch's starters; not used
+    #[arg(long, value_name = "PORT")]
+    pub thrift_port: Option<String>,
+
+    /// Accepted for simple_switch's starters; not used
+    #[arg(long, value_name = "ADDRESS")]
+    pub nanolog: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum LogLevel {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+    Off,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Trace => LevelFilter::TRACE,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Off => LevelFilter::OFF,
+        }
+    }
+}
+
+impl Options {
+    /// Every port with its link model.
+    pub fn ports(&self) -> Result<Vec<PortConfig>, String> {
+        let mut ports: Vec<PortConfig> = Vec::new();
+        for (number, interface) in &self.interfaces {
+            if Some(*number) == self.cpu_port {
+                return Err(format!("-i {number}@{interface}: {number} is the CPU port: choose another number"));
+            }
+            if let Some(other) = ports.iter().find(|p| p.number == *number || p.interface == *interface) {
+                let (taken, by) = (other.number, &other.interface);
+                return Err(format!("-i {number}@{interface}: port {taken} is {by} already: use each one once"));
+            }
+            ports.push(PortConfig { number: *number, interface: interface.clone(), link: None });
+        }
+        for (number, link) in &self.links {
+            match ports.iter_mut().find(|p| p.number == *number) {
+                Some(port) if port.link.is_none() => port.link = Some(*link),
+                Some(_) => return Err(format!("--link {number}: given twice: put all its settings into one")),
+                None => return Err(format!("--link {number}: there is no such port: add -i {number}@INTERFACE")),
+            }
+        }
+        Ok(ports)
+    }
+}
+
+/// The arguments without the first `--`.
+pub fn without_separator(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--") {
+        arguments.remove(at);
+    }
+    arguments
+}
+
+fn parse_queues(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(queues @ 1..=8) => Ok(queues),
+        _ => Err("give a number from 1 to 8".into()),
+    }
+}
+
+fn parse_port(text: &str) -> Result<PortNumber, String> {
+    match text.parse() {
+        Ok(port @ 0..511) => Ok(port),
+        _ => Err(format!("`{text}` is not a port number: give one from 0 to 510")),
+    }
+}
+
+fn parse_interface(text: &str) -> Result<(PortNumber, String), String> {
+    match text.split_once('@') {
+        Some((port, interface)) if !interface.is_empty() => Ok((parse_port(port)?, interface.to_string())),
+        _ => Err("give PORT@INTERFACE, such as 1@veth0".into()),
+    }
+}
+
+fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
+    let Some((port, settings)) = text.split_once(':') else {
+        return Err("give PORT:KEY=VALUE,..., such as 2:rate=1mbit,delay=2ms".into());
+    };
+    let mut link = LinkConfig::default();
+    for setting in settings.split(',') {
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(format!("`{setting}` is not KEY=VALUE"));
+        };
+        match key {
+            "rate" => link.rate = Some(rate(value)?),
+            "limit" => link.limit_packets = number(value)?,
+            "limit-bytes" => link.limit_bytes = Some(number(value)?),
+            "delay" => link.delay_ns = duration(value)?,
+            "jitter" => link.jitter_ns = duration(value)?,
+            "loss" => link.loss = probability(value)?,
+            "overhead" => link.overhead = number(value)?,
+            _ => {
+                return Err(format!(
+                    "`{key}` is no setting of a link: use rate, limit, limit-bytes, delay, jitter, loss or overhead"
+                ));
+            }
+        }
+    }
+    Ok((parse_port(port)?, link))
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a whole number"))
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err(format!("`{text}` is not a probability from 0 to 1")),
+    }
+}
+
+/// A number with one of the units, in the smallest of them.
+fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(at);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let value = number.parse::<f64>().ok()? * factor;
+    (0.0..1e15).contains(&value).then_some(value.round())
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    match with_unit(text, &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)]) {
+        Some(rate) if rate >= 1.0 => Ok(rate as u64),
+        _ => Err(format!("`{text}` is not a rate: give such as 600kbit (bit, kbit, mbit, gbit)")),
+    }
+}
+
+fn duration(text: &str) -> Result<u64, String> {
+    match with_unit(text, &[("us", 1e3), ("ms", 1e6), ("s", 1e9)]) {
+        Some(ns) if ns <= 60e9 => Ok(ns as u64),
+        _ => Err(format!("`{text}` is not a duration of at most 60 s: give such as 2ms (us, ms, s)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let arguments = line.split_whitespace().map(OsString::from);
+        Options::try_parse_from(without_separator(arguments)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_line_as_for_simple_switch_grpc_with_links_on_both_sides() {
+        let line = "apswitch --device-id 7 -i 1@a -i 2@b --no-p4 --thrift-port 9090 --log-level warn \
+                    --link 1:delay=1.5ms -- --grpc-server-addr 0.0.0.0:50051 --cpu-port 510 --priority-queues 8 \
+                    --link 2:rate=600kbit,limit=50,limit-bytes=70000,delay=2ms,jitter=10us,loss=0.01,overhead=24";
+        let options = parse(line).unwrap();
+        assert_eq!((options.device_id, options.cpu_port, options.priority_queues), (7, Some(510), 8));
+        assert_eq!(options.grpc_server_addr, "0.0.0.0:50051");
+        let ports = options.ports().unwrap();
+        assert_eq!(ports[0].link, Some(LinkConfig { delay_ns: 1_500_000, ..Default::default() }));
+        let second = LinkConfig {
+            rate: Some(600_000),
+            limit_packets: 50,
+            limit_bytes: Some(70_000),
+            delay_ns: 2_000_000,
+            jitter_ns: 10_000,
+            loss: 0.01,
+            overhead: 24,
+        };
+        assert_eq!((ports[1].number, &ports[1].interface[..], ports[1].link), (2, "b", Some(second)));
+    }
+
+    #[test]
+    fn bad_input_is_named_with_its_mend() {
+        for (line, message) in [
+            ("apswitch", "--no-p4"),
+            ("apswitch --no-p4 a.json", "cannot be used with"),
+            ("apswitch --no-p4 -i veth0", "PORT@INTERFACE"),
+            ("apswitch --no-p4 -i 511@veth0", "from 0 to 510"),
+            ("apswitch --no-p4 --link 1:rate=5", "such as 600kbit"),
+            ("apswitch --no-p4 --link 1:rate=0bit", "such as 600kbit"),
+            ("apswitch --no-p4 --link 1:delay=61s", "at most 60 s"),
+            ("apswitch --no-p4 --link 1:loss=1.5", "from 0 to 1"),
+            ("apswitch --no-p4 --link 1:speed=1", "no setting of a link"),
+            ("apswitch --no-p4 --link rate=1mbit", "PORT:KEY=VALUE"),
+            ("apswitch --no-p4 --priority-queues 9", "from 1 to 8"),
+        ] {
+            let Err(error) = parse(line) else { panic!("accepted: {line}") };
+            assert!(error.contains(message), "{line}: {error}");
+        }
+        for (line, message) in [
+            ("apswitch --no-p4 -i 1@a -i 1@b", "port 1 is a already"),
+            ("apswitch --no-p4 -i 510@a --cpu-port 510", "CPU port"),
+            ("apswitch --no-p4 -i 1@a --link 2:rate=1mbit", "no such port"),
+            ("apswitch --no-p4 -i 1@a --link 1:rate=1mbit --link 1:delay=1ms", "given twice"),
+        ] {
+            let error = parse(line).unwrap().ports().unwrap_err();
+            assert!(error.contains(message), "{line}: {error}");
+        }
+    }
+}

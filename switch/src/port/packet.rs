@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ports on network interfaces: AF_PACKET sockets (packet(7)) with recvmmsg and sendmmsg.
+//!
+//! All `unsafe` code of the crate is here. It hands the kernel pointers to frames that outlive the call and are not
+//! touched during it; every array below is built anew, on the stack, for each call.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{MaybeUninit, size_of, size_of_val};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::{BATCH, PortIo, Received};
+use crate::machine::frame::Packet;
+
+/// Bytes of frames that may wait in the kernel; a few ms at the rates that the switch can do.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+const SEND_BUFFER: libc::c_int = 4 << 20;
+
+pub struct PacketPort {
+    socket: OwnedFd,
+}
+
+impl PacketPort {
+    /// Opens the interface for every frame that it receives.
+    pub fn open(interface: &str) -> io::Result<PacketPort> {
+        let index = interface_index(interface)?;
+        // Protocol 0: nothing is received before the socket is bound.
+        // SAFETY: no pointers; the descriptor is owned from here on.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
+            OwnedFd::from_raw_fd(check(fd)?)
+        };
+        // What this process sends on the interface is not what it receives.
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
+        // Frames go to the driver, not through a queueing discipline: no hidden buffer.
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
+            .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER))?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+            .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER))?;
+        let member = libc::packet_mreq {
+            mr_ifindex: index,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &member)?;
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_ifindex: index,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        // SAFETY: the address is a sockaddr_ll of the length given and lives during the call.
+        check(unsafe {
+            let address = (&raw const address).cast::<libc::sockaddr>();
+            libc::bind(socket.as_raw_fd(), address, size_of::<libc::sockaddr_ll>() as u32)
+        })?;
+        Ok(PacketPort { socket })
+    }
+}
+
+impl PortIo for PacketPort {
+    fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; BATCH];
+        let count = packets.len().min(BATCH);
+        for ((packet, part), message) in packets.iter_mut().zip(&mut parts).zip(&mut messages) {
+            let space = packet.frame.space();
+            let part = part.write(libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() });
+            // SAFETY: all zeros is a valid mmsghdr.
+            let message = unsafe { message.assume_init_mut() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: the first `count` messages are initialised; each points to an iovec above, and that to the space of
+        // a packet borrowed mutably for the whole call.
+        let received = unsafe {
+            let messages = messages.as_mut_ptr().cast::<libc::mmsghdr>();
+            libc::recvmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
+        };
+        let received = match check(received) {
+            Ok(received) => received as usize,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Received::default()),
+            Err(e) => return Err(e),
+        };
+        let mut too_long = 0;
+        for (packet, message) in packets.iter_mut().zip(&messages).take(received) {
+            // SAFETY: as above, and filled in by the kernel.
+            let message = unsafe { message.assume_init_ref() };
+            if message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0 {
+                packet.frame.received(message.msg_len as usize);
+            } else {
+                packet.frame.received(0);
+                too_long += 1;
+            }
+        }
+        Ok(Received { packets: received, too_long })
+    }
+
+    fn send(&mut self, packets: &[Box<Packet>]) -> io::Result<usize> {
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; BATCH];
+        let count = packets.len().min(BATCH);
+        for ((packet, part), message) in packets.iter().zip(&mut parts).zip(&mut messages) {
+            let bytes = packet.frame.bytes();
+            let part = part.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            // SAFETY: all zeros is a valid mmsghdr.
+            let message = unsafe { message.assume_init_mut() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: as in `receive`; the kernel only reads the frames.
+        let sent = unsafe {
+            let messages = messages.as_mut_ptr().cast::<libc::mmsghdr>();
+            libc::sendmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT)
+        };
+        Ok(check(sent)? as usize)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn missed(&mut self) -> u64 {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = size_of::<libc::tpacket_stats>() as u32;
+        // SAFETY: the kernel writes at most `length` bytes into `stats`.
+        let result = unsafe {
+            let stats = (&raw mut stats).cast();
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, stats, &raw mut length)
+        };
+        if result == 0 { stats.tp_drops as u64 } else { 0 }
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of `value`, which is plain data, during the call.
+    check(unsafe {
+        let length = size_of_val(value) as u32;
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), length)
+    })?;
+    Ok(())
+}
+
+fn interface_index(interface: &str) -> io::Result<libc::c_int> {
+    let name = CString::new(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a string that ends with a zero byte.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index as libc::c_int),
+    }
+}
+
+/// Index and flags (IFF_*) of the interface; an error if it is gone.
+pub fn interface_flags(interface: &str) -> io::Result<(i32, i32)> {
+    let index = interface_index(interface)?;
+    let request = interface_request(interface, libc::SIOCGIFFLAGS)?;
+    // SAFETY: SIOCGIFFLAGS has written the flags.
+    Ok((index, unsafe { request.ifr_ifru.ifru_flags } as i32))
+}
+
+/// Bytes of payload in the longest frame of the interface.
+pub fn mtu(interface: &str) -> io::Result<usize> {
+    let request = interface_request(interface, libc::SIOCGIFMTU)?;
+    // SAFETY: SIOCGIFMTU has written the MTU.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
+}
+
+fn interface_request(interface: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
+    // SAFETY: all zeros is a valid ifreq; the socket is owned at once and closed on return; the kernel reads the name,
+    // which fits with its zero byte, and writes into the request only.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        if interface.len() >= request.ifr_name.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+            *to = from as libc::c_char;
+        }
+        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+        let socket = OwnedFd::from_raw_fd(fd);
+        check(libc::ioctl(socket.as_raw_fd(), code as _, &raw mut request))?;
+        Ok(request)
+    }
+}

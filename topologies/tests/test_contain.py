@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever ends a contained program ends everything that it started."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topologies.requirements import ROOT
+from topologies.tests.conftest import Start, descendants, eventually
+
+pytestmark = pytest.mark.usefixtures("privileged")
+
+# Starts a child that ignores every polite signal and a grandchild that has left session and parent.
+STUBBORN = """
+import subprocess, sys, time
+from topologies import contain
+
+def main():
+    subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000"])
+    time.sleep(0.5)
+    print("up", flush=True)
+    try:
+        time.sleep(1000)
+    finally:
+        print("unwound", flush=True)
+
+sys.exit(contain.run(main))
+"""
+
+
+@pytest.mark.parametrize(("code", "expected"), [("lambda: 0", 0), ("lambda: 7", 7), ("lambda: 1 / 0", 1)])
+def test_the_exit_code_is_the_programs(start: Start, code: str, expected: int) -> None:
+    process = start("-c", f"import sys; from topologies import contain; sys.exit(contain.run({code}))")
+    process.communicate(timeout=20)
+    assert process.returncode == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "unwound"),
+    [(signal.SIGKILL, -9, False), (signal.SIGTERM, 143, True), (signal.SIGINT, 130, True), (signal.SIGHUP, 129, True)],
+)
+def test_nothing_outlives_the_program(start: Start, number: signal.Signals, code: int, unwound: bool) -> None:
+    process = start("-c", STUBBORN)
+    assert process.stdout
+    assert process.stdout.readline() == "up\n"
+    pids = descendants(process.pid)
+    assert len(pids) >= 4
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert ("unwound" in output) == unwound
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def test_process_ids_are_the_programs_own(start: Start) -> None:
+    process = start(
+        "-c", "import os, sys; from topologies import contain; "
+        "sys.exit(contain.run(lambda: print(os.getpid(), os.readlink('/proc/self')) or 0))"
+    )  # fmt: skip
+    assert process.communicate(timeout=20)[0] == "1 1\n"
+
+
+def test_without_the_privilege_it_says_so() -> None:
+    lab = [sys.executable, "-m", "topologies.lab", "--exec", "nodes"]
+    command = ["setpriv", "--bounding-set", "-net_admin,-sys_admin", "--", *lab]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: privilege is missing") and done.stderr.count("\n") == 1

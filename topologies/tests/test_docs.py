@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that the documentation gives for a running lab are true."""
+
+import re
+import subprocess
+
+import pytest
+
+from topologies.requirements import ROOT
+from topologies.tests.conftest import Start
+
+PAGE = (ROOT / "docs/running.md").read_text()
+
+
+def block(first_line: str) -> list[str]:
+    """The commands of the block that starts with this line."""
+    match = re.search(rf"^```sh\n{first_line}\n(.*?)^```", PAGE, re.M | re.S)
+    assert match
+    return match[1].splitlines()
+
+
+@pytest.mark.usefixtures("privileged")
+def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
+    inside = [f"{command} ; echo ended with $?" for command in block("# in the lab")]
+    commands = ["py net.lab.rest_url", *inside, "sta1 sleep 1000"]
+    process = start("-m", "topologies.lab", *(word for command in commands for word in ("--exec", command)))
+    assert process.stdout
+    rest = process.stdout.readline().strip()
+    for command in inside:
+        for line in process.stdout:
+            if line.startswith("ended with"):
+                assert line.strip() == "ended with 0", command
+                break
+    for command in block("# beside a lab"):
+        there = command.replace("curl -s", "curl -sf").replace("localhost:8080", rest)
+        done = subprocess.run(["bash", "-c", there], capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0 and done.stdout, command

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real labs: packets get through, the links keep their rates, and nothing stays behind."""
+
+import json
+import re
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from topologies.tests.conftest import Start, descendants, eventually, network_namespaces
+
+pytestmark = pytest.mark.usefixtures("privileged")
+
+
+def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
+    """What a lab prints that runs these commands of the prompt."""
+    process = start("-m", "topologies.lab", *options, *(word for command in commands for word in ("--exec", command)))
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    return output
+
+
+def links() -> str:
+    return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+
+
+def test_ping_over_ipv4_and_ipv6(start: Start) -> None:
+    output = lab(start, "sta1 ping -c 3 -i 0.2 server", "sta1 ping -6 -c 3 -i 0.2 fd00::1", options=("--rtt", "30ms"))
+    assert output.count("3 packets transmitted, 3 received") == 2
+    fastest = [float(value) for value in re.findall(r"rtt min/avg/max/mdev = ([\d.]+)/", output)]
+    assert len(fastest) == 2 and all(30 <= value < 60 for value in fastest), "the links' delay is missing or too long"
+
+
+def test_stations_reach_each_other_and_the_server(start: Start) -> None:
+    output = lab(start, "sta1 ping -c 2 -i 0.2 sta3", "sta3 ping -c 2 -i 0.2 server", options=("--stations", "3"))
+    assert output.count("2 packets transmitted, 2 received") == 2
+
+
+def test_tcp_keeps_to_the_links_rates_and_to_its_congestion_control(start: Start) -> None:
+    output = lab(
+        start,
+        "sta1 iperf3 -c server -R -t 3 -V -f k",
+        "sta1 iperf3 -c server -p 5202 -t 3 -V -f k",
+        options=("--plain", "--down", "8mbit", "--up", "2mbit", "--cc", "reno"),
+    )
+    down, up = (float(rate) for rate in re.findall(r"([\d.]+) Kbits/sec +receiver", output))
+    assert 5_000 < down < 8_000
+    assert 1_000 < up < 2_000
+    assert output.count("snd_tcp_congestion reno") == 2
+
+
+def test_rest_answers_outside_the_lab(start: Start) -> None:
+    process = start("-m", "topologies.lab", "--exec", "py net.lab.rest_url", "--exec", "sta1 sleep 1000")
+    assert process.stdout
+    url = process.stdout.readline().strip()
+    with urllib.request.urlopen(f"{url}/openapi.json", timeout=10) as answer:
+        assert "paths" in json.load(answer)
+
+
+def test_two_labs_side_by_side(start: Start) -> None:
+    busy = start("-m", "topologies.lab", "--exec", "py net['ap1'].grpc", "--exec", "sta1 ping -c 40 -i 0.2 server")
+    assert busy.stdout
+    first = busy.stdout.readline().strip()
+    second = lab(start, "py net['ap1'].grpc", "sta1 ping -c 3 -i 0.2 server")
+    assert "3 packets transmitted, 3 received" in second
+    assert first != second.splitlines()[0].strip()
+    rest, _ = busy.communicate(timeout=60)
+    assert "40 packets transmitted, 40 received" in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_ended_lab_leaves_nothing(start: Start, number: signal.Signals) -> None:
+    process = start("-m", "topologies.lab", "--exec", "py net['ap1'].prefix", "--exec", "sta1 sleep 1000")
+    assert process.stdout
+    prefix = process.stdout.readline().strip()
+    assert re.fullmatch("[0-9a-f]{4}", prefix) and f" {prefix}-ap1-1" in links()
+    pids = descendants(process.pid)
+    namespaces = network_namespaces(pids) - network_namespaces({process.pid})
+    assert len(namespaces) == 2
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert eventually(lambda: f" {prefix}-" not in links())
+    everyone = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
+    assert not namespaces & network_namespaces(everyone)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "message"),
+    [
+        (("--profile", "dsl"), {}, "link profile 'dsl' is unknown"),
+        (("--up", "fast"), {}, "rate 'fast'"),
+        (("--rtt", "20"), {}, "time '20'"),
+        (("--cc", "warp"), {}, "congestion control 'warp' is not available"),
+        (("--stations", "0"), {}, "0 stations are not possible"),
+        ((), {"APSWITCH": "/nowhere/apswitch"}, "the switch /nowhere/apswitch is missing"),
+        ((), {"PATH": "/usr/sbin:/sbin"}, "mnexec is missing"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    start: Start, options: tuple[str, ...], environment: dict[str, str], message: str
+) -> None:
+    process = start("-m", "topologies.lab", *options, "--exec", "nodes", **environment)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert output.startswith(f"error: {message}") and output.count("\n") == 1
