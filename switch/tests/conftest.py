@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are imported as files, so that p4rt_client is not beside them
-from p4rt_client import WAIT, Client, Program  # noqa: E402
+from p4rt_client import WAIT, Client, Program
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))

@@ -162,7 +162,9 @@ class Client:
             who["election_id"] = U128.encode(self.election_id)
         return who
 
-    def push(self, action: str = "VERIFY_AND_COMMIT", program: Program | None = None, cookie: int = 0, **config: Any) -> None:
+    def push(
+        self, action: str = "VERIFY_AND_COMMIT", program: Program | None = None, cookie: int = 0, **config: Any
+    ) -> None:
         """Sets the pipeline config; without a program and config fields none is sent."""
         request = p4r.SetForwardingPipelineConfigRequest(action=action, **self._who())
         if program is not None:

@@ -56,13 +56,17 @@ def test_every_match_kind_is_read_as_it_was_written(client: Client) -> None:
     found = [entry for entry in client.read(table_entry=p4r.TableEntry()) if not entry.is_const]
     assert {entry.SerializeToString(deterministic=True) for entry in found} == wanted
     for entry in entries:
-        assert client.read(table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match, priority=entry.priority))
+        assert client.read(
+            table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match, priority=entry.priority)
+        )
     assert client.outcomes(*map(delete, entries)) == [OK] * len(entries)
     assert all(entry.is_const for entry in client.read(table_entry=p4r.TableEntry()))
 
 
 def test_values_of_any_length_are_answered_in_canonical_form(client: Client) -> None:
-    padded = client.program.entry("exact_table", [exact(1, b"\0\0\0\0\0\0\0\x07"), exact(2, b"\0")], ("count_and_note", b"\0\0\x09"))
+    padded = client.program.entry(
+        "exact_table", [exact(1, b"\0\0\0\0\0\0\0\x07"), exact(2, b"\0")], ("count_and_note", b"\0\0\x09")
+    )
     client.write(insert(padded))
     (found,) = client.read(table_entry=p4r.TableEntry(table_id=padded.table_id))
     assert [field.exact.value for field in found.match] == [b"\x07", b"\0"]
@@ -100,7 +104,9 @@ def test_values_of_any_length_are_answered_in_canonical_form(client: Client) -> 
         ("constant_table", [ternary(0x0800, 0xFFFF)], ("count_constant", 1), 9, DENIED),
     ],
 )
-def test_a_malformed_entry_is_refused(client: Client, table: str, match: Any, action: Any, priority: int, expected: int) -> None:
+def test_a_malformed_entry_is_refused(
+    client: Client, table: str, match: Any, action: Any, priority: int, expected: int
+) -> None:
     before = client.read(table_entry=p4r.TableEntry())
     entry = client.program.entry(table, match, action, priority=priority)
     assert client.outcomes(insert(entry)) == [expected]
@@ -134,7 +140,14 @@ def test_unknown_ids_and_empty_messages_are_refused(client: Client) -> None:
 
 def test_each_update_of_a_batch_has_its_own_outcome(client: Client) -> None:
     first, second = exact_entry(client, 1), exact_entry(client, 2)
-    batch = [insert(first), insert(first), delete(second), insert(second), modify(exact_entry(client, 3)), delete(first)]
+    batch = [
+        insert(first),
+        insert(first),
+        delete(second),
+        insert(second),
+        modify(exact_entry(client, 3)),
+        delete(first),
+    ]
     with pytest.raises(grpc.RpcError) as failure:
         client.write(*batch)
     assert code(failure) == grpc.StatusCode.UNKNOWN
@@ -154,7 +167,9 @@ def test_a_full_table_says_so_and_keeps_its_entries(client: Client) -> None:
 
 def test_modify_replaces_everything_but_an_unset_action_and_counter(client: Client) -> None:
     meter = p4r.MeterConfig(cir=1, cburst=2, pir=3, pburst=4)
-    entry = exact_entry(client, bits=3, meter_config=meter, counter_data={"packet_count": 5, "byte_count": 6}, metadata=b"m")
+    entry = exact_entry(
+        client, bits=3, meter_config=meter, counter_data={"packet_count": 5, "byte_count": 6}, metadata=b"m"
+    )
     client.write(insert(entry))
     everything = p4r.TableEntry(table_id=entry.table_id, meter_config={}, counter_data={})
     assert client.read(table_entry=everything) == [entry]
@@ -184,18 +199,21 @@ def test_default_entries(client: Client) -> None:
     program = client.program
     default = program.entry("ternary_table", action=("note", 9), is_default_action=True, metadata=b"default")
     original = p4r.TableEntry(table_id=default.table_id, is_default_action=True)
-    assert client.outcomes(
-        insert(default),
-        delete(default),
-        modify(program.entry("ternary_table", [exact(2, 1)], ("note", 9), is_default_action=True)),
-        modify(program.entry("ternary_table", action=("note", 9), is_default_action=True, priority=1)),
-        modify(program.entry("exact_table", action=("send_digest",), is_default_action=True, idle_timeout_ns=1)),
-        modify(program.entry("lpm_table", action=("note", 9), is_default_action=True)),
-        modify(program.entry("lpm_table", action=("NoAction",), is_default_action=True)),
-        modify(program.entry("exact_table", action=("send_digest",), is_default_action=True)),
-        modify(program.entry("keyless_table", action=("note", 1), is_default_action=True)),
-        modify(default),
-    ) == [INVALID] * 5 + [DENIED] * 2 + [OK] * 3
+    assert (
+        client.outcomes(
+            insert(default),
+            delete(default),
+            modify(program.entry("ternary_table", [exact(2, 1)], ("note", 9), is_default_action=True)),
+            modify(program.entry("ternary_table", action=("note", 9), is_default_action=True, priority=1)),
+            modify(program.entry("exact_table", action=("send_digest",), is_default_action=True, idle_timeout_ns=1)),
+            modify(program.entry("lpm_table", action=("note", 9), is_default_action=True)),
+            modify(program.entry("lpm_table", action=("NoAction",), is_default_action=True)),
+            modify(program.entry("exact_table", action=("send_digest",), is_default_action=True)),
+            modify(program.entry("keyless_table", action=("note", 1), is_default_action=True)),
+            modify(default),
+        )
+        == [INVALID] * 5 + [DENIED] * 2 + [OK] * 3
+    )
     assert client.read(table_entry=original) == [default]
     client.write(modify(original))
     (found,) = client.read(table_entry=original)
@@ -215,7 +233,12 @@ def test_constant_entries(client: Client) -> None:
     acting = p4r.TableEntry(action=entries[0].action)
     acting.MergeFrom(key)
     absent = p4r.TableEntry(table_id=key.table_id, match=key.match, priority=99)
-    assert client.outcomes(delete(key), modify(acting), modify(absent), modify(counted)) == [DENIED, DENIED, MISSING, OK]
+    assert client.outcomes(delete(key), modify(acting), modify(absent), modify(counted)) == [
+        DENIED,
+        DENIED,
+        MISSING,
+        OK,
+    ]
     (found,) = client.read(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key))
     assert found.data.packet_count == 4
 
@@ -239,7 +262,9 @@ def test_read_filters(client: Client) -> None:
     assert client.read_code(table_entry=p4r.TableEntry(table_id=one.table_id, match=[exact(2, 1 << 16)])) == RANGE
     assert client.read_code(table_entry=p4r.TableEntry(table_id=one.table_id, time_since_last_hit={})) == INVALID
     client.write(insert(exact_entry(client)))
-    (idle,) = client.read(table_entry=p4r.TableEntry(table_id=program.id("tables", "exact_table"), time_since_last_hit={}))
+    (idle,) = client.read(
+        table_entry=p4r.TableEntry(table_id=program.id("tables", "exact_table"), time_since_last_hit={})
+    )
     assert idle.time_since_last_hit.elapsed_ns >= 0
 
 
@@ -299,30 +324,42 @@ def test_indexed_counters_meters_and_registers(client: Client) -> None:
     def at(index: int) -> p4r.Index:
         return p4r.Index(index=index)
 
-    assert client.outcomes(
-        update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, data={"packet_count": 1})),
-        update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(7), data={"byte_count": 9})),
-        update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(0))),
-        update("MODIFY", meter_entry=p4r.MeterEntry(meter_id=meter, config=config)),
-        update("MODIFY", meter_entry=p4r.MeterEntry(meter_id=meter, index=at(2))),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, data=bits)),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=level, index=at(0), data=p4d.P4Data(bitstring=b"\x9d"))),
-        update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(8), data={})),
-        update("MODIFY", meter_entry=p4r.MeterEntry(meter_id=meter, index=at(8))),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, index=at(4), data=bits)),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, data=p4d.P4Data(bitstring=bytes([1] * 7)))),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=level, data=p4d.P4Data(bitstring=b"\0\x9d"))),
-        update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(-1), data={})),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, index=at(-1), data=bits)),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest)),
-        update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, data=p4d.P4Data(bool=True))),
-        update("INSERT", counter_entry=p4r.CounterEntry(counter_id=counter, data={})),
-        update("DELETE", meter_entry=p4r.MeterEntry(meter_id=meter)),
-        update("INSERT", register_entry=p4r.RegisterEntry(register_id=newest, data=bits)),
-    ) == [OK] * 7 + [RANGE] * 5 + [INVALID] * 7
+    assert (
+        client.outcomes(
+            update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, data={"packet_count": 1})),
+            update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(7), data={"byte_count": 9})),
+            update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(0))),
+            update("MODIFY", meter_entry=p4r.MeterEntry(meter_id=meter, config=config)),
+            update("MODIFY", meter_entry=p4r.MeterEntry(meter_id=meter, index=at(2))),
+            update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, data=bits)),
+            update(
+                "MODIFY",
+                register_entry=p4r.RegisterEntry(register_id=level, index=at(0), data=p4d.P4Data(bitstring=b"\x9d")),
+            ),
+            update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(8), data={})),
+            update("MODIFY", meter_entry=p4r.MeterEntry(meter_id=meter, index=at(8))),
+            update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, index=at(4), data=bits)),
+            update(
+                "MODIFY",
+                register_entry=p4r.RegisterEntry(register_id=newest, data=p4d.P4Data(bitstring=bytes([1] * 7))),
+            ),
+            update("MODIFY", register_entry=p4r.RegisterEntry(register_id=level, data=p4d.P4Data(bitstring=b"\0\x9d"))),
+            update("MODIFY", counter_entry=p4r.CounterEntry(counter_id=counter, index=at(-1), data={})),
+            update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, index=at(-1), data=bits)),
+            update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest)),
+            update("MODIFY", register_entry=p4r.RegisterEntry(register_id=newest, data=p4d.P4Data(bool=True))),
+            update("INSERT", counter_entry=p4r.CounterEntry(counter_id=counter, data={})),
+            update("DELETE", meter_entry=p4r.MeterEntry(meter_id=meter)),
+            update("INSERT", register_entry=p4r.RegisterEntry(register_id=newest, data=bits)),
+        )
+        == [OK] * 7 + [RANGE] * 5 + [INVALID] * 7
+    )
 
     found = client.read(counter_entry=p4r.CounterEntry(counter_id=counter))
-    assert [(e.index.index, e.data.packet_count, e.data.byte_count) for e in found] == [*((i, 1, 0) for i in range(7)), (7, 0, 9)]
+    assert [(e.index.index, e.data.packet_count, e.data.byte_count) for e in found] == [
+        *((i, 1, 0) for i in range(7)),
+        (7, 0, 9),
+    ]
     assert client.read(counter_entry=p4r.CounterEntry()) == found
     assert client.read(counter_entry=p4r.CounterEntry(counter_id=counter, index=at(7))) == found[7:]
     assert client.read_code(counter_entry=p4r.CounterEntry(counter_id=counter, index=at(8))) == RANGE
@@ -350,25 +387,28 @@ def session(number: int, *ports: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_packet_replication(client: Client) -> None:
-    assert client.outcomes(
-        update("INSERT", **group(1, (1, 0), (2, 5), metadata=b"flood")),
-        update("INSERT", **group(2, (510, 1))),
-        update("MODIFY", **group(2, (3, 3))),
-        update("INSERT", **session(1, 510, packet_length_bytes=64)),
-        update("INSERT", **group(0, (1, 0))),
-        update("INSERT", **group(3, (1, 0), (1, 0))),
-        update("INSERT", **group(3, (512, 0))),
-        update("INSERT", **group(3, (1, 1 << 16))),
-        update("INSERT", **session(0, 1)),
-        update("INSERT", **session(3, 1, packet_length_bytes=-1)),
-        update("INSERT", **session(3, 1, class_of_service=1)),
-        update("INSERT", **group(1)),
-        update("INSERT", **session(1, 1)),
-        update("MODIFY", **group(3)),
-        update("DELETE", **group(3)),
-        update("MODIFY", **session(3)),
-        update("DELETE", **session(3)),
-    ) == [OK] * 4 + [INVALID] * 6 + [UNIMPLEMENTED] + [EXISTS] * 2 + [MISSING] * 4
+    assert (
+        client.outcomes(
+            update("INSERT", **group(1, (1, 0), (2, 5), metadata=b"flood")),
+            update("INSERT", **group(2, (510, 1))),
+            update("MODIFY", **group(2, (3, 3))),
+            update("INSERT", **session(1, 510, packet_length_bytes=64)),
+            update("INSERT", **group(0, (1, 0))),
+            update("INSERT", **group(3, (1, 0), (1, 0))),
+            update("INSERT", **group(3, (512, 0))),
+            update("INSERT", **group(3, (1, 1 << 16))),
+            update("INSERT", **session(0, 1)),
+            update("INSERT", **session(3, 1, packet_length_bytes=-1)),
+            update("INSERT", **session(3, 1, class_of_service=1)),
+            update("INSERT", **group(1)),
+            update("INSERT", **session(1, 1)),
+            update("MODIFY", **group(3)),
+            update("DELETE", **group(3)),
+            update("MODIFY", **session(3)),
+            update("DELETE", **session(3)),
+        )
+        == [OK] * 4 + [INVALID] * 6 + [UNIMPLEMENTED] + [EXISTS] * 2 + [MISSING] * 4
+    )
 
     def read(**request: Any) -> list[Any]:
         return client.read(**request)
@@ -418,7 +458,9 @@ def test_a_large_table_is_read_in_portions(client: Client, access_point: Any) ->
     action = ("set_flow_ipv4", 1, 2, 3, 4)
     entries = [access_point.entry("flows_ipv4", fields, action) for fields in match]
     client.write(*map(insert, entries))
-    request = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(table_entry=p4r.TableEntry(table_id=entries[0].table_id))])
+    request = p4r.ReadRequest(
+        device_id=1, entities=[p4r.Entity(table_entry=p4r.TableEntry(table_id=entries[0].table_id))]
+    )
     responses = list(client.stub.Read(request))
     assert len(responses) > 1
     assert max(response.ByteSize() for response in responses) < 1 << 20

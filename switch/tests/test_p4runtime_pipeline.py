@@ -5,12 +5,13 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import finsy as fy
 import grpc
 import pytest
-from conftest import start_switch
+from conftest import ROOT, start_switch
 from finsy.proto import p4i, p4r
 from p4rt_client import WAIT, Client, Program, code, exact, insert
 
@@ -79,9 +80,22 @@ def table(p4info: Any, name: str) -> Any:
         (lambda program: {"p4_device_config": b"{}"}, "p4_device_config"),
         (lambda program: {"p4info": None}, "P4Info"),
         (edited(lambda p4info: table(p4info, "lpm_table").preamble.MergeFrom(p4i.Preamble(name="x"))), "table x"),
-        (edited(lambda p4info: table(p4info, "lpm_table").preamble.MergeFrom(p4i.Preamble(id=table(p4info, "exact_table").preamble.id))), "table id"),
-        (edited(lambda p4info: setattr(table(p4info, "exact_table").match_fields[0], "bitwidth", 47)), "hdr.ethernet.src_addr"),
-        (edited(lambda p4info: setattr(table(p4info, "lpm_table").match_fields[0], "match_type", 2)), "hdr.ethernet.dst_addr"),
+        (
+            edited(
+                lambda p4info: table(p4info, "lpm_table").preamble.MergeFrom(
+                    p4i.Preamble(id=table(p4info, "exact_table").preamble.id)
+                )
+            ),
+            "table id",
+        ),
+        (
+            edited(lambda p4info: setattr(table(p4info, "exact_table").match_fields[0], "bitwidth", 47)),
+            "hdr.ethernet.src_addr",
+        ),
+        (
+            edited(lambda p4info: setattr(table(p4info, "lpm_table").match_fields[0], "match_type", 2)),
+            "hdr.ethernet.dst_addr",
+        ),
         (edited(lambda p4info: table(p4info, "exact_table").match_fields.pop()), "exact_table"),
         (edited(lambda p4info: setattr(table(p4info, "exact_table"), "size", 5)), "exact_table"),
         (edited(lambda p4info: table(p4info, "exact_table").action_refs.add(id=99)), "exact_table"),
@@ -91,12 +105,18 @@ def table(p4info: Any, name: str) -> Any:
         (edited(lambda p4info: setattr(p4info.actions[1].preamble, "name", "x")), "action x"),
         (edited(lambda p4info: setattr(p4info.counters[0], "size", 9)), "KindsIngress.ports"),
         (edited(lambda p4info: setattr(p4info.meters[0].spec, "unit", 1)), "KindsIngress.rates"),
-        (edited(lambda p4info: setattr(p4info.registers[0].type_spec.bitstring.bit, "bitwidth", 9)), "KindsIngress.newest"),
+        (
+            edited(lambda p4info: setattr(p4info.registers[0].type_spec.bitstring.bit, "bitwidth", 9)),
+            "KindsIngress.newest",
+        ),
         (edited(lambda p4info: setattr(p4info.registers[0], "size", 9)), "KindsIngress.newest"),
         (edited(lambda p4info: setattr(p4info.digests[0].preamble, "name", "x")), "digest x"),
         (edited(lambda p4info: p4info.type_info.structs["seen_digest_t"].members.pop()), "seen_digest_t"),
         (edited(lambda p4info: p4info.type_info.structs.clear()), "seen_digest_t"),
-        (edited(lambda p4info: setattr(p4info.controller_packet_metadata[1].metadata[0], "bitwidth", 10)), "packet_out"),
+        (
+            edited(lambda p4info: setattr(p4info.controller_packet_metadata[1].metadata[0], "bitwidth", 10)),
+            "packet_out",
+        ),
         (edited(lambda p4info: p4info.tables[0].ClearField("preamble")), "preamble"),
     ],
 )
@@ -166,15 +186,18 @@ def test_reconcile_keeps_the_state_under_an_unchanged_p4info(marked: Client, acc
     meter = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
     number = program.id("digests", "seen_digest_t")
     flood = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[p4r.Replica(port=b"\1")], metadata=b"m")
+    resources = {"meter_config": meter, "counter_data": {"packet_count": 5, "byte_count": 6}, "idle_timeout_ns": 10**12}
+    entry = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1), **resources)
     kept = [
-        {"table_entry": program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1), meter_config=meter,
-                                      counter_data={"packet_count": 5, "byte_count": 6}, idle_timeout_ns=10**12)},
+        {"table_entry": entry},
         {"packet_replication_engine_entry": p4r.PacketReplicationEngineEntry(multicast_group_entry=flood)},
         {"digest_entry": p4r.DigestEntry(digest_id=number, config={"max_list_size": 3})},
-    ]  # fmt: skip
+    ]
     marked.write(*(p4r.Update(type="INSERT", entity=p4r.Entity(**entity)) for entity in kept))
     default = program.entry("keyless_table", action=("note", 3), is_default_action=True)
-    register = p4r.RegisterEntry(register_id=program.id("registers", "newest"), index={"index": 2}, data={"bitstring": b"\7"})
+    register = p4r.RegisterEntry(
+        register_id=program.id("registers", "newest"), index={"index": 2}, data={"bitstring": b"\7"}
+    )
     marked.write(
         p4r.Update(type="MODIFY", entity=p4r.Entity(table_entry=default)),
         p4r.Update(type="MODIFY", entity=p4r.Entity(register_entry=register)),
@@ -187,7 +210,7 @@ def test_reconcile_keeps_the_state_under_an_unchanged_p4info(marked: Client, acc
     assert marked.pipeline().config.p4_device_config == changed
     assert marked.pipeline().config.cookie.cookie == 44
     wanted = p4r.TableEntry(table_id=program.id("tables", "exact_table"), meter_config={}, counter_data={})
-    assert marked.read(table_entry=wanted) == [kept[0]["table_entry"]]
+    assert marked.read(table_entry=wanted) == [entry]
     assert marked.read(digest_entry=p4r.DigestEntry()) == [kept[2]["digest_entry"]]
     assert marked.read(table_entry=p4r.TableEntry(table_id=default.table_id, is_default_action=True)) == [default]
     assert marked.read(register_entry=register) == [register]
@@ -221,48 +244,61 @@ def test_a_taken_port_is_one_clear_line() -> None:
     assert "--grpc-server-addr" in lines[0]
 
 
-async def test_finsy_drives_the_access_point(address: str, access_point: Program) -> None:
-    """The controller's library: pipeline, entries, counters, packets and digests."""
-    seen: asyncio.Queue = asyncio.Queue()
+async def with_finsy(address: str, p4info: Path, work: Callable[[fy.Switch], Any]) -> Any:
+    """What `work` answers, done by finsy as the primary of a switch that runs this program."""
+    answer = asyncio.get_running_loop().create_future()
 
     async def ready(switch: fy.Switch) -> None:
-        await switch.insert(
-            [
-                fy.P4MulticastGroupEntry(1, replicas=(1, 2)),
-                fy.P4CloneSessionEntry(1, replicas=(510,)),
-                fy.P4DigestEntry("source_digest_t", max_list_size=1, max_timeout_ns=0, ack_timeout_ns=10**9),
-                fy.P4TableEntry("ingress_roles", match=fy.Match(ingress_port=3), action=fy.Action("set_ingress_role", role=1)),
-                fy.P4TableEntry(
-                    "classify", match=fy.Match(dscp=46, src_port="1000...2000"), priority=5,
-                    action=fy.Action("set_class", class_id=1, queue=7, regulated=0),
-                ),
-            ]
-        )  # fmt: skip
-        async for entry in switch.read(fy.P4TableEntry("classify")):
-            seen.put_nowait(entry)
-        async for entry in switch.read(fy.P4CounterEntry("arrived", index=5)):
-            seen.put_nowait(entry)
-        async for digest in switch.read_digests("source_digest_t"):
-            seen.put_nowait(digest)
-            await switch.write(digest.ack())
-            break
+        try:
+            answer.set_result(await work(switch))
+        except Exception as failure:
+            answer.set_exception(failure)
 
-    options = fy.SwitchOptions(
-        p4info=access_point_path("ap.p4info.txtpb"), p4blob=access_point_path("ap.json"), ready_handler=ready
-    )
-    switch = fy.Switch("ap", address, options)
-    run = asyncio.create_task(fy.Controller([switch]).run())
+    device_config = p4info.parent / (p4info.name.partition(".")[0] + ".json")
+    options = fy.SwitchOptions(p4info=p4info, p4blob=device_config, ready_handler=ready)
+    controller = asyncio.create_task(fy.Controller([fy.Switch("switch", address, options)]).run())
     try:
-        entry = await asyncio.wait_for(seen.get(), WAIT)
-        assert (entry.priority, entry.action["queue"]) == (5, 7)
-        counter = await asyncio.wait_for(seen.get(), WAIT)
-        assert (counter.index, counter.packet_count) == (5, 0)
+        return await asyncio.wait_for(answer, WAIT)
     finally:
-        run.cancel()
-        await asyncio.gather(run, return_exceptions=True)
+        controller.cancel()
+        await asyncio.gather(controller, return_exceptions=True)
 
 
-def access_point_path(name: str) -> Any:
-    from conftest import ROOT
+async def test_finsy_drives_the_access_point(address: str) -> None:
+    classify = fy.P4TableEntry(
+        "classify",
+        match=fy.Match(dscp=46, src_port="1000...2000"),
+        priority=5,
+        action=fy.Action("set_class", class_id=1, queue=7, regulated=0),
+    )
 
-    return ROOT / "p4src" / name
+    async def work(switch: fy.Switch) -> list[Any]:
+        groups = [fy.P4MulticastGroupEntry(1, replicas=(1, 2)), fy.P4CloneSessionEntry(1, replicas=(510,))]
+        await switch.insert([*groups, fy.P4DigestEntry("source_digest_t", max_list_size=1), classify])
+        wanted = [fy.P4TableEntry("classify"), fy.P4CounterEntry("arrived", index=5), fy.P4MulticastGroupEntry(1)]
+        return [entity async for entity in switch.read(wanted)]
+
+    entry, counter, group = await with_finsy(address, ROOT / "p4src/ap.p4info.txtpb", work)
+    assert entry.match == {"dscp": (46, 63), "src_port": (1000, 2000)}
+    assert (entry.priority, entry.action) == (classify.priority, classify.action)
+    assert (counter.index, counter.packet_count) == (5, 0)
+    assert group.replicas == (1, 2)
+
+
+async def test_finsy_reads_packets_and_digests(address: str) -> None:
+    frame = bytes(12) + b"\x12\x34" + bytes(46)
+
+    async def work(switch: fy.Switch) -> tuple[Any, Any]:
+        await switch.insert([fy.P4DigestEntry("seen_digest_t", max_list_size=1)])
+        await switch.modify([fy.P4TableEntry("exact_table", is_default_action=True, action=fy.Action("send_digest"))])
+        packet = asyncio.ensure_future(anext(switch.read_packets()))
+        digest = asyncio.ensure_future(anext(switch.read_digests("seen_digest_t")))
+        await asyncio.sleep(0)  # both listen now
+        await switch.write(fy.P4PacketOut(frame, egress_port=510, pad=0))
+        await switch.write((await digest).ack())
+        return await packet, await digest
+
+    packet, digest = await with_finsy(address, Path(__file__).parent / "programs/kinds.p4info.txtpb", work)
+    assert packet.payload == frame
+    assert packet["ingress_port"] == 510
+    assert [dict(data) for data in digest] == [{"src_addr": 0, "egress_port": 510}]

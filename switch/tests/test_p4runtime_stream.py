@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arbitration, packet I/O, digests, idle timeouts (P4Runtime 1.4, "Client Arbitration", "P4Runtime Stream Messages")."""
+"""Arbitration, packet I/O, digests and idle timeouts (P4Runtime 1.4, "P4Runtime Stream Messages")."""
 
 import queue
 from typing import Any
