@@ -21,7 +21,7 @@ from .config import Config, ConfigError
 from .rest import create_app
 from .stats import Stats
 
-STOP_SECONDS = 0.8
+STOP_SECONDS = 0.5
 """How long a clean end may take."""
 
 
@@ -84,6 +84,7 @@ async def run(config: Config, rest: str, stats: Path | None) -> None:
         for task in done - {stopping}:
             task.result()
     finally:
+        await asyncio.gather(*(ap.release() for ap in access_points.values()))
         server.should_exit = server.force_exit = True
         for task in (stopping, *tasks):
             if task.get_name() != "rest":

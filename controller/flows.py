@@ -24,6 +24,9 @@ FLOWS_PER_WRITE = 16
 """Between two writes the loop gets its turn: encoding so many flows takes about a millisecond."""
 
 GENERATIONS = 256
+PROTOCOL_TCP = 6
+SMALL_PACKET = 128
+"""Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
 PARAM_FLOW_CLASS = 2
 PARAM_FEEDBACK = 3
 """Positions among the parameters of `set_flow_ipv4/6`."""
@@ -97,8 +100,8 @@ class Flow:
 
     @property
     def acknowledges(self) -> bool:
-        """Whether this flow looks like the ACKs of the other direction: its packets are small."""
-        return self.packets > 0 and self.bytes < 128 * self.packets
+        """Whether this flow looks like the ACKs of the other direction: TCP, and its packets are small."""
+        return self.key.protocol == PROTOCOL_TCP and 0 < self.bytes < SMALL_PACKET * self.packets
 
     def change_to(self, feedback: int) -> p4r.Update:
         """The update that writes 16 bits of feedback."""

@@ -98,12 +98,14 @@ class Loop:
         self.ticks = 0
         self.late = 0
         self.durations: deque[float] = deque(maxlen=1000)
+        self._ticking = asyncio.Lock()
         self.forget()
 
     def forget(self) -> None:
         """The pipeline was pushed anew: counters are 0, entries are gone."""
         self.ports = {port.port: PortLoop(port) for port in self._config.ports}
         self._written: dict[tuple[int, int | None], int] = {}
+        self._marking_only: set[tuple[int, int | None]] = set()
         self._classes: list[int] = []
         self._cells: list[p4r.Entity] = []
         self._due: list[tuple[float, int, Flow]] = []
@@ -115,7 +117,8 @@ class Loop:
         due = time.monotonic()
         while True:
             start = time.monotonic()
-            await self.tick(connection, start)
+            async with self._ticking:
+                await self.tick(connection, start)
             now = time.monotonic()
             self.durations.append(now - start)
             due += self.interval
@@ -151,7 +154,8 @@ class Loop:
             await connection.write_existing(updates)
 
     async def release(self, connection: Connection) -> None:
-        """Take all feedback back: nobody would ever lower it again."""
+        """Stop ticking for good and take all feedback back: nobody would ever lower it again."""
+        await self._ticking.acquire()
         updates = [
             *(self._entry(*key, 0) for key, value in self._written.items() if value),
             *(flow.change_to(0) for flow in self._flows.by_key.values() if flow.written),
@@ -331,8 +335,12 @@ class Loop:
         """The update of a port's or class's feedback, if it changed by `step` or became 0."""
         value = quantise(feedback)
         written = self._written.get((port, class_id), 0)
-        if abs(value - written) < step and not (value == 0 and written):
+        mark_only = class_id is not None and self._config.ncr.mark_only
+        same = mark_only == ((port, class_id) in self._marking_only)
+        if same and abs(value - written) < step and not (value == 0 and written):
             return []
+        if not same:
+            self._marking_only ^= {(port, class_id)}
         update = self._entry(port, class_id, value)
         self._written[port, class_id] = value
         return [update]
