@@ -86,11 +86,13 @@ class AckWithMoreToSayIsKept(FilterTest):
                 {"options": TIMESTAMPS + SACK},
                 {"options": [("NOP", None)] * 12},
                 {"options": [("NOP", None)] * 4},
-                {"flags": "AE"},
-                {"flags": "AC"},
-                {"flags": "AP"},
-                {"flags": "AU"},
+                *(
+                    {"flags": flags, "options": options}
+                    for flags in ("AE", "AC", "AP", "AU")
+                    for options in ((), TIMESTAMPS)
+                ),
                 {"reserved": 1},
+                {"reserved": 1, "options": TIMESTAMPS},
             ):
                 with self.subTest(version=version, **fields):
                     self.expect_sent(4000, version=version, **fields)
