@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ class Lab:
         """Let the station and the server be learned."""
         for mac, number, peer in ((STATION, 1, SERVER), (SERVER, 2, STATION)):
             self.wires[number].send(udp(mac, peer, 9, 9))
-            wait_for(lambda mac=mac: mac.hex(":") in {entry["address"] for entry in controller.get("stations")})
+            wait_for(partial(controller.knows, mac))
 
     def close(self) -> None:
         """End everything that was started."""
@@ -233,6 +234,10 @@ class Controller:
         answer = httpx.get(f"{self.url}/api/v1/access-points/ap1/{what}".rstrip("/"))
         answer.raise_for_status()
         return answer.json()
+
+    def knows(self, mac: bytes) -> bool:
+        """Whether a MAC address was learned."""
+        return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
 
     def send(self, method: str, what: str, body: object) -> httpx.Response:
         """PATCH or PUT something of the access point."""
