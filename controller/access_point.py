@@ -39,6 +39,12 @@ class AccessPoint:
         """Keep the access point under control; ends by cancellation."""
         await self.connection.run(self._serve)
 
+    async def release(self) -> None:
+        """Before the end: no feedback stays behind. A switch that does not answer soon keeps what it has."""
+        if self.connection.state == State.READY:
+            with contextlib.suppress(TimeoutError, fy.P4ClientError, SessionError):
+                await asyncio.wait_for(self.loop.release(self.connection), RELEASE_SECONDS)
+
     async def sync(self) -> None:
         """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
         if self.connection.state == State.READY:
@@ -57,16 +63,11 @@ class AccessPoint:
         await self._entries.sync(self.connection, self._wanted())
         self.connection.state = State.READY
         self._ready(self.config.name)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._take_digests())
-                tasks.create_task(self._take_idle_timeouts())
-                tasks.create_task(self._drop_flows())
-                tasks.create_task(self.loop.run(self.connection))
-        except asyncio.CancelledError:
-            with contextlib.suppress(TimeoutError, fy.P4ClientError, SessionError):
-                await asyncio.wait_for(self.loop.release(self.connection), RELEASE_SECONDS)
-            raise
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._take_digests())
+            tasks.create_task(self._take_idle_timeouts())
+            tasks.create_task(self._drop_flows())
+            tasks.create_task(self.loop.run(self.connection))
 
     async def _take_digests(self) -> None:
         while True:

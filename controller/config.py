@@ -209,6 +209,16 @@ class AccessPointConfig(Model):
                 raise ValueError(f"rule {name} stands twice in `rules`")
         return self
 
+    def direction(self, ingress_port: int, egress_port: int) -> str:
+        """What the stage `roles` makes of a packet between two ports."""
+        ingress, egress = self.port(ingress_port), self.port(egress_port)
+        match (ingress and ingress.role, egress and egress.role):
+            case ("station", "uplink"):
+                return "uplink"
+            case ("uplink", "station"):
+                return "downlink"
+        return "local"
+
     def port(self, number: int) -> Port | None:
         """The port with this number, or None."""
         return next((port for port in self.ports if port.port == number), None)

@@ -15,8 +15,8 @@ Where the paper leaves a choice, or its choice did not hold on a real link:
   1 Mb/s a frame takes 12 ms, and a queue of less than a few frames leaves the link idle.
 - **kappa2 = 0.03.** With gamma 0.05, kappa1 1 and q* 15 ms these are the gains of RFC 9332 (alpha 0.16, beta 3.2 at 16 ms).
   The paper's 1.0 saturates within 200 ms at twice the target and then idles the link.
-- **Measured against demand.** Desired volumes are weighted max-min shares. A TCP sender shows no demand beyond what it
-  gets, so each flow is taken to ask for `PROBE` more than it measures; below its share it then gains, above it loses.
+- **Demand.** Desired volumes are weighted max-min shares. A TCP sender shows no demand beyond what it gets, so each flow
+  is taken to ask for `PROBE` more than what arrives of it; below its share it then gains, above it loses.
 - **A share only matters when there is a queue to share.** Flow and class pressure grows only while the queue holds half
   its target. Otherwise a sender that asks for little would keep the others from the rest of the link.
 """
@@ -108,7 +108,7 @@ class Rate:
 
 @dataclass(slots=True)
 class Measured:
-    """What a flow or class measured: bytes/s, and what it is worth."""
+    """What arrives of a flow or class in bytes/s, and what it is worth."""
 
     rate: float
     weight: float
@@ -152,11 +152,12 @@ class ShareTerms(Generic[K]):
             self.pressure = dict.fromkeys(measured, 0.0)
             self.desired = dict.fromkeys(measured, 0.0)
             return dict(self.pressure)
-        # Flows are counted as they arrive; what left is at most the capacity.
+        # Flows are counted as they arrive: that is their demand. What left of it is at most the capacity.
         left = min(1.0, capacity / max(sum(entry.rate for entry in measured.values()), 1e-9))
         rates = {key: entry.rate * left for key, entry in measured.items()}
         weights = {key: entry.weight for key, entry in measured.items()}
-        self.desired = desired_volumes(capacity, {key: rate * (1 + PROBE) for key, rate in rates.items()}, weights)
+        demands = {key: entry.rate * (1 + PROBE) for key, entry in measured.items()}
+        self.desired = desired_volumes(capacity, demands, weights)
         most = math.sqrt(limit)
         pressure: dict[K, float] = {}
         for key, rate in rates.items():

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import finsy as fy
 from finsy.proto import p4r
 
+from .classes import class_of
 from .config import AccessPointConfig
 from .connection import Connection
 from .feedback import Rate
@@ -24,6 +25,9 @@ FLOWS_PER_WRITE = 16
 """Between two writes the loop gets its turn: encoding so many flows takes about a millisecond."""
 
 GENERATIONS = 256
+PROTOCOL_TCP = 6
+SMALL_PACKET = 128
+"""Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
 PARAM_FLOW_CLASS = 2
 PARAM_FEEDBACK = 3
 """Positions among the parameters of `set_flow_ipv4/6`."""
@@ -59,6 +63,7 @@ class Flow:
     __slots__ = (
         "bytes",
         "change",
+        "direction",
         "egress_port",
         "feedback",
         "flow_class",
@@ -74,10 +79,13 @@ class Flow:
         "written",
     )
 
-    def __init__(self, key: FlowKey, taken: tuple[int, int], ports: tuple[int, int], entry: p4r.Entity) -> None:
+    def __init__(
+        self, key: FlowKey, taken: tuple[int, int], ports: tuple[int, int], direction: str, entry: p4r.Entity
+    ) -> None:
         self.key = key
         self.index, self.generation = taken
         self.ingress_port, self.egress_port = ports
+        self.direction = direction
         self.flow_class = 0
         self.weight = 1.0
         self.since = time.time()
@@ -97,8 +105,13 @@ class Flow:
 
     @property
     def acknowledges(self) -> bool:
-        """Whether this flow looks like the ACKs of the other direction: its packets are small."""
-        return self.packets > 0 and self.bytes < 128 * self.packets
+        """Whether this flow looks like the ACKs of the other direction: TCP, and its packets are small."""
+        return self.key.protocol == PROTOCOL_TCP and 0 < self.bytes < SMALL_PACKET * self.packets
+
+    @property
+    def class_id(self) -> int:
+        """The class that it is counted to: the one that it asks for, or the built-in one."""
+        return self.flow_class or class_of(self.direction, self.acknowledges)
 
     def change_to(self, feedback: int) -> p4r.Update:
         """The update that writes 16 bits of feedback."""
@@ -109,14 +122,13 @@ class Flow:
 
 
 class Flows:
-    """The flows of one access point, by key and by the port that they leave through."""
+    """The flows of one access point."""
 
     def __init__(self, config: AccessPointConfig, program: Program) -> None:
         self._config = config
         self._program = program
         self._indices = Indices()
         self.by_key: dict[FlowKey, Flow] = {}
-        self.by_port: dict[int, dict[FlowKey, Flow]] = {}
         self.fresh: deque[Flow] = deque()
         """Flows that the loop has not seen yet."""
         self.refused = 0
@@ -127,7 +139,6 @@ class Flows:
         for flow in self.by_key.values():
             self._indices.give(flow.index)
         self.by_key.clear()
-        self.by_port.clear()
         self.fresh.clear()
 
     @property
@@ -162,7 +173,8 @@ class Flows:
         entry = self._program.flow_entry(
             key, *taken, flow_class=0, meter=self._meter(egress_port), idle_timeout=self._config.flow_idle_timeout
         )
-        flow = Flow(key, taken, (ingress_port, egress_port), entry.encode(self._program.schema))
+        ports = (ingress_port, egress_port)
+        flow = Flow(key, taken, ports, self._config.direction(*ports), entry.encode(self._program.schema))
         self.by_key[key] = flow
         return flow
 
@@ -190,14 +202,11 @@ class Flows:
                 continue
             # Only now may the loop read and change the entry.
             self.learned += 1
-            self.by_port.setdefault(flow.egress_port, {})[flow.key] = flow
             self.fresh.append(flow)
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
         """Remove flows: those whose idle timeout has passed, or that lost their station."""
         gone = [flow for flow in (self.by_key.pop(key, None) for key in keys) if flow is not None]
-        for flow in gone:
-            self.by_port.get(flow.egress_port, {}).pop(flow.key, None)
         for start in range(0, len(gone), FLOWS_PER_WRITE):
             part = gone[start : start + FLOWS_PER_WRITE]
             await connection.write_existing(

@@ -26,6 +26,7 @@ from .config import ClassWeights, Features, Model, Ncr, Rule, one_line
 from .connection import SessionError, State
 from .flows import Flow
 from .metrics import Collector
+from .regulator import class_weight
 from .rest_models import (
     AccessPointAnswer,
     ClassAnswer,
@@ -185,7 +186,7 @@ def create_app(access_points: Mapping[str, AccessPoint]) -> FastAPI:
                 queue_bytes=state.estimate.bytes,
                 delay_ms=state.estimate.delay * 1000,
                 target_ms=state.target * 8000 / state.port.capacity_bps,
-                flows_active=state.active,
+                flows_active=len(state.active),
             )
             for state in ap.loop.ports.values()
         ]
@@ -201,12 +202,12 @@ def create_app(access_points: Mapping[str, AccessPoint]) -> FastAPI:
                     ClassFeedbackAnswer(
                         class_id=class_id,
                         feedback=feedback,
-                        measured_bps=state.class_rates[class_id].value * 8,
+                        arriving_bps=state.class_rates[class_id].value * 8,
                         desired_bps=state.class_terms.desired.get(class_id, 0.0) * 8,
                     )
                     for class_id, feedback in state.class_feedback.items()
                 ],
-                largest_flow=max((value * value for value in state.flow_terms.pressure.values()), default=0.0),
+                largest_flow=state.largest_flow_feedback,
             )
             for number, state in ap.loop.ports.items()
         ]
@@ -296,11 +297,11 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowAnswer:
         protocol=key.protocol,
         src_port=key.src_port,
         dst_port=key.dst_port,
-        direction=ap.loop.direction(flow),
+        direction=flow.direction,
         ingress_port=flow.ingress_port,
         egress_port=flow.egress_port,
         flow_class=flow.flow_class,
-        class_id=ap.loop.class_of_flow(flow),
+        class_id=flow.class_id,
         weight=flow.weight,
         packets=flow.packets,
         bytes=flow.bytes,
@@ -315,7 +316,7 @@ def _class(ap: AccessPoint, class_id: int) -> ClassAnswer:
     return ClassAnswer(
         class_id=class_id,
         name=CLASS_NAMES.get(class_id, "operator"),
-        weight=ap.loop.class_weight(class_id),
+        weight=class_weight(ap.config, class_id),
         sent_packets=sum(volume.sent_packets for volume in volumes),
         sent_bytes=sum(volume.sent_bytes for volume in volumes),
         filtered_packets=sum(volume.filtered_packets for volume in volumes),

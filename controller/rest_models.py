@@ -96,7 +96,7 @@ class ClassFeedbackAnswer(Answer):
 
     class_id: int
     feedback: float
-    measured_bps: float
+    arriving_bps: float
     desired_bps: float
 
 

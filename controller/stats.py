@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .access_point import AccessPoint
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .loop import PortLoop
+from .regulator import PortRegulator
 
 INTERVAL = 0.1
 
@@ -59,7 +59,7 @@ class Stats:
         finally:
             self._file.close()
 
-    def row(self, ap: AccessPoint, state: PortLoop, now: float) -> list[object]:
+    def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
         """One line; `now` in seconds since the epoch."""
         volumes = state.volumes
         down, up = volumes.get(CLASS_DOWNLINK), volumes.get(CLASS_UPLINK)
@@ -89,9 +89,9 @@ class Stats:
             round(state.feedback, 5),
             round(state.class_feedback.get(CLASS_DOWNLINK, 0.0), 5),
             round(state.class_feedback.get(CLASS_UPLINK, 0.0), 5),
-            round(max((value * value for value in state.flow_terms.pressure.values()), default=0.0), 5),
+            round(state.largest_flow_feedback, 5),
             *(round(rate * 8) for rate in rates[:5]),
             round(rates[5], 1),
-            state.active,
+            len(state.active),
             ap.loop.late,
         ]

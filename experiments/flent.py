@@ -52,11 +52,11 @@ def data(samples: Sequence[Sample], title: str, started: float, seconds: int) ->
 
 def _steps(samples: Sequence[Sample], quantity: str, x_values: Sequence[float]) -> list[float | None]:
     """The quantity at each x: the mean of what was measured within the step, else the sample that spans it."""
-    chosen = [s for s in samples if s.quantity == quantity and s.value is not None]
+    chosen = [s for s in samples if s.quantity == quantity]
     result: list[float | None] = []
     for x in x_values:
         half = STEP / 2
-        values = [s.value for s in chosen if abs(s.time - x) <= max(half, s.span / 2) and s.value is not None]
+        values = [s.value for s in chosen if abs(s.time - x) <= max(half, s.span / 2)]
         result.append(round(sum(values) / len(values), 4) if values else None)
     return result
 

@@ -5,23 +5,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from experiments.experiment import Experiment, Phase, Summary
-from experiments.traffic import Sample
+from experiments.traffic import INTERVAL, Sample
 from topologies.profiles import LinkProfile
 
 SETTLE = 1.0  # s at the start of a phase in which TCP still reacts to the change; at most an eighth of the phase
 
 
 def window(phase: Phase, seconds: float) -> tuple[float, float]:
-    """The part of a phase that is averaged (s)."""
+    """The part of a phase that is averaged (s): without the settling, and without the last interval, which iperf3 does
+    not report of a flow that ends with the phase."""
     start, end = phase.start * seconds, phase.end * seconds
-    return start + min(SETTLE, (end - start) / 8), end
+    return start + min(SETTLE, (end - start) / 8), end - INTERVAL
 
 
 def mean_rate(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
     """What arrived within [start, end) over its length: a sample counts by the part of its span within. In its unit."""
     volume = 0.0
     for sample in samples:
-        if sample.quantity == quantity and sample.value is not None:
+        if sample.quantity == quantity:
             first, last = sample.time - sample.span / 2, sample.time + sample.span / 2
             volume += sample.value * max(0.0, min(last, end) - max(first, start))
     return volume / (end - start)
@@ -39,8 +40,8 @@ def percentile(values: Sequence[float], fraction: float) -> float:
 
 
 def values_within(samples: Iterable[Sample], quantity: str, start: float, end: float) -> list[float]:
-    """The values of the samples in [start, end), without lost ones."""
-    return [s.value for s in samples if s.quantity == quantity and s.value is not None and start <= s.time < end]
+    """The values of the samples in [start, end)."""
+    return [s.value for s in samples if s.quantity == quantity and start <= s.time < end]
 
 
 def distribution(values: Sequence[float]) -> Summary:

@@ -80,7 +80,7 @@ def write_all(
 
 
 def _points(samples: Sequence[Sample], quantity: str) -> tuple[list[float], list[float]]:
-    chosen = [(s.time, s.value) for s in samples if s.quantity == quantity and s.value is not None]
+    chosen = [(s.time, s.value) for s in samples if s.quantity == quantity]
     return [time for time, _ in chosen], [value for _, value in chosen]
 
 
@@ -163,9 +163,7 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
     halves = []
     for run in runs:
         color = theme.arms[experiment.arms.index(run.arm) % len(theme.arms)]
-        values = sorted(
-            s.value for s in run.samples if s.quantity == "ping_ms" and s.value is not None and start <= s.time < end
-        )
+        values = sorted(s.value for s in run.samples if s.quantity == "ping_ms" and start <= s.time < end)
         if not values:
             continue
         shares = [(i + 1) / len(values) for i in range(len(values))]

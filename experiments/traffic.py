@@ -20,7 +20,7 @@ PROBE_PORT = 8620
 INTERVAL = 0.25  # s
 GRACE = 1.0  # s before the end in which a probe may be under way
 _INTERVAL_LINE = re.compile(r"\[\s*(\d+|SUM)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
-_REFUSED = re.compile(r"iperf3: error - (.*)")
+_ERROR = re.compile(r"iperf3: error - (.*)")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Transfer:
         self._arm_started = started
         self._first = float("inf")
         self._client: subprocess.Popen[str] | None = None
+        self._ended = False
         self.error = ""
         self.listening = threading.Event()
         report = ["-p", str(self.port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
@@ -85,6 +86,7 @@ class Transfer:
         Reader(self._client, self._take if self.flow.direction == "down" else self._note)
 
     def end(self) -> None:
+        self._ended = True
         if self._client:
             self._client.terminate()
 
@@ -102,7 +104,7 @@ class Transfer:
     def _note(self, line: str) -> None:
         if line.startswith("Server listening"):
             self.listening.set()
-        elif match := _REFUSED.search(line):
+        elif (match := _ERROR.search(line)) and not self._ended:
             self.error = match[1]
 
     def tcp_info(self) -> str:

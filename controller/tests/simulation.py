@@ -43,6 +43,8 @@ class Sender:
     epoch: float = -1.0
     smoothed_rtt: float = 0.0
     next_send: float = 0.0
+    paced: bool = False
+    window_at_epoch: float = 10.0
 
     def acknowledged(self, now: float, rtt: float) -> None:
         """One packet arrived unmarked."""
@@ -62,8 +64,6 @@ class Sender:
         self.window += max(0.01, min(target - self.window, self.window / 2)) / self.window
         reno = self.window_at_epoch + 3 * 0.3 / 1.7 * elapsed / max(self.smoothed_rtt, 1e-3)
         self.window = max(self.window, reno)
-
-    window_at_epoch: float = 10.0
 
     def signalled(self, now: float) -> None:
         """One packet arrived marked, or was dropped."""
@@ -155,7 +155,9 @@ def simulate(
             return
         while sender.flying < int(sender.window):
             if sender.next_send > now:
-                at(sender.next_send, "send", sender)
+                if not sender.paced:
+                    sender.paced = True
+                    at(sender.next_send, "paced", sender)
                 return
             if sender.rate_limit < float("inf"):
                 sender.next_send = max(now, sender.next_send) + FULL_FRAME * 8 / sender.rate_limit
@@ -182,8 +184,9 @@ def simulate(
         now, _, kind, what = heapq.heappop(events)
         if now >= seconds:
             break
-        if kind == "send":
+        if kind in ("send", "paced"):
             assert isinstance(what, Sender)
+            what.paced = False
             send(what, now)
         elif kind == "leave":
             name, sent_at, hit, queued_at = queue.popleft()
@@ -232,3 +235,34 @@ def simulate(
                 watch(now, device_feedback, len(queue) * service)
             at(now + TICK, "tick", None)
     return result
+
+
+SCENARIOS: dict[str, tuple[Callable[[], list[Sender]], float, float]] = {
+    "one upload, 1 Mb/s, 4 ms": (lambda: [Sender(0, 0.004)], 1e6, 30),
+    "five uploads, 1 Mb/s, 4 ms": (lambda: [Sender(n, 0.004) for n in range(5)], 1e6, 30),
+    "one download, 14 Mb/s, 4 ms": (lambda: [Sender(0, 0.004)], 14e6, 30),
+    "one download, 14 Mb/s, 50 ms": (lambda: [Sender(0, 0.05)], 14e6, 30),
+    "one download, 20 Mb/s, 90 ms": (lambda: [Sender(0, 0.09)], 20e6, 40),
+    "one download, 30 Mb/s, 40 ms": (lambda: [Sender(0, 0.04)], 30e6, 30),
+    "four downloads, 30 Mb/s, 20-80 ms": (lambda: [Sender(n, 0.02 * (n + 1)) for n in range(4)], 30e6, 30),
+    "fifty uploads, 3 Mb/s, 90 ms": (lambda: [Sender(n, 0.09) for n in range(50)], 3e6, 40),
+    "Reno without ECN, 14 Mb/s, 20 ms": (lambda: [Sender(0, 0.02, cubic=False, ecn=False)], 14e6, 30),
+}
+"""Senders, bits/s, seconds."""
+
+
+def table() -> str:
+    """Every scenario, one line each: the snapshot that `test_simulation` compares."""
+    lines = [f"{'scenario':34s} {'used':>6s} {'p50 ms':>7s} {'p95 ms':>7s} {'feedback':>9s} {'Jain':>6s}"]
+    for name, (senders, capacity, seconds) in SCENARIOS.items():
+        result = simulate(senders(), capacity, seconds)
+        feedback = sum(result.feedback) / len(result.feedback)
+        lines.append(
+            f"{name:34s} {result.utilisation:6.3f} {result.delay(0.5) * 1000:7.1f} {result.delay(0.95) * 1000:7.1f} "
+            f"{feedback:9.4f} {result.jain:6.3f}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(), end="")

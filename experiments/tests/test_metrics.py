@@ -40,10 +40,10 @@ def test_no_value_has_no_percentile() -> None:
     assert math.isnan(percentile([], 0.5))
 
 
-def test_the_start_of_a_phase_settles() -> None:
+def test_the_edges_of_a_phase_are_left_out() -> None:
     during = HEADLINE.phase("during")
-    assert window(during, 24) == pytest.approx((9, 16))
-    assert window(during, 9) == pytest.approx((3.375, 6)), "at most an eighth of the phase"
+    assert window(during, 24) == pytest.approx((9, 15.75))
+    assert window(during, 9) == pytest.approx((3.375, 5.75)), "at most an eighth of the phase"
 
 
 def test_the_figures_of_an_arm() -> None:

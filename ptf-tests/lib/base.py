@@ -40,6 +40,7 @@ CLASS_COUNTERS = ("arrived", "sent", "marked", "dropped", "refused", "filtered")
 CONSTANT_TABLES = ("pure_ack", "mark")
 PATIENCE = 2.0  # s, for what must happen
 SILENCE = 0.2  # s, for what must not
+BURST = 50  # frames; every socket on the way holds so many
 
 _client: Client | None = None
 
@@ -251,13 +252,18 @@ class AccessPointTest(BaseTest):
         for packet in packets:
             self.dataplane.send(0, port, bytes(packet))
 
-    def send_many(self, port: int, packet: Any, count: int) -> None:
-        """Send a frame many times, no faster than every target takes it."""
-        frame = bytes(packet)
-        for index in range(count):
-            self.dataplane.send(0, port, frame)
-            if index % 32 == 31:
-                time.sleep(0.004)
+    def send_many(self, port: int, packet: Any, count: int, to: int) -> None:
+        """Send a frame many times, of class 0 and through port `to`, no faster than the target takes it."""
+
+        def seen() -> int:
+            counts = self.read_counts(to)
+            return counts["arrived"][0] + counts["dropped"][0]
+
+        before = seen()
+        for sent in range(BURST, count + 1, BURST):
+            self.send(port, *[packet] * BURST)
+            poll(lambda expected=before + sent: seen() == expected)
+        self.assertEqual(seen(), before + count, f"packets that port {to} was to get")
 
     def receive(self, port: int, timeout: float = PATIENCE) -> bytes | None:
         """The oldest frame that left the port; None when none comes within `timeout` s."""

@@ -86,11 +86,13 @@ class AckWithMoreToSayIsKept(FilterTest):
                 {"options": TIMESTAMPS + SACK},
                 {"options": [("NOP", None)] * 12},
                 {"options": [("NOP", None)] * 4},
-                {"flags": "AE"},
-                {"flags": "AC"},
-                {"flags": "AP"},
-                {"flags": "AU"},
+                *(
+                    {"flags": flags, "options": options}
+                    for flags in ("AE", "AC", "AP", "AU")
+                    for options in ((), TIMESTAMPS)
+                ),
                 {"reserved": 1},
+                {"reserved": 1, "options": TIMESTAMPS},
             ):
                 with self.subTest(version=version, **fields):
                     self.expect_sent(4000, version=version, **fields)
@@ -171,6 +173,23 @@ class NewUserOfAnIndexStartsAnew(FilterTest):
         self.insert(ack_flow(310, generation=3, sport=9))
         self.expect_sent(1000, sport=9)
         self.expect_filtered(999, sport=9)
+
+
+class NewUserOfAnIndexSparesTheQueue(FilterTest):
+    """An ACK of the earlier user that still waits is not compared with the number of the next one."""
+
+    def runTest(self):
+        earlier = flow_entry(STATION, SLOW, protocol=6, flow_index=313, generation=1)
+        self.insert(prioritise_entry(0, filter=1, port=SLOW), earlier)
+        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(3)]
+        waiting, later = build_ack(STATION, SLOW, 1000), build_ack(STATION, SLOW, 5000, sport=9)
+        self.send(STATION, *bulk, waiting)
+        self.expect_queued(SLOW, {0: 4})
+        self.delete(earlier)
+        self.insert(flow_entry(STATION, SLOW, protocol=6, flow_index=313, generation=2, sport=9))
+        self.send(STATION, later)
+        self.expect(SLOW, *bulk, waiting, later)
+        self.expect_nothing()
 
 
 class FlowsDoNotMix(FilterTest):

@@ -3,7 +3,7 @@
 
 import random
 
-from lib.base import ALWAYS, STATION, UPLINK, HostsTest
+from lib.base import ALWAYS, BURST, STATION, UPLINK, HostsTest
 from lib.packets import CE, ECT0, TIMESTAMPS, build_ack, build_ethernet, build_ip, build_tcp, build_udp, set_ecn
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment
@@ -14,7 +14,6 @@ from test_mark import port_feedback
 ETHERNET_SIZE, IPV4_SIZE, IPV6_SIZE = 14, 20, 40  # bytes
 SHORTEST_TAGGED = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
 SEED = 20180601
-BURST = 50  # frames; every target's socket holds so many
 
 
 class MalformedTest(HostsTest):

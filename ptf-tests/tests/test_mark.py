@@ -3,7 +3,7 @@
 
 from math import sqrt
 
-from lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry, poll
+from lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry
 from lib.packets import (
     CE,
     ECT0,
@@ -193,12 +193,12 @@ class FeedbackIsExactAtItsEnds(HostsTest):
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         feedback = [port_feedback(0), class_feedback(0)]
         self.insert(*feedback)
-        self.send_many(STATION, packet, 1000)
+        self.send_many(STATION, packet, 1000, to=UPLINK)
         self.expect_counts(UPLINK, arrived=1000, sent=1000)
         self.expect(UPLINK, *[packet] * 1000)
 
         self.modify(port_feedback(ALWAYS))
-        self.send_many(STATION, packet, 1000)
+        self.send_many(STATION, packet, 1000, to=UPLINK)
         self.expect_counts(UPLINK, arrived=2000, sent=2000, marked=1000)
         self.expect(UPLINK, *[set_ecn(packet, CE)] * 1000)
         self.expect_nothing()
@@ -217,7 +217,7 @@ class SumSaturates(HostsTest):
         ):
             self.insert(*terms)
             self.reset_counts()
-            self.send_many(STATION, packet, 200)
+            self.send_many(STATION, packet, 200, to=UPLINK)
             self.expect_counts(UPLINK, arrived=200, sent=200, marked=200)
             self.expect(UPLINK, *[set_ecn(packet, CE)] * 200)
             self.delete(*terms)
@@ -232,14 +232,7 @@ class FeedbackIsAProbability(HostsTest):
     def expect_quarter(self, packet, counter):
         """About a quarter of the packets was marked or dropped."""
         self.reset_counts()
-        self.send_many(STATION, packet, self.COUNT)
-
-        def seen():
-            counts = self.read_counts(UPLINK)
-            return counts["arrived"][0] + counts["dropped"][0]
-
-        poll(lambda: seen() == self.COUNT)
-        self.assertEqual(seen(), self.COUNT)
+        self.send_many(STATION, packet, self.COUNT, to=UPLINK)
         acted = self.read_counts(UPLINK)[counter][0]
         deviation = sqrt(self.COUNT * 0.25 * 0.75)
         self.assertLessEqual(abs(acted - self.COUNT / 4), 5 * deviation, f"{acted} of {self.COUNT} {counter}")

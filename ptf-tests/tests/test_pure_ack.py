@@ -82,6 +82,26 @@ class OtherSegmentsAreNotPureAcks(PureAckTest):
             )
 
 
+class EveryHeaderLengthIsKnown(PureAckTest):
+    """Of every header length there are pure ACKs, and segments that open, end or carry something."""
+
+    def runTest(self):
+        for words in range(11):
+            options = [("NOP", None)] * 4 * words
+            self.pass_through(build_ack(STATION, UPLINK, options=options))
+            for flags in ("FA", "SA", "RA", "R", ""):
+                self.pass_through(build_ack(STATION, UPLINK, flags=flags, options=options))
+            self.pass_through(build_ack(STATION, UPLINK, options=options) / b"x")
+        self.expect_counts(UPLINK, PURE_ACK, arrived=11, sent=11)
+        self.expect_counts(UPLINK, 0, arrived=66, sent=66)
+        self.expect_nothing()
+
+    def pass_through(self, packet):
+        """Send a packet and see it arrive."""
+        self.send(STATION, packet)
+        self.expect(UPLINK, packet)
+
+
 class OneByteOfDataIsData(PureAckTest):
     """One byte behind the header, with and without options."""
 

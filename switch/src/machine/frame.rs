@@ -48,6 +48,15 @@ impl Frame {
         self.end = HEADROOM + len;
     }
 
+    /// Puts a VLAN tag back behind the addresses of a received frame.
+    pub fn insert_tag(&mut self, tag: [u8; 4]) {
+        const ADDRESSES: usize = 12;
+        let start = self.start - tag.len();
+        self.buffer.copy_within(self.start..self.start + ADDRESSES, start);
+        self.buffer[start + ADDRESSES..self.start + ADDRESSES].copy_from_slice(&tag);
+        self.start = start;
+    }
+
     /// Replaces the frame; false: it is longer than a buffer.
     pub fn set(&mut self, bytes: &[u8]) -> bool {
         let space = self.space();

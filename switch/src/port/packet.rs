@@ -17,6 +17,13 @@ use crate::machine::frame::Packet;
 const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 const SEND_BUFFER: libc::c_int = 4 << 20;
 
+/// Space for the control message of a received frame (packet(7), PACKET_AUXDATA).
+// SAFETY: CMSG_SPACE only computes.
+const CONTROL_SIZE: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::tpacket_auxdata>() as u32) } as usize;
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_SIZE]);
+
 pub struct PacketPort {
     socket: OwnedFd,
 }
@@ -35,6 +42,8 @@ impl PacketPort {
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
         // Frames go to the driver, not through a queueing discipline: no hidden buffer.
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        // The kernel takes a frame's outer VLAN tag out; this is where it says so.
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32)?;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
             .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER))?;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
@@ -67,18 +76,22 @@ impl PacketPort {
 impl PortIo for PacketPort {
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; BATCH];
         let count = packets.len().min(BATCH);
-        for ((packet, part), message) in packets.iter_mut().zip(&mut parts).zip(&mut messages) {
+        let buffers = packets.iter_mut().zip(&mut parts).zip(&mut controls);
+        for (((packet, part), control), message) in buffers.zip(&mut messages) {
             let space = packet.frame.space();
             let part = part.write(libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() });
             // SAFETY: all zeros is a valid mmsghdr.
             let message = unsafe { message.assume_init_mut() };
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = CONTROL_SIZE as _;
         }
-        // SAFETY: the first `count` messages are initialised; each points to an iovec above, and that to the space of
-        // a packet borrowed mutably for the whole call.
+        // SAFETY: the first `count` messages are initialised; each points to a control buffer and an iovec above, and
+        // the iovec to the space of a packet borrowed mutably for the whole call.
         let received = unsafe {
             let messages = messages.as_mut_ptr().cast::<libc::mmsghdr>();
             libc::recvmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
@@ -94,6 +107,10 @@ impl PortIo for PacketPort {
             let message = unsafe { message.assume_init_ref() };
             if message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0 {
                 packet.frame.received(message.msg_len as usize);
+                // SAFETY: the kernel has written the control messages into a buffer that is still alive.
+                if let Some(tag) = unsafe { vlan_tag(&message.msg_hdr) } {
+                    packet.frame.insert_tag(tag);
+                }
             } else {
                 packet.frame.received(0);
                 too_long += 1;
@@ -136,6 +153,26 @@ impl PortIo for PacketPort {
         };
         if result == 0 { stats.tp_drops as u64 } else { 0 }
     }
+}
+
+/// The VLAN tag that the kernel has taken out of a frame.
+///
+/// # Safety
+/// The control messages of the header are those of a received message.
+unsafe fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
+    // SAFETY: as the caller promises; the data may be unaligned.
+    let auxiliary = unsafe {
+        let message = libc::CMSG_FIRSTHDR(header).as_ref()?;
+        if (message.cmsg_level, message.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+            return None;
+        }
+        libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned()
+    };
+    if auxiliary.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let ([tpid0, tpid1], [tci0, tci1]) = (auxiliary.tp_vlan_tpid.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes());
+    Some([tpid0, tpid1, tci0, tci1])
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One port of one access point: from what was counted to what is fed back. Pure: time is an argument.
+
+volumes, flow rates -> queue estimate -> device term            every tick
+                                      -> class and flow terms   every `flow_interval`
+"""
+
+import math
+from dataclasses import dataclass
+
+from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port
+from .feedback import DeviceTerm, Measured, Rate, ShareTerms, queue_target
+from .flows import Flow
+from .queue_estimate import PortCounters, QueueEstimate
+
+BUSY_QUEUE = 0.5
+"""There is a queue to share when it holds this part of its target."""
+
+
+@dataclass(slots=True)
+class Volume:
+    """What a port counted of one class since the pipeline was pushed."""
+
+    arrived_packets: int = 0
+    arrived_bytes: int = 0
+    sent_packets: int = 0
+    sent_bytes: int = 0
+    filtered_packets: int = 0
+    filtered_bytes: int = 0
+
+
+def class_weight(config: AccessPointConfig, class_id: int) -> float:
+    """W of a class (3.2.2)."""
+    weights = config.class_weights
+    return {CLASS_DOWNLINK: weights.downlink, CLASS_UPLINK: weights.uplink}.get(class_id, weights.other)
+
+
+class PortRegulator:
+    """The feedback of what leaves through one port."""
+
+    def __init__(self, config: AccessPointConfig, port: Port) -> None:
+        self._config = config
+        self.port = port
+        self.volumes: dict[int, Volume] = {}
+        self.active: dict[int, Flow] = {}
+        """Flows with traffic, by index."""
+        self.estimate = QueueEstimate(port.capacity_bps / 8, port.queue_limit)
+        self.class_rates: dict[int, Rate] = {}
+        self._arrived = 0
+        self._shares_at = -math.inf
+        self._reset()
+
+    def _reset(self) -> None:
+        self.device = DeviceTerm()
+        self.class_terms: ShareTerms[int] = ShareTerms()
+        self.flow_terms: ShareTerms[int] = ShareTerms()
+        self.feedback = 0.0
+        self.class_feedback: dict[int, float] = {}
+
+    @property
+    def regulated(self) -> bool:
+        """Whether there is feedback at all."""
+        return self._config.features.ncr and self.port.regulated
+
+    @property
+    def target(self) -> float:
+        """q* in bytes."""
+        return queue_target(self.port.capacity_bps / 8, self._config.ncr)
+
+    @property
+    def largest_flow_feedback(self) -> float:
+        """The largest flow term."""
+        return max((flow.feedback for flow in self.active.values()), default=0.0)
+
+    def update(self, now: float) -> list[Flow]:
+        """Compute; returns the flows whose feedback was looked at."""
+        counters = self._counters()
+        self.estimate.update(counters, now)
+        arriving = counters.arrived_packets != self._arrived
+        self._arrived = counters.arrived_packets
+        ncr = self._config.ncr
+        if self.regulated:
+            self.feedback = self.device.update(now, self.estimate.bytes, self.target, ncr, arriving=arriving)
+        if now - self._shares_at < ncr.flow_interval:
+            return []
+        self._shares_at = now
+        looked_at = list(self.active.values())
+        self.active = {index: flow for index, flow in self.active.items() if not flow.rate.idle(now)}
+        if self.regulated:
+            busy = self.estimate.bytes >= BUSY_QUEUE * self.target
+            self._share_among_classes(now, busy)
+            self._share_among_flows(now, busy)
+            for flow in looked_at:
+                if flow.index not in self.active:
+                    flow.feedback = 0.0
+        elif self.feedback or self.class_feedback or self.flow_terms.pressure:
+            self._reset()
+            for flow in looked_at:
+                flow.feedback = 0.0
+        return looked_at
+
+    def _counters(self) -> PortCounters:
+        """All classes together."""
+        volumes = self.volumes.values()
+        sent_bytes = sum(volume.sent_bytes for volume in volumes)
+        return PortCounters(
+            arrived_packets=sum(volume.arrived_packets for volume in volumes),
+            arrived_bytes=sum(volume.arrived_bytes for volume in volumes),
+            gone_packets=sum(volume.sent_packets + volume.filtered_packets for volume in volumes),
+            gone_bytes=sent_bytes + sum(volume.filtered_bytes for volume in volumes),
+            sent_bytes=sent_bytes,
+        )
+
+    def _share_among_classes(self, now: float, busy: bool) -> None:
+        ncr = self._config.ncr
+        measured: dict[int, Measured] = {}
+        for class_id, volume in self.volumes.items():
+            rate = self.class_rates.setdefault(class_id, Rate(ncr.smoothing_ms / 1000))
+            rate.tau = ncr.smoothing_ms / 1000
+            rate.update(volume.arrived_bytes, now)
+            if not rate.idle(now):
+                measured[class_id] = Measured(rate.value, class_weight(self._config, class_id))
+        self.class_feedback = self.class_terms.update(
+            now,
+            self.port.capacity_bps / 8,
+            measured,
+            gain=ncr.beta,
+            interval=ncr.flow_interval,
+            limit=ncr.class_limit,
+            busy=busy,
+        )
+
+    def _share_among_flows(self, now: float, busy: bool) -> None:
+        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2)."""
+        ncr = self._config.ncr
+        classes = {index: flow.class_id for index, flow in self.active.items()}
+        weights: dict[int, float] = {}
+        for index, flow in self.active.items():
+            weights[classes[index]] = weights.get(classes[index], 0.0) + flow.weight
+        part = {class_id: class_weight(self._config, class_id) / weight for class_id, weight in weights.items()}
+        measured = {
+            index: Measured(flow.rate.value, flow.weight * part[classes[index]]) for index, flow in self.active.items()
+        }
+        feedback = self.flow_terms.update(
+            now,
+            self.port.capacity_bps / 8,
+            measured,
+            gain=ncr.alpha,
+            interval=ncr.flow_interval,
+            limit=ncr.flow_limit,
+            busy=busy,
+        )
+        for index, flow in self.active.items():
+            flow.feedback = feedback[index]

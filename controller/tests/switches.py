@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real switches on veth pairs of their own, with a controller beside them; everything is gone at the end.
+
+Packets go through raw sockets on the far ends of the pairs, so nothing of the machine's own network is touched.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+APSWITCH = ROOT / "switch/target/release/apswitch"
+TARGETS = ("apswitch", "bmv2")
+ETH_P_ALL = 3
+WAIT_SECONDS = 20.0
+
+STATION = bytes.fromhex("020000000001")
+SERVER = bytes.fromhex("020000000002")
+
+
+def missing(target: str) -> str | None:
+    """Why a target cannot run here, or None."""
+    if os.geteuid() != 0:
+        return "needs root, for veth pairs"
+    if target == "apswitch":
+        return None if APSWITCH.exists() else "apswitch is not built: run `make switch`"
+    return None if shutil.which("simple_switch_grpc") else "simple_switch_grpc is not on PATH"
+
+
+def free_port() -> int:
+    """A TCP port on loopback that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def wait_for(what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    """Wait until `what()` is true; returns it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = what()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"still {value!r} after {seconds} s"
+        time.sleep(0.02)
+
+
+def end(process: subprocess.Popen[Any]) -> int:
+    """End a process that a test started."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(5)
+    return process.returncode
+
+
+class Wire:
+    """The far end of one switch port."""
+
+    def __init__(self, number: int) -> None:
+        self.near = f"ct{os.getpid() % 100000}n{number}"
+        self.far = f"ct{os.getpid() % 100000}f{number}"
+        subprocess.run(["ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far], check=True)
+        for name in (self.near, self.far):
+            settings = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+            if settings.exists():
+                settings.write_text("1")
+            subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.socket.bind((self.far, 0))
+        self.socket.settimeout(0.2)
+
+    def close(self) -> None:
+        """Take the pair away."""
+        self.socket.close()
+        subprocess.run(["ip", "link", "del", self.near], check=False, capture_output=True)
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame into the switch."""
+        self.socket.send(frame)
+
+    def received(self, seconds: float = 0.3) -> list[bytes]:
+        """What comes out of the switch within some time."""
+        frames: list[bytes] = []
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(TimeoutError):
+                frame, address = self.socket.recvfrom(2048)
+                if address[2] != socket.PACKET_OUTGOING:
+                    frames.append(frame)
+        return frames
+
+
+def checksum(data: bytes) -> int:
+    """RFC 1071."""
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def udp(src: bytes, dst: bytes, src_port: int, dst_port: int, size: int = 100, ecn: int = 2) -> bytes:
+    """An Ethernet frame with UDP over IPv4 of `size` bytes; the addresses follow from the MAC addresses."""
+    addresses = bytes([10, 0, 0, src[5], 10, 0, 0, dst[5]])
+    header = struct.pack(">BBHHHBBH", 0x45, ecn, size - 14, 0, 0x4000, 64, 17, 0) + addresses
+    header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
+    body = struct.pack(">HHHH", src_port, dst_port, size - 34, 0)
+    return (dst + src + b"\x08\x00" + header + body).ljust(size, b"\0")
+
+
+def udp6(src: bytes, dst: bytes, src_port: int, dst_port: int) -> bytes:
+    """An Ethernet frame with UDP over IPv6."""
+    prefix = bytes.fromhex("fd000000000000000000000000000000")[:15]
+    header = struct.pack(">IHBB", 6 << 28, 58, 17, 64) + prefix + src[5:] + prefix + dst[5:]
+    return dst + src + b"\x86\xdd" + header + struct.pack(">HHHH", src_port, dst_port, 58, 0).ljust(58, b"\0")
+
+
+class Lab:
+    """One switch with two ports (1 station, 2 uplink) and the controllers that a test starts."""
+
+    def __init__(self, target: str, directory: Path) -> None:
+        self.target = target
+        self.directory = directory
+        self.grpc = free_port()
+        self.wires = {number: Wire(number) for number in (1, 2)}
+        self.switch: subprocess.Popen[bytes] | None = None
+        self.controllers: list[Controller] = []
+
+    def start_switch(self, *links: str) -> None:
+        """Start the switch; `links` are apswitch's `--link` values."""
+        program = str(APSWITCH) if self.target == "apswitch" else "simple_switch_grpc"
+        command = [program, "--device-id", "1", "--no-p4", "--thrift-port", str(free_port())]
+        for number, wire in self.wires.items():
+            command += ["-i", f"{number}@{wire.near}"]
+        command += [word for link in links for word in ("--link", link)]
+        command += ["--", "--grpc-server-addr", f"127.0.0.1:{self.grpc}", "--cpu-port", "510", "--priority-queues", "8"]
+        log = (self.directory / "switch.log").open("wb")
+        self.switch = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    def stop_switch(self) -> None:
+        """End the switch."""
+        if self.switch:
+            end(self.switch)
+            self.switch = None
+
+    def config(self, **access_point: Any) -> dict[str, Any]:
+        """A configuration for this switch."""
+        return {
+            "access_points": [
+                {
+                    "name": "ap1",
+                    "address": f"127.0.0.1:{self.grpc}",
+                    "ports": [
+                        {"port": 1, "role": "station", "capacity_bps": 14_000_000},
+                        {"port": 2, "role": "uplink", "capacity_bps": 1_000_000},
+                    ],
+                    **access_point,
+                }
+            ]
+        }
+
+    def controller(self, *arguments: str, ready: bool = True, **access_point: Any) -> "Controller":
+        """Start a controller."""
+        number = len(self.controllers)
+        path = self.directory / f"config{number}.json"
+        path.write_text(json.dumps(self.config(**access_point)))
+        controller = Controller(path, *arguments)
+        self.controllers.append(controller)
+        if ready:
+            controller.wait_ready()
+        return controller
+
+    def introduce(self, controller: "Controller") -> None:
+        """Let the station and the server be learned."""
+        for mac, number, peer in ((STATION, 1, SERVER), (SERVER, 2, STATION)):
+            self.wires[number].send(udp(mac, peer, 9, 9))
+            wait_for(partial(controller.knows, mac))
+
+    def close(self) -> None:
+        """End everything that was started."""
+        for controller in self.controllers:
+            end(controller.process)
+        self.stop_switch()
+        for wire in self.wires.values():
+            wire.close()
+
+
+class Controller:
+    """`python -m controller` as people start it."""
+
+    def __init__(self, config: Path, *arguments: str) -> None:
+        self.errors = config.with_suffix(".stderr")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "controller", "--config", str(config), *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=self.errors.open("wb"),
+            text=True,
+        )
+        line = self.line()
+        assert line.startswith("rest http://"), line
+        self.url = line.split()[1]
+
+    def line(self) -> str:
+        """The next line that it says; waits for it."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            assert selector.select(WAIT_SECONDS), f"nothing said; {self.errors.read_text()}"
+        return self.process.stdout.readline().strip()
+
+    def wait_ready(self) -> None:
+        """Wait for the line that says so."""
+        assert self.line() == "ready ap1"
+
+    def get(self, what: str = "") -> Any:
+        """GET something of the access point."""
+        answer = httpx.get(f"{self.url}/api/v1/access-points/ap1/{what}".rstrip("/"))
+        answer.raise_for_status()
+        return answer.json()
+
+    def knows(self, mac: bytes) -> bool:
+        """Whether a MAC address was learned."""
+        return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
+
+    def send(self, method: str, what: str, body: object) -> httpx.Response:
+        """PATCH or PUT something of the access point."""
+        return httpx.request(method, f"{self.url}/api/v1/access-points/ap1/{what}", json=body)
+
+    def counter(self, name: str, port: int) -> int:
+        """Packets of one counter of a port, all classes together."""
+        return sum(cell["packets"] for cell in self.get("counters") if cell["counter"] == name and cell["port"] == port)
+
+
+@contextlib.contextmanager
+def lab(target: str, directory: Path) -> Iterator[Lab]:
+    """A lab that is taken down whatever happens."""
+    made = Lab(target, directory)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller with a real switch: apswitch, and BMv2 where it is on PATH."""
+
+import contextlib
+import csv
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
+
+PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
+
+
+def test_it_learns_and_forwards(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    roles = {entry["address"]: entry["role"] for entry in controller.get("stations")}
+    assert roles == {STATION.hex(":"): "station", SERVER.hex(":"): "uplink"}
+    up = udp(STATION, SERVER, 1000, 2000)
+    any_lab.wires[2].received(0.1)
+    any_lab.wires[1].send(up)
+    assert any_lab.wires[2].received() == [up]
+
+
+def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    any_lab.wires[2].send(udp(STATION, b"\xff" * 6, 9, 9))
+    station = wait_for(
+        lambda: next(
+            (entry for entry in controller.get("stations") if entry["address"] == STATION.hex(":") and entry["moves"]),
+            None,
+        )
+    )
+    assert (station["port"], station["role"]) == (2, "uplink")
+
+
+def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
+    controller = any_lab.controller(flow_idle_timeout=2)
+    any_lab.introduce(controller)
+
+    def talk() -> bool:
+        any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
+        any_lab.wires[2].send(udp(SERVER, STATION, 2000, 1000))
+        any_lab.wires[1].send(udp6(STATION, SERVER, 1000, 2000))
+        return True
+
+    def flows() -> dict[tuple[str, int, int], Any]:
+        return {(entry["src_addr"], entry["src_port"], entry["dst_port"]): entry for entry in controller.get("flows")}
+
+    wanted = {("10.0.0.1", 1000, 2000), ("10.0.0.2", 2000, 1000), ("fd00::1", 1000, 2000)}
+    wait_for(lambda: talk() and wanted <= flows().keys())
+    known = flows()
+    assert known["10.0.0.1", 1000, 2000]["direction"] == "uplink"
+    assert known["10.0.0.2", 2000, 1000]["direction"] == "downlink"
+    assert len({entry["flow_index"] for entry in known.values()}) == len(known)
+    wait_for(lambda: talk() and flows()["10.0.0.1", 1000, 2000]["packets"] > 5)
+    wait_for(lambda: not flows())
+    assert controller.get()["flows_free"] == 65536
+
+
+def test_a_plain_switch_asks_for_no_flows(any_lab: Lab) -> None:
+    controller = any_lab.controller(features=PLAIN)
+    any_lab.introduce(controller)
+    for _ in range(20):
+        any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
+    assert len(any_lab.wires[2].received()) >= 20
+    assert controller.get("flows") == []
+    sent = {cell["index"]: cell["packets"] for cell in controller.get("counters") if cell["counter"] == "queued"}
+    assert sent.keys() == {0}
+
+
+def test_counters_tell_classes_apart(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    for _ in range(10):
+        any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
+    for _ in range(5):
+        any_lab.wires[2].send(udp(SERVER, STATION, 2000, 1000))
+
+    def sent() -> dict[tuple[int, int], int]:
+        cells = controller.get("counters")
+        return {(cell["port"], cell["index"]): cell["packets"] for cell in cells if cell["counter"] == "sent"}
+
+    wait_for(lambda: sent().get((2, 2), 0) >= 10 and sent().get((1, 1), 0) >= 5)
+
+
+def test_features_rules_and_gate_change_while_it_runs(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    assert controller.send("PATCH", "features", {"sparse": False, "ack_priority": False}).status_code == 200
+    assert controller.send("PATCH", "features", {"gate": {"2": {"buffer": 50, "batch": 10}}}).status_code == 200
+    assert controller.send("PATCH", "features", {"gate": None, "sparse": True}).status_code == 200
+    rule = {"name": "game", "protocol": 17, "dst_port": [3000, 3010], "class_id": 4, "queue": 3, "regulated": False}
+    assert controller.send("PUT", "rules/game", rule).status_code == 200
+    any_lab.wires[1].send(udp(STATION, SERVER, 1000, 3005))
+    any_lab.wires[1].send(udp(STATION, SERVER, 1000, 3011))
+    wait_for(
+        lambda: (
+            {
+                cell["index"]: cell["packets"]
+                for cell in controller.get("counters")
+                if cell["counter"] == "sent" and cell["port"] == 2
+            }.get(4)
+            == 1
+        )
+    )
+    assert [entry["class_id"] for entry in controller.get("classes")] == [0, 1, 2, 4]
+    assert controller.send("DELETE", "rules/game", None).status_code == 204
+    for feature in ("ncr", "ack_filter", "sparse"):
+        assert controller.send("PATCH", "features", {feature: False}).status_code == 200
+    assert controller.get()["state"] == "ready"
+
+
+def test_a_flow_gets_weight_and_class(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    rule = {"name": "mine", "flow_class": 5, "class_id": 5}
+    assert controller.send("PUT", "rules/mine", rule).status_code == 200
+    packet = udp(STATION, SERVER, 1000, 2000)
+
+    def flow() -> Any:
+        any_lab.wires[1].send(packet)
+        return next((entry for entry in controller.get("flows") if entry["dst_port"] == 2000), None)
+
+    index = wait_for(flow)["flow_index"]
+    answer = controller.send("PATCH", f"flows/{index}", {"weight": 2.5, "flow_class": 5})
+    assert answer.json()["weight"] == 2.5
+    assert answer.json()["class_id"] == 5
+    wait_for(
+        lambda: (
+            flow()
+            and any(
+                cell["index"] == 5 and cell["port"] == 2
+                for cell in controller.get("counters")
+                if cell["counter"] == "sent"
+            )
+        )
+    )
+
+
+def test_a_second_controller_takes_over_and_gives_back(any_lab: Lab) -> None:
+    first = any_lab.controller(election_id=1)
+    second = any_lab.controller(election_id=2)
+    backup = wait_for(lambda: (answer := first.get())["state"] == "backup" and answer)
+    assert "another controller is primary" in backup["problem"]
+    assert "election id 2, ours is 1" in backup["problem"]
+    second.process.send_signal(signal.SIGINT)
+    assert second.process.wait(5) == 0
+    first.wait_ready()
+    assert first.get()["problem"] is None
+
+
+def test_the_same_election_id_is_one_clear_line(any_lab: Lab) -> None:
+    any_lab.controller(election_id=7)
+    second = any_lab.controller(ready=False, election_id=7)
+    problem = wait_for(lambda: second.get()["problem"])
+    assert "election id 7" in problem
+    assert "\n" not in problem
+
+
+def test_it_comes_back_when_the_switch_does(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.stop_switch()
+    problem = wait_for(lambda: (answer := controller.get())["state"] == "connecting" and answer["problem"])
+    assert "ap1" in problem
+    any_lab.start_switch()
+    controller.wait_ready()
+    any_lab.introduce(controller)
+    assert controller.get()["sessions"] == 2
+
+
+def test_a_wrong_device_is_one_clear_line(any_lab: Lab) -> None:
+    controller = any_lab.controller(ready=False, device_id=99)
+    problem = wait_for(lambda: controller.get()["problem"])
+    assert "\n" not in problem
+    assert controller.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly(any_lab: Lab, number: signal.Signals) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    controller.process.send_signal(number)
+    assert controller.process.wait(5) == 0
+    assert controller.errors.read_text() == ""
+
+
+@contextlib.contextmanager
+def flooding(wire: Wire, packet: bytes) -> Iterator[None]:
+    """Send packets, about 5 Mb/s of 1000 bytes each, while the block runs."""
+    stop = threading.Event()
+
+    def flood() -> None:
+        while not stop.wait(0.02):
+            for _ in range(12):
+                wire.send(packet)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def uplink(controller: Controller, what: str) -> dict[str, Any]:
+    return next(entry for entry in controller.get(what) if entry["port"] == 2)
+
+
+def test_overload_is_marked_and_then_forgiven(link_lab: Lab) -> None:
+    link_lab.start_switch("2:rate=1mbit,limit=100")
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    with flooding(link_lab.wires[1], udp(STATION, SERVER, 1000, 2000, size=1000)):
+        wait_for(lambda: uplink(controller, "feedback")["device"] > 0.3 and controller.counter("marked", 2) > 10)
+        assert uplink(controller, "ports")["queue_packets"] > 50
+    # Most of the flood was lost at the full queue, which no counter shows: the estimate must come back to 0 all the same.
+    wait_for(lambda: uplink(controller, "feedback")["device"] == 0)
+    assert uplink(controller, "ports")["queue_packets"] == 0
+
+
+def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None:
+    link_lab.start_switch("2:rate=1mbit,limit=100")
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    packet = udp(STATION, SERVER, 1000, 2000, size=1000)
+    with flooding(link_lab.wires[1], packet):
+        wait_for(lambda: uplink(controller, "feedback")["device"] > 0.9)
+        controller.process.send_signal(signal.SIGINT)
+        assert controller.process.wait(5) == 0
+    while link_lab.wires[2].received(0.5):
+        pass  # what is queued was decided on before
+    for _ in range(10):
+        link_lab.wires[1].send(packet)
+    frames = [frame for frame in link_lab.wires[2].received(1.0) if len(frame) == 1000]
+    assert len(frames) == 10
+    assert all(frame[15] & 3 == 2 for frame in frames)
+
+
+def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: Lab) -> None:
+    link_lab.start_switch("2:rate=1mbit,limit=1000")
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    with flooding(link_lab.wires[1], udp(STATION, SERVER, 1000, 2000, size=1000, ecn=0)):
+        wait_for(lambda: controller.counter("dropped", 2) > 100)
+        assert controller.counter("marked", 2) == 0
+        assert controller.send("PATCH", "ncr", {"mark_only": True}).status_code == 200
+
+        def dropping() -> bool:
+            before = controller.counter("dropped", 2)
+            time.sleep(0.3)
+            return controller.counter("dropped", 2) > before
+
+        wait_for(lambda: not dropping())
+        assert uplink(controller, "feedback")["device"] > 0.1
+
+
+def test_the_log_has_a_line_for_each_port(link_lab: Lab, tmp_path: Path) -> None:
+    link_lab.start_switch()
+    log = tmp_path / "log.csv"
+    controller = link_lab.controller("--stats", str(log))
+    link_lab.introduce(controller)
+    wait_for(lambda: log.read_text().count("\n") > 10)
+    with log.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert {row["port"] for row in rows} == {"1", "2"}
+    assert all(float(row["delay_ms"]) >= 0 for row in rows)
