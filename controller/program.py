@@ -79,9 +79,8 @@ class Program:
         self.pipeline = pipeline
         try:
             self.schema = fy.P4Schema(Path(pipeline.p4info), Path(pipeline.device_config))
-        except (ParseError, UnicodeDecodeError, ValueError) as error:
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ConfigError(f"{pipeline.p4info}: not a P4Info in text form: {first}") from None
+        except (ParseError, UnicodeDecodeError, ValueError, IndexError) as error:
+            raise ConfigError(f"{pipeline.p4info}: not a P4Info in text form: {str(error).splitlines()[0]}") from None
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror}") from None
         for kind, names, known in (

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration file: what is right is taken, what is wrong is one line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.config import AccessPointConfig, Config, ConfigError, load
+
+from .switches import ROOT
+
+PORTS = [
+    {"port": 1, "role": "station", "capacity_bps": 14_000_000, "queue_limit": 1000},
+    {"port": 2, "role": "uplink", "capacity_bps": 1_000_000, "queue_limit": 1000},
+]
+
+
+def access_point(**fields: Any) -> dict[str, Any]:
+    return {"name": "ap1", "ports": PORTS, **fields}
+
+
+def write(path: Path, *access_points: dict[str, Any]) -> Path:
+    file = path / "config.json"
+    file.write_text(json.dumps({"access_points": access_points}))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths in a configuration are relative to the working directory."""
+    monkeypatch.chdir(ROOT)
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    config = load(
+        write(
+            tmp_path,
+            access_point(
+                address="127.0.0.1:9559",
+                device_id=1,
+                pipeline={"p4info": "p4src/ap.p4info.txtpb", "device_config": "p4src/ap.json"},
+                features={
+                    "ack_priority": True,
+                    "ack_filter": True,
+                    "sparse": True,
+                    "ncr": True,
+                    "gate": {"2": {"buffer": 90, "batch": 16}},
+                },
+                ncr={"alpha": 0.03, "queue_target_ms": 20},
+                class_weights={"downlink": 4, "uplink": 1},
+            ),
+        )
+    )
+    ap = config.access_points[0]
+    assert ap.features.gate is not None
+    assert ap.features.gate[2].batch == 16
+    assert ap.ncr.queue_target_ms == 20
+    assert ap.direction(1, 2) == "uplink"
+    assert ap.direction(2, 1) == "downlink"
+    assert ap.direction(1, 1) == "local"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"features": {"ncrr": True}}, "features.ncrr: Extra inputs are not permitted"),
+        ({"ncr": {"queue_target_ms": 0}}, "ncr.queue_target_ms: Input should be greater than 0"),
+        ({"ncr": {"device_limit": 1.5}}, "ncr.device_limit: Input should be less than or equal to 1"),
+        ({"ports": []}, "ports: List should have at least 1 item"),
+        ({"ports": [PORTS[0], PORTS[0]]}, "port 1 stands twice"),
+        ({"ports": [{**PORTS[0], "role": "laptop"}]}, "ports.0.role: Input should be 'station' or 'uplink'"),
+        ({"ports": [{**PORTS[0], "port": 510}]}, "ports.0.port: Input should be less than 510"),
+        ({"ports": [{**PORTS[0], "capacity_bps": 0}]}, "ports.0.capacity_bps: Input should be greater"),
+        ({"features": {"gate": {"7": {"buffer": 9, "batch": 3}}}}, "`gate` names port 7"),
+        ({"features": {"gate": {"2": {"buffer": 9, "batch": 30}}}}, "batch 30 is larger than buffer 9"),
+        ({"features": {"gate": {"2": {"buffer": 2000, "batch": 3}}}}, "buffer 2000 is above queue_limit 1000"),
+        ({"address": "somewhere"}, "address: 'somewhere' is not HOST:PORT"),
+        ({"pipeline": {"p4info": "no/such"}}, "pipeline.p4info: no/such: no such file"),
+        ({"class_weights": {"downlink": 0}}, "class_weights.downlink: Input should be greater than 0"),
+        ({"rules": [{"name": "a", "class_id": 9}]}, "rules.0.class_id: Input should be less than or equal to 7"),
+        ({"rules": [{"name": "a", "class_id": 3, "src_port": [9, 1]}]}, "[9, 1] is not a range of ports"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, access_point(**fields)))
+    text = str(caught.value)
+    assert words in text
+    assert "\n" not in text
+    assert "config.json: access_points.0" in text
+
+
+def test_a_name_that_stands_twice(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="access point ap1 stands twice"):
+        load(write(tmp_path, access_point(), access_point()))
+
+
+def test_no_json(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"access_points": [\n')
+    with pytest.raises(ConfigError, match="line 2: not JSON"):
+        load(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file or directory"):
+        load(tmp_path / "missing.json")
+
+
+def test_a_live_change_is_checked_like_a_file() -> None:
+    config = Config.model_validate({"access_points": [access_point()]})
+    ap: AccessPointConfig = config.access_points[0]
+    with pytest.raises(ValueError, match="less than or equal to 1"):
+        ap.ncr.device_limit = 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rest", "nowhere"], "--rest nowhere: not HOST:PORT"),
+        (["--rest", "127.0.0.1:99999"], "not HOST:PORT"),
+        (["--rest", "192.0.2.1:80"], "--rest 192.0.2.1:80: cannot assign requested address"),
+        (["--stats", "/no/such/folder/log.csv"], "--stats /no/such/folder/log.csv: no such file or directory"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "controller", "--config", str(write(tmp_path, access_point())), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("text", ["not a protobuf {", "tables { preamble { id: 1 name: 'x' alias: 'x' } }", ""])
+def test_the_wrong_p4info_is_one_line_and_code_2(tmp_path: Path, text: str) -> None:
+    info = tmp_path / "other.txtpb"
+    info.write_text(text)
+    path = write(tmp_path, access_point(pipeline={"p4info": str(info)}))
+    result = subprocess.run(
+        [sys.executable, "-m", "controller", "--config", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert str(info) in result.stderr
+    assert result.stderr.count("\n") == 1

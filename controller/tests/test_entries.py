@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the configuration asks of the switch, and that a change writes the difference only."""
+
+from typing import Any
+
+import pytest
+from finsy.proto import p4r
+
+from controller import acks, classes, ports
+from controller.config import AccessPointConfig, Pipeline
+from controller.entries import EntrySet, identity
+from controller.flows import Indices
+from controller.program import Program, rate_meter, table_entry
+
+from .switches import ROOT
+from .test_config import access_point
+
+PIPELINE = {"p4info": str(ROOT / "p4src/ap.p4info.txtpb"), "device_config": str(ROOT / "p4src/ap.json")}
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program(Pipeline.model_validate(PIPELINE))
+
+
+def config(**fields: Any) -> AccessPointConfig:
+    return AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, **fields))
+
+
+def wanted(of: AccessPointConfig) -> list[Any]:
+    return [*ports.entities(of), *classes.entities(of), *acks.entities(of)]
+
+
+def kinds(updates: list[p4r.Update], program: Program) -> set[tuple[str, str]]:
+    """Kind of update and name of the object, once each."""
+    names = {table.id: table.alias for table in program.schema.tables}
+    return {
+        (
+            p4r.Update.Type.Name(update.type),
+            names.get(update.entity.table_entry.table_id, str(update.entity.WhichOneof("entity"))),
+        )
+        for update in updates
+    }
+
+
+def installed(program: Program, of: AccessPointConfig) -> EntrySet:
+    entries = EntrySet(program)
+    for update in entries.updates(wanted(of)):
+        entries._installed[identity(update.entity)] = update.entity
+    return entries
+
+
+def test_a_plain_switch_has_no_priority_no_gate_and_no_flow_digests(program: Program) -> None:
+    plain = config(features={"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False})
+    updates = EntrySet(program).updates(wanted(plain))
+    assert not {("INSERT", "ack_priority"), ("INSERT", "gate")} & kinds(updates, program)
+    digests = [update for update in updates if update.entity.HasField("digest_entry")]
+    assert len(digests) == 1
+    for update in updates:
+        entry = update.entity.table_entry
+        if entry.table_id == program.schema.tables["classify"].id:
+            queue, regulated = entry.action.action.params[1].value, entry.action.action.params[2].value
+            assert (queue, regulated) == (b"\0", b"\0")
+
+
+def test_the_same_configuration_writes_nothing(program: Program) -> None:
+    entries = installed(program, config())
+    assert entries.updates(wanted(config())) == []
+
+
+def test_a_feature_touches_its_own_entries_only(program: Program) -> None:
+    entries = installed(program, config())
+    off = config(features={"ack_priority": False, "ack_filter": False})
+    assert kinds(entries.updates(wanted(off)), program) == {("DELETE", "ack_priority")}
+    unfiltered = config(features={"ack_filter": False})
+    assert kinds(entries.updates(wanted(unfiltered)), program) == {("MODIFY", "ack_priority")}
+    unregulated = config(features={"ncr": False})
+    assert kinds(entries.updates(wanted(unregulated)), program) == {("MODIFY", "classify")}
+    gated = config(features={"gate": {"2": {"buffer": 90, "batch": 16}}})
+    assert kinds(entries.updates(wanted(gated)), program) == {("INSERT", "gate")}
+    faster = config(queue_shares={"acks": 0.7})
+    assert kinds(entries.updates(wanted(faster)), program) == {("MODIFY", "meter_entry")}
+
+
+def test_a_rule_is_one_entry_above_the_built_in_ones(program: Program) -> None:
+    entries = installed(program, config())
+    rule = {"name": "game", "protocol": 17, "dst_port": [3000, 3010], "dscp": 46, "class_id": 4, "queue": 3}
+    (update,) = entries.updates(wanted(config(rules=[rule])))
+    entry = update.entity.table_entry
+    assert update.type == p4r.Update.INSERT
+    assert entry.priority > classes.PRIORITY_AHEAD
+    ranges = [field.range for field in entry.match if field.HasField("range")]
+    assert [(int.from_bytes(r.low), int.from_bytes(r.high)) for r in ranges] == [(3000, 3010)]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_acks_are_counted_to_what_they_acknowledge(program: Program, sparse: bool) -> None:
+    del program
+    entries = classes.entities(config(features={"sparse": sparse}))
+    seen = {
+        (entry.match["direction"], entry.match["pure_ack"]): entry.action.args["class_id"]  # type: ignore[attr-defined]
+        for entry in entries
+    }
+    assert seen == {(0, 0): 0, (0, 1): 0, (1, 0): 2, (1, 1): 1, (2, 0): 1, (2, 1): 2}
+    assert len(entries) == (18 if sparse else 6)
+
+
+def test_identity_is_the_key_and_not_the_value(program: Program) -> None:
+    def entity(port: int, role: int) -> p4r.Entity:
+        return table_entry("ingress_roles", {"ingress_port": port}, "set_ingress_role", role=role).encode(
+            program.schema
+        )
+
+    assert identity(entity(1, 1)) == identity(entity(1, 2))
+    assert identity(entity(1, 1)) != identity(entity(2, 1))
+
+
+def test_a_meter_has_one_rate() -> None:
+    meter = rate_meter(32_000, 3_028)
+    assert (meter.cir, meter.pir, meter.cburst, meter.pburst) == (4_000, 4_000, 3_028, 3_028)
+
+
+def test_an_index_comes_back_with_a_new_generation() -> None:
+    indices = Indices(3)
+    first = [indices.take() for _ in range(3)]
+    assert first == [(0, 1), (1, 1), (2, 1)]
+    assert indices.take() is None
+    indices.give(1)
+    assert indices.take() == (1, 2)
+    for _ in range(254):
+        indices.give(1)
+        taken = indices.take()
+    assert taken == (1, 0)
+    indices.give(0)
+    indices.give(2)
+    assert [indices.take(), indices.take()] == [(0, 2), (2, 2)]
