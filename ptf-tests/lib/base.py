@@ -81,7 +81,7 @@ def meter_config(rate: int, burst: int) -> P4MeterConfig:
 
 
 class AccessPointTest(BaseTest):
-    """A test against an empty program: no entry, no group, counters of ports 1 to 4 at zero."""
+    """A test against an empty program: no entry, no group, counters of ports 0 to 4 at zero."""
 
     def run(self, result: Any = None) -> None:
         """Run the test and append its outcome to the run's result file."""
@@ -166,12 +166,12 @@ class AccessPointTest(BaseTest):
     # Counters
 
     def reset_counts(self) -> None:
-        """Set the indirect counters of ports 1 to 4 to zero."""
+        """Set the indirect counters of ports 0 to 4 to zero."""
         self.p4.modify(
             *(
                 P4CounterEntry(name, index=index, data=P4CounterData())
                 for name in (*CLASS_COUNTERS, "queued")
-                for index in range(PORTS[0] << 3, PORTS[-1] + 1 << 3)
+                for index in range(PORTS[-1] + 1 << 3)
             )
         )
 

@@ -225,24 +225,25 @@ class SumSaturates(HostsTest):
 
 
 class FeedbackIsAProbability(HostsTest):
-    """A quarter, and a quarter as the sum of three terms: within 5 standard deviations of the binomial."""
+    """Near 1, a quarter, and a quarter as the sum of three terms: within 5 standard deviations of the binomial."""
 
     COUNT = 4000
 
-    def expect_quarter(self, packet, counter):
-        """About a quarter of the packets was marked or dropped."""
+    def expect_share(self, probability, packet, counter):
+        """About this share of the packets was marked or dropped."""
         self.reset_counts()
         self.send_many(STATION, packet, self.COUNT, to=UPLINK)
         acted = self.read_counts(UPLINK)[counter][0]
-        deviation = sqrt(self.COUNT * 0.25 * 0.75)
-        self.assertLessEqual(abs(acted - self.COUNT / 4), 5 * deviation, f"{acted} of {self.COUNT} {counter}")
+        deviation = sqrt(self.COUNT * probability * (1 - probability))
+        self.assertLessEqual(abs(acted - self.COUNT * probability), 5 * deviation, f"{acted} of {self.COUNT} {counter}")
 
     def runTest(self):
-        quarter = (ALWAYS + 1) // 4
-        self.insert(port_feedback(quarter))
-        self.expect_quarter(build_udp(STATION, UPLINK, ecn=ECT0), "marked")
-        self.expect_quarter(build_udp(STATION, UPLINK, ecn=NOT_ECT), "dropped")
-        self.modify(port_feedback(quarter // 4))
-        self.insert(flow_entry(STATION, UPLINK, feedback=quarter // 2), class_feedback(quarter // 4))
-        self.expect_quarter(build_udp(STATION, UPLINK, ecn=ECT1), "marked")
+        one = ALWAYS + 1
+        self.insert(port_feedback(one - one // 64))
+        self.expect_share(63 / 64, build_udp(STATION, UPLINK, ecn=ECT0), "marked")
+        self.modify(port_feedback(one // 4))
+        self.expect_share(1 / 4, build_udp(STATION, UPLINK, ecn=NOT_ECT), "dropped")
+        self.modify(port_feedback(one // 16))
+        self.insert(flow_entry(STATION, UPLINK, feedback=one // 8), class_feedback(one // 16))
+        self.expect_share(1 / 4, build_udp(STATION, UPLINK, ecn=ECT1), "marked")
         self.dataplane.flush()
