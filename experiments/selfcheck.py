@@ -39,7 +39,8 @@ class CpuMeter:
         spent = [after - before for before, after in zip(self._before, self._machine(), strict=True)]
         total = max(1, sum(spent))
         elapsed = max(1e-3, os.times().elapsed - self._started)
-        result = {"cpu_busy": 1 - (spent[3] + spent[4] + spent[7]) / total, "cpu_steal": spent[7] / total}
+        # Niced processes give way to the lab: what they take counts as idle.
+        result = {"cpu_busy": 1 - (spent[1] + spent[3] + spent[4] + spent[7]) / total, "cpu_steal": spent[7] / total}
         for name, pid in self._processes.items():
             result[f"{name}_cpu"] = (self._process(pid) - self._own[name]) / _TICKS / elapsed
         return {name: round(value, 3) for name, value in result.items()}
