@@ -16,6 +16,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from experiments.experiment import Experiment, Summary
+from experiments.metrics import percentile
 from experiments.runner import ArmRun, Setting
 from experiments.traffic import Sample
 
@@ -160,30 +161,22 @@ def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], t
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     ax = figure.subplots()
     start, end = _busy(experiment, setting.seconds)
-    halves = []
     for run in runs:
         color = theme.arms[experiment.arms.index(run.arm) % len(theme.arms)]
         values = sorted(s.value for s in run.samples if s.quantity == "ping_ms" and start <= s.time < end)
         if not values:
             continue
         shares = [(i + 1) / len(values) for i in range(len(values))]
-        ax.step(values, shares, where="post", color=color, lw=2.2, label=run.arm.label)
-        halves.append((values[len(values) // 2], color, run.arm.label))
+        half = percentile(values, 0.5)
+        ax.step(values, shares, where="post", color=color, lw=2.2, label=f"{run.arm.label}: {half:.0f} ms")
+        ax.plot([half], [0.5], "o", color=color, ms=6)
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(_milliseconds))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.axvline(setting.profile.rtt * 1e3, color=theme.faint, lw=1, ls=(0, (4, 3)))
     ax.set_ylim(0, 1.01)
-    for index, (half, color, label) in enumerate(halves):
-        ax.plot([half], [0.5], "o", color=color, ms=6)
-        # Each label at a height of its own, as curves may lie upon each other, and on the side with room for it.
-        left_of_it = ax.transAxes.inverted().transform(ax.transData.transform((half, 0.5)))[0] > 0.6
-        ax.annotate(
-            f"{label}: {half:.0f} ms", (half, 0.5), (-9 if left_of_it else 9, -4 - 15 * index),
-            textcoords="offset points", color=color, fontsize=10.5, fontweight="bold", va="top",
-            ha="right" if left_of_it else "left", path_effects=[withStroke(linewidth=3, foreground=theme.paper)],
-        )  # fmt: skip
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    ax.legend(loc="best", frameon=False, labelcolor="linecolor", prop={"size": 11, "weight": "bold"})
     ax.set_title("Ping while the upload runs", fontsize=14, fontweight="bold", loc="left")
     ax.set_xlabel("round trip (dots: half of the probes were faster; dashed: the empty links)")
     ax.set_ylabel("probes that came back by then")
