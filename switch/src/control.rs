@@ -416,6 +416,11 @@ impl Dataplane {
         self.read(|store, now| store.entry(table, key, now))
     }
 
+    /// The direct counter of an entry, without the rest of it.
+    pub fn direct_counter(&self, table: TableId, key: &EntryKey) -> Result<CounterValue, UpdateError> {
+        self.read(|store, _| store.direct_counter(table, key))
+    }
+
     /// All entries of the table, const ones too, in no order.
     pub fn entries(&self, table: TableId) -> Result<Vec<EntryView>, UpdateError> {
         self.read(|store, now| store.entries(table, now))

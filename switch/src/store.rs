@@ -3,6 +3,7 @@
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -289,6 +290,13 @@ impl Store {
         self.view(id, slot, now).ok_or_else(|| self.no_entry(id))
     }
 
+    pub fn direct_counter(&self, id: TableId, key: &EntryKey) -> Result<CounterValue> {
+        self.check_counter(id)?;
+        let slot = self.find(id, key)?;
+        let stats = self.shared.entries[id.0].get(slot as usize).ok_or_else(|| self.no_entry(id))?;
+        Ok(CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) })
+    }
+
     pub fn entries(&self, id: TableId, now: u64) -> Result<Vec<EntryView>> {
         self.table(id)?;
         let slots = 0..self.tables[id.0].entries.len() as u32;
@@ -422,7 +430,7 @@ impl Store {
         }
         let mut packed = vec![index as u64];
         for (param, &value) in action.params.iter().zip(&call.params) {
-            check_width(&format!("parameter `{}`", param.name), value, param.width)?;
+            check_width(format_args!("parameter `{}`", param.name), value, param.width)?;
             packed.push(value as u64);
             if param.width > 64 {
                 packed.push((value >> 64) as u64);
@@ -466,7 +474,7 @@ fn pack_field(
     row: &mut [u64],
 ) -> Result<()> {
     let all = Value::MAX >> (128 - width);
-    let what = format!("key field `{name}`");
+    let what = NamedField(name);
     let (value, mask) = match (kind, field) {
         (MatchKind::Exact, KeyField::Exact(value)) => (*value, all),
         (MatchKind::Lpm, KeyField::Lpm { value, prefix_len }) => {
@@ -476,7 +484,7 @@ fn pack_field(
             (*value, all & !all.checked_shr(*prefix_len as u32).unwrap_or(0))
         }
         (MatchKind::Ternary, KeyField::Ternary { value, mask }) => {
-            check_width(&format!("{what}, mask"), *mask, width)?;
+            check_width(format_args!("{what}, mask"), *mask, width)?;
             (*value, *mask)
         }
         // The format calls optional fields ternary.
@@ -521,7 +529,16 @@ fn prefix_length(key: &EntryKey) -> i32 {
     key.fields.iter().map(length).sum()
 }
 
-fn check_width(what: &str, value: Value, width: u16) -> Result<()> {
+/// Formatted only for a refusal: keys are packed for every update and query.
+struct NamedField<'a>(&'a str);
+
+impl fmt::Display for NamedField<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key field `{}`", self.0)
+    }
+}
+
+fn check_width(what: impl fmt::Display, value: Value, width: u16) -> Result<()> {
     if width < 128 && value >> width != 0 {
         return Err(UpdateError::OutOfRange(format!("{what}: {value:#x} does not fit in {width} bits")));
     }

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write and Read: every entity, every refusal (P4Runtime 1.4, "P4 Entity Messages")."""
 
+from random import Random
 from typing import Any
 
 import grpc
 import pytest
 from finsy.proto import p4d, p4r, rpc_code
-from p4rt_client import Client, binary, code, delete, errors, exact, insert, modify, update
+from p4rt_client import WAIT, Client, binary, code, delete, errors, exact, insert, modify, update
 
 OK = rpc_code.OK
 INVALID = rpc_code.INVALID_ARGUMENT
@@ -156,6 +157,15 @@ def test_each_update_of_a_batch_has_its_own_outcome(client: Client) -> None:
     assert all(bool(error.message) == bool(error.canonical_code) for error in found)
     assert all(error.space == "apswitch" for error in found if error.canonical_code)
     assert client.read(table_entry=p4r.TableEntry(table_id=first.table_id)) == [second]
+
+
+def test_the_errors_of_a_long_batch_stay_short(client: Client) -> None:
+    absent = [delete(exact_entry(client, number)) for number in range(300)]
+    with pytest.raises(grpc.RpcError) as failure:
+        client.write(*absent)
+    found = errors(failure.value)
+    assert [error.canonical_code for error in found] == [MISSING] * 300
+    assert [bool(error.message) for error in found] == [True] * 16 + [False] * 284
 
 
 def test_a_full_table_says_so_and_keeps_its_entries(client: Client) -> None:
@@ -466,3 +476,68 @@ def test_a_large_table_is_read_in_portions(client: Client, access_point: Any) ->
     assert max(response.ByteSize() for response in responses) < 1 << 20
     found = {e.table_entry.SerializeToString(deterministic=True) for r in responses for e in r.entities}
     assert found == {entry.SerializeToString(deterministic=True) for entry in entries}
+
+
+@pytest.mark.parametrize("method", ["Write", "Read", "SetForwardingPipelineConfig"])
+def test_mutated_requests_never_harm(client: Client, method: str) -> None:
+    """Flips, cuts and repeats bytes of good requests: each is answered, and none by an internal error."""
+    entry = exact_entry(client, meter_config={"cir": 1, "pir": 2}, counter_data={}, idle_timeout_ns=1 << 40)
+    ternary_entry = client.program.entry("ternary_table", [ternary(1, 3), exact(2, 1)], ("note", 1), priority=1)
+    number = client.program.id("digests", "seen_digest_t")
+    entities = [
+        {"table_entry": entry},
+        {"table_entry": ternary_entry},
+        {"direct_counter_entry": p4r.DirectCounterEntry(table_entry=entry, data={"packet_count": 1})},
+        {
+            "register_entry": p4r.RegisterEntry(
+                register_id=client.program.id("registers", "level"), data={"bitstring": b"\1"}
+            )
+        },
+        {"counter_entry": p4r.CounterEntry(counter_id=client.program.id("counters", "ports"), index={"index": 1})},
+        {"digest_entry": p4r.DigestEntry(digest_id=number, config={"max_list_size": 1})},
+        group(1, (1, 2)),
+        session(1, 3),
+    ]
+    requests = {
+        "Write": p4r.WriteRequest(
+            device_id=1, election_id={"low": 1}, updates=[update("INSERT", **e) for e in entities]
+        ),
+        "Read": p4r.ReadRequest(device_id=1, entities=[p4r.Entity(**e) for e in entities]),
+        "SetForwardingPipelineConfig": p4r.SetForwardingPipelineConfigRequest(
+            device_id=1,
+            election_id={"low": 1},
+            action="VERIFY",
+            config={"p4info": client.program.p4info, "p4_device_config": client.program.device_config},
+        ),
+    }
+    good = requests[method].SerializeToString()
+    path, unchanged = f"/p4.v1.P4Runtime/{method}", lambda data: data
+    if method == "Read":
+        call = client.channel.unary_stream(path, unchanged, unchanged)
+    else:
+        call = client.channel.unary_unary(path, unchanged, unchanged)
+    random = Random(method)
+    for _ in range(1000):
+        mutant = bytearray(good)
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(mutant))
+            match random.randrange(3):
+                case 0:
+                    mutant[at] = random.randrange(256)
+                case 1:
+                    del mutant[at : at + random.randint(1, 8)]
+                case _:
+                    mutant[at:at] = mutant[max(0, at - 8) : at]
+        try:
+            answer = call(bytes(mutant), timeout=WAIT)
+            if method == "Read":
+                list(answer)
+        except grpc.RpcError as failure:
+            if failure.code() == grpc.StatusCode.UNKNOWN:
+                assert all(error.canonical_code != rpc_code.INTERNAL for error in errors(failure))
+            else:
+                # What is no protobuf at all is answered by the gRPC library.
+                internal = failure.code() == grpc.StatusCode.INTERNAL
+                assert not internal or "failed to decode Protobuf" in failure.details()
+    client.push(program=client.program)
+    assert client.outcomes(insert(entry)) == [OK]

@@ -283,6 +283,29 @@ pub fn key_message(table: &Table, entry: &TableEntry) -> p4::TableEntry {
     }
 }
 
+/// The key of a request that has passed [`key`], with canonical values and nothing else.
+pub fn canonical_key(request: &p4::TableEntry) -> p4::TableEntry {
+    use p4::field_match::FieldMatchType as Given;
+    let mut matches = request.r#match.clone();
+    for given in matches.iter_mut().filter_map(|field_match| field_match.field_match_type.as_mut()) {
+        match given {
+            Given::Exact(exact) => value::shorten(&mut exact.value),
+            Given::Optional(optional) => value::shorten(&mut optional.value),
+            Given::Lpm(lpm) => value::shorten(&mut lpm.value),
+            Given::Ternary(ternary) => {
+                value::shorten(&mut ternary.value);
+                value::shorten(&mut ternary.mask);
+            }
+            Given::Range(range) => {
+                value::shorten(&mut range.low);
+                value::shorten(&mut range.high);
+            }
+            Given::Other(_) => {}
+        }
+    }
+    p4::TableEntry { table_id: request.table_id, r#match: matches, priority: request.priority, ..Default::default() }
+}
+
 fn match_messages(table: &Table, key: &EntryKey) -> Vec<p4::FieldMatch> {
     use p4::field_match::{self as m, FieldMatchType};
     let message = |(field, part): (&MatchField, &KeyField)| {

@@ -15,10 +15,32 @@ use super::schema::{Counter, Meter, Register, Table};
 use super::stream::Digests;
 use super::value;
 use super::write::{Notes, cells, known, refuse_meter_counters, table};
-use crate::control::{Dataplane, EntryView, KeyField, Value};
+use crate::control::{Dataplane, EntryKey, EntryView, KeyField, MeterConfig, Value};
 
-/// The answer to one request of a batch, still to be turned into messages.
-pub type Answer = Box<dyn Iterator<Item = Entity> + Send>;
+/// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
+pub enum Answer {
+    One(Option<Box<Entity>>),
+    Many(Box<dyn Iterator<Item = Entity> + Send>),
+}
+
+impl Iterator for Answer {
+    type Item = Entity;
+
+    fn next(&mut self) -> Option<Entity> {
+        match self {
+            Answer::One(entity) => entity.take().map(|entity| *entity),
+            Answer::Many(entities) => entities.next(),
+        }
+    }
+}
+
+/// The entries of which a direct counter or meter is asked for.
+enum Direct<'a> {
+    /// One that has to exist; the message names it in canonical form.
+    One(&'a Table, EntryKey, p4::TableEntry),
+    /// Those of these tables, by id.
+    Many(Vec<(u32, Vec<EntryView>)>),
+}
 
 pub struct Reader<'a> {
     pub pipeline: &'a Arc<Pipeline>,
@@ -88,7 +110,7 @@ impl Reader<'_> {
             time_since_last_hit: filter.time_since_last_hit.is_some() && table.has_idle_timeout,
         };
         let (pipeline, id) = (self.pipeline.clone(), table.id);
-        Ok(Box::new(views.into_iter().filter_map(move |view| {
+        Ok(many(views.into_iter().filter_map(move |view| {
             let table = pipeline.schema.tables.get(&id)?;
             entry::to_message(&pipeline.schema, table, &view, &wanted).map(Entity::TableEntry)
         })))
@@ -139,19 +161,15 @@ impl Reader<'_> {
         })))
     }
 
-    /// The entries whose direct resources are asked for; a single one has to exist.
-    fn direct(
-        &self,
-        filter: Option<&p4::TableEntry>,
-        has: fn(&Table) -> bool,
-        what: &str,
-    ) -> Checked<Vec<(u32, Vec<EntryView>)>> {
+    /// The entries whose direct resources are asked for.
+    fn direct(&self, filter: Option<&p4::TableEntry>, has: fn(&Table) -> bool, what: &str) -> Checked<Direct<'_>> {
         let Some(filter) = filter else {
             return refuse!(InvalidArgument, "there is no table entry");
         };
         if filter.table_id == 0 {
             let tables = self.pipeline.schema.tables.values().filter(|table| has(table));
-            return tables.map(|table| Ok((table.id, self.dataplane.entries(table.target)?))).collect();
+            let found = tables.map(|table| Ok((table.id, self.dataplane.entries(table.target)?)));
+            return found.collect::<Checked<_>>().map(Direct::Many);
         }
         let table = table(&self.pipeline.schema, filter.table_id)?;
         if !has(table) {
@@ -160,43 +178,58 @@ impl Reader<'_> {
         if filter.is_default_action {
             return refuse!(Unimplemented, "default entries have no direct counter or meter");
         }
-        let views = match filter.r#match.is_empty() || (table.has_priority && filter.priority == 0) {
-            true => self.matching(table, filter)?,
-            false => vec![self.dataplane.entry(table.target, &entry::key(table, filter)?)?],
-        };
-        Ok(vec![(table.id, views)])
+        match filter.r#match.is_empty() || (table.has_priority && filter.priority == 0) {
+            true => Ok(Direct::Many(vec![(table.id, self.matching(table, filter)?)])),
+            false => Ok(Direct::One(table, entry::key(table, filter)?, entry::canonical_key(filter))),
+        }
     }
 
     fn direct_counters(&self, filter: &p4::DirectCounterEntry) -> Checked<Answer> {
-        let found = self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")?;
-        Ok(self.each_entry(found, |table, view| {
-            let data = view.entry.counter.map(entry::counter_message);
-            let table_entry = Some(entry::key_message(table, &view.entry));
-            Entity::DirectCounterEntry(p4::DirectCounterEntry { table_entry, data })
-        }))
+        let message = |table_entry, value| {
+            let data = Some(entry::counter_message(value));
+            Entity::DirectCounterEntry(p4::DirectCounterEntry { table_entry: Some(table_entry), data })
+        };
+        match self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")? {
+            Direct::One(table, key, named) => {
+                Ok(one(message(named, self.dataplane.direct_counter(table.target, &key)?)))
+            }
+            Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
+                message(entry::key_message(table, &view.entry), view.entry.counter.unwrap_or_default())
+            })),
+        }
     }
 
     fn direct_meters(&self, filter: &p4::DirectMeterEntry) -> Checked<Answer> {
         refuse_meter_counters(filter.counter_data.is_some())?;
-        let found = self.direct(filter.table_entry.as_ref(), |table| table.meter.is_some(), "meter")?;
-        Ok(self.each_entry(found, |table, view| {
-            let config = view.entry.meter.map(entry::meter_message);
-            let table_entry = Some(entry::key_message(table, &view.entry));
+        let message = |table_entry, config: Option<MeterConfig>| {
+            let (table_entry, config) = (Some(table_entry), config.map(entry::meter_message));
             Entity::DirectMeterEntry(p4::DirectMeterEntry { table_entry, config, counter_data: None })
-        }))
+        };
+        match self.direct(filter.table_entry.as_ref(), |table| table.meter.is_some(), "meter")? {
+            Direct::One(table, key, named) => {
+                Ok(one(message(named, self.dataplane.entry(table.target, &key)?.entry.meter)))
+            }
+            Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
+                message(entry::key_message(table, &view.entry), view.entry.meter)
+            })),
+        }
     }
 
-    fn each_entry(&self, found: Vec<(u32, Vec<EntryView>)>, message: fn(&Table, EntryView) -> Entity) -> Answer {
+    fn each_entry(
+        &self,
+        found: Vec<(u32, Vec<EntryView>)>,
+        message: impl Fn(&Table, EntryView) -> Entity + Send + 'static,
+    ) -> Answer {
         let pipeline = self.pipeline.clone();
         let views = found.into_iter().flat_map(|(id, views)| views.into_iter().map(move |view| (id, view)));
-        Box::new(views.filter_map(move |(id, view)| Some(message(pipeline.schema.tables.get(&id)?, view))))
+        many(views.filter_map(move |(id, view)| Some(message(pipeline.schema.tables.get(&id)?, view))))
     }
 
     fn counters(&self, filter: &p4::CounterEntry) -> Checked<Answer> {
         let read = |(&id, counter): (&u32, &Counter)| -> Checked<Answer> {
             let cells = cells(&counter.name, filter.index.as_ref(), counter.size)?;
             let values = self.dataplane.counters(counter.target, cells.clone())?;
-            Ok(Box::new(cells.zip(values).map(move |(index, value)| {
+            Ok(many(cells.zip(values).map(move |(index, value)| {
                 let data = Some(entry::counter_message(value));
                 Entity::CounterEntry(p4::CounterEntry {
                     counter_id: id,
@@ -216,7 +249,7 @@ impl Reader<'_> {
         let read = |(&id, meter): (&u32, &Meter)| -> Checked<Answer> {
             let cells = cells(&meter.name, filter.index.as_ref(), meter.size)?;
             let configs = self.dataplane.meters(meter.target, cells.clone())?;
-            Ok(Box::new(cells.zip(configs).map(move |(index, config)| {
+            Ok(many(cells.zip(configs).map(move |(index, config)| {
                 let (index, config) = (Some(p4::Index { index: index as i64 }), config.map(entry::meter_message));
                 Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data: None })
             })))
@@ -232,7 +265,7 @@ impl Reader<'_> {
             let cells = cells(&register.name, filter.index.as_ref(), register.size)?;
             let values = self.dataplane.registers(register.target, cells.clone())?;
             let element = register.element.clone();
-            Ok(Box::new(cells.zip(values).map(move |(index, bits)| {
+            Ok(many(cells.zip(values).map(move |(index, bits)| {
                 let (index, data) = (Some(p4::Index { index: index as i64 }), element.encode(&[Value::from(bits)]));
                 Entity::RegisterEntry(p4::RegisterEntry { register_id: id, index, data })
             })))
@@ -264,12 +297,12 @@ impl Reader<'_> {
                         }))
                     })
                     .collect();
-                Ok(Box::new(messages.into_iter()))
+                Ok(many(messages.into_iter()))
             }
             Some(Type::CloneSessionEntry(filter)) => {
                 let mut sessions = self.dataplane.clone_sessions();
                 select(&mut sessions, filter.session_id, "clone session")?;
-                Ok(Box::new(sessions.into_iter().map(move |(session_id, session)| {
+                Ok(many(sessions.into_iter().map(move |(session_id, session)| {
                     wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
                         session_id,
                         replicas: session.replicas.iter().map(replica).collect(),
@@ -296,21 +329,25 @@ impl Reader<'_> {
         let entry = |digest_id| {
             self.digests.config(digest_id).map(|config| p4::DigestEntry { digest_id, config: Some(config) })
         };
-        Ok(Box::new(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
+        Ok(many(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
     }
 }
 
 fn none() -> Answer {
-    Box::new(std::iter::empty())
+    Answer::One(None)
 }
 
 fn one(entity: Entity) -> Answer {
-    Box::new(std::iter::once(entity))
+    Answer::One(Some(Box::new(entity)))
+}
+
+fn many(entities: impl Iterator<Item = Entity> + Send + 'static) -> Answer {
+    Answer::Many(Box::new(entities))
 }
 
 /// All answers one after the other, or the first refusal.
 fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
-    Ok(Box::new(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten()))
+    Ok(many(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten()))
 }
 
 /// Keeps the one that is asked for, or all of them for id 0.

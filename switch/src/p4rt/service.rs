@@ -27,9 +27,10 @@ const API_VERSION: &str = "1.5.0";
 const MOST_READS: usize = 16;
 /// A read whose client takes nothing for so long ends.
 const READ_STALL: Duration = Duration::from_secs(30);
-/// A `ReadResponse` is sent when it has this many entities or bytes; clients take 4 MiB by default.
-const CHUNK_ENTITIES: usize = 1024;
-const CHUNK_BYTES: usize = 1 << 18;
+/// A `ReadResponse` is sent when it has this many entities, or this many bytes in their parts of no fixed length;
+/// clients take 4 MiB by default.
+const CHUNK_ENTITIES: usize = 512;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// What a write changes besides the data plane.
 #[derive(Default)]
@@ -295,17 +296,26 @@ impl Iterator for Chunks {
         if self.done {
             return None;
         }
-        let (mut entities, mut bytes) = (Vec::new(), 0);
+        let (mut entities, mut bytes) = (Vec::with_capacity(self.answers.len().min(CHUNK_ENTITIES)), 0);
         while entities.len() < CHUNK_ENTITIES && bytes < CHUNK_BYTES {
             let Some(entity) = self.next_entity() else { break };
-            let entity = p4::Entity { entity: Some(entity) };
-            bytes += entity.encoded_len();
-            entities.push(entity);
+            bytes += unbounded_bytes(&entity);
+            entities.push(p4::Entity { entity: Some(entity) });
         }
         if !entities.is_empty() {
             return Some(Ok(p4::ReadResponse { entities }));
         }
         self.done = true;
         batch_status("Read", &self.outcomes).err().map(Err)
+    }
+}
+
+/// The size of what a client may make as long as it likes; the rest of an entity is a few hundred bytes.
+fn unbounded_bytes(entity: &p4::entity::Entity) -> usize {
+    use p4::entity::Entity;
+    match entity {
+        Entity::TableEntry(entry) => entry.metadata.len(),
+        Entity::PacketReplicationEngineEntry(entry) => entry.encoded_len(),
+        _ => 0,
     }
 }

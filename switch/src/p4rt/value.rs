@@ -4,6 +4,8 @@
 //! Any length is accepted as long as the value fits its width; what is kept and answered is the canonical form, the
 //! shortest string of the value. Strings are big-endian; `int<W>` is in two's complement.
 
+use bytes::{Buf, Bytes};
+
 /// Why a binary string is refused: `OUT_OF_RANGE` in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadValue {
@@ -32,6 +34,12 @@ pub fn canonical(bytes: &[u8], width: u32) -> Result<&[u8], BadValue> {
     }
 }
 
+/// Brings a `bit<W>` value that was accepted into its canonical form, without a copy.
+pub fn shorten(bytes: &mut Bytes) {
+    let zeros = bytes.iter().take_while(|&&b| b == 0).count();
+    bytes.advance(zeros.min(bytes.len().saturating_sub(1)));
+}
+
 /// The canonical form of an `int<width>` value.
 pub fn canonical_signed(bytes: &[u8], width: u32) -> Result<&[u8], BadValue> {
     let last = bytes.len().checked_sub(1).ok_or(BadValue::Empty)?;
@@ -54,10 +62,10 @@ pub fn to_u128(bytes: &[u8], width: u32) -> Result<u128, BadValue> {
 }
 
 /// The canonical binary string of `value`.
-pub fn from_u128(value: u128) -> bytes::Bytes {
+pub fn from_u128(value: u128) -> Bytes {
     let bytes = value.to_be_bytes();
     let length = (128 - value.leading_zeros()).div_ceil(8).max(1) as usize;
-    bytes::Bytes::copy_from_slice(&bytes[16 - length..])
+    Bytes::copy_from_slice(&bytes[16 - length..])
 }
 
 /// An `int<width>` value of at most 128 bits, as its `width` bits.
@@ -69,11 +77,11 @@ pub fn signed_to_u128(bytes: &[u8], width: u32) -> Result<u128, BadValue> {
 }
 
 /// The canonical binary string of the `int<width>` value with these bits.
-pub fn from_signed(bits: u128, width: u32) -> bytes::Bytes {
+pub fn from_signed(bits: u128, width: u32) -> Bytes {
     debug_assert!((1..=128).contains(&width));
     let unused = 128 - width;
     let extended = ((bits << unused) as i128 >> unused).to_be_bytes();
-    bytes::Bytes::copy_from_slice(canonical_signed(&extended, 128).unwrap_or(&extended))
+    Bytes::copy_from_slice(canonical_signed(&extended, 128).unwrap_or(&extended))
 }
 
 #[cfg(test)]
@@ -125,6 +133,9 @@ mod tests {
             prop_assert_eq!(to_u128(&padded, 128), Ok(value));
             let short = from_u128(value);
             prop_assert_eq!(canonical(&padded, 128), Ok(&short[..]));
+            let mut shortened = Bytes::from(padded);
+            shorten(&mut shortened);
+            prop_assert_eq!(&shortened, &short);
             prop_assert!(short.len() == 1 || short[0] != 0);
         }
 

@@ -20,6 +20,8 @@ use crate::control::{CloneSession, Dataplane, PortNumber, Replica, TableId, Upda
 
 /// A longer request goes to the data plane in several messages.
 const LONGEST_BATCH: usize = 8192;
+/// After so many updates streams get their turn.
+const BREATH: usize = 512;
 /// `egress_spec` has 9 bits in v1model.
 const HIGHEST_PORT: u128 = 511;
 
@@ -58,7 +60,10 @@ impl<'a> Writer<'a> {
     pub async fn run(mut self, updates: &[p4::Update]) -> Vec<Checked<()>> {
         self.batch.reserve(updates.len().min(LONGEST_BATCH));
         self.owners.reserve(updates.len().min(LONGEST_BATCH));
-        for update in updates {
+        for (number, update) in updates.iter().enumerate() {
+            if number % BREATH == BREATH - 1 {
+                tokio::task::yield_now().await;
+            }
             let outcome = self.update(update).await;
             self.outcomes.push(outcome);
             if self.batch.len() >= LONGEST_BATCH {
