@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ack_priority` and `queue_meter`: pure ACKs first, and what each priority queue may take of its port.
 
-The meter counts what arrives, not what is sent: where the filter is on, superseded ACKs never reach the wire, and the ACKs
-of a download over 14 Mb/s are 0.32 Mb/s of arrivals on an uplink of 1 Mb/s but far less of its time.
+The meter counts what arrives, not what is sent: where the filter is on, superseded ACKs never reach the wire, and the
+ACKs of a download over 14 Mb/s are 0.32 Mb/s of arrivals on an uplink of 1 Mb/s but far less of its time.
 """
 
 import finsy as fy

@@ -2,8 +2,9 @@
 """`python -m controller.bench`: one tick of the loop with 200 active flows, against a real apswitch.
 
 200 flows share an uplink of 20 Mb/s, unevenly, and what they offer swings around what it carries, so that every term is
-at work: counters are read, feedback is computed, entries are written. Goals: the 99th percentile of a tick is at most the 10 ms between
-two, and the controller takes less than half a core. The ratios are merged into out/bench/summary.json.
+at work: counters are read, feedback is computed, entries are written. Goals: the 99th percentile of a tick is at most
+the 10 ms between two, and the controller takes less than half a core. The ratios are merged into
+out/bench/summary.json.
 """
 
 import json

@@ -2,8 +2,8 @@
 """`classify`: which class a packet belongs to, and which queue it waits in.
 
 An ACK belongs to the traffic that it acknowledges: downlink data and the ACKs that go up for it are class downlink.
-With the feature `sparse`, a flow within its sparse rate and a flow that is not known yet go ahead of the bulk and are not
-regulated: neither can fill a queue, and a lost SYN costs a second. Rules of the operator stand above all that.
+With the feature `sparse`, a flow within its sparse rate and a flow that is not known yet go ahead of the bulk and are
+not regulated: neither can fill a queue, and a lost SYN costs a second. Rules of the operator stand above all that.
 """
 
 from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Rule

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One P4Runtime session: connect, become primary, push the pipeline, carry reads, writes and the stream.
 
-`Connection.run` keeps a session up for ever, with backoff between attempts, and calls `serve` whenever the pipeline is in
-place; `serve` is cancelled when the session ends or another controller takes over. What went wrong is one line in
-`problem`, until it is mended.
+`Connection.run` keeps a session up for ever, with backoff between attempts, and calls `serve` whenever the pipeline
+is in place; `serve` is cancelled when the session ends or another controller takes over. What went wrong is one line
+in `problem`, until it is mended.
 """
 
 import asyncio
@@ -278,8 +278,8 @@ class Connection:
             await self._request_primary()
             return
         self._note(
-            f"{self.config.name}: another controller is primary at {self.config.address} (election id {highest}, ours is "
-            f"{self.election_id}): stop it or raise `election_id`; waiting as backup"
+            f"{self.config.name}: another controller is primary at {self.config.address} (election id {highest}, "
+            f"ours is {self.election_id}): stop it or raise `election_id`; waiting as backup"
         )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which flows there are: learned from flow digests, aged by the idle timeout of their entries.
 
-Each flow has an index into the registers of the data plane. Registers cannot be cleared over P4Runtime everywhere, so an
-index that is given to the next flow gets a new generation, which tells the users of one index apart.
+Each flow has an index into the registers of the data plane. Registers cannot be cleared over P4Runtime everywhere, so
+an index that is given to the next flow gets a new generation, which tells the users of one index apart.
 """
 
 import logging
@@ -75,6 +75,7 @@ class Flow:
         "rate",
         "reading",
         "since",
+        "sparse_rate",
         "weight",
         "written",
     )
@@ -97,6 +98,7 @@ class Flow:
         # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
         self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entry)
         table = entry.table_entry
+        self.sparse_rate = table.meter_config.cir
         self.reading = p4r.Entity(
             direct_counter_entry=p4r.DirectCounterEntry(
                 table_entry=p4r.TableEntry(table_id=table.table_id, match=table.match)

@@ -137,13 +137,11 @@ class Loop:
 
     def _next_flows(self, now: float) -> list[Flow]:
         """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
-        if not self._config.features.ncr:
-            return []
         fresh = self._flows.fresh
         while fresh:
             heapq.heappush(self._due, (now, next(self._order), fresh.popleft()))
-        ncr = self._config.ncr
-        per_tick = ncr.device_interval / ncr.flow_interval
+        flow_interval = self._config.ncr.flow_interval
+        per_tick = self.interval / flow_interval
         active = sum(len(regulator.active) for regulator in self.ports.values())
         quiet = max(0, len(self._due) - active)
         most = LEAST_FLOWS + math.ceil(active * per_tick) + min(MOST_QUIET, math.ceil(quiet * per_tick / 10))
@@ -153,11 +151,13 @@ class Loop:
             if self._flows.by_key.get(flow.key) is not flow:
                 continue
             turn.append(flow)
-            wait = QUIET_SECONDS if flow.rate.idle(now) else ncr.flow_interval
+            wait = QUIET_SECONDS if flow.rate.idle(now) else flow_interval
             heapq.heappush(self._due, (now + wait, next(self._order), flow))
         return turn
 
-    async def _read(self, connection: Connection, request: p4r.ReadRequest, flows: dict[bytes, Flow]) -> None:
+    async def _read(
+        self, connection: Connection, request: p4r.ReadRequest, flows: dict[tuple[bytes, ...], Flow]
+    ) -> None:
         async for entity in connection.read(request):
             if entity.HasField("counter_entry"):
                 cell = entity.counter_entry
@@ -223,6 +223,6 @@ class Loop:
         return self._program.update(kind, entry)
 
 
-def reading_key(entry: p4r.DirectCounterEntry) -> bytes:
+def reading_key(entry: p4r.DirectCounterEntry) -> tuple[bytes, ...]:
     """What tells the answers for single flows apart."""
-    return b"|".join(field.exact.value for field in entry.table_entry.match)
+    return tuple(field.exact.value for field in entry.table_entry.match)

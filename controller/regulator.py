@@ -45,7 +45,10 @@ class PortRegulator:
         self.active: dict[int, Flow] = {}
         """Flows with traffic, by index."""
         self.estimate = QueueEstimate(port.capacity_bps / 8, port.queue_limit)
-        self.class_rates: dict[int, Rate] = {}
+        self.class_rates: dict[int, float] = {}
+        """Bytes/s that arrive and are not filtered: only those need the link."""
+        self._arrivals: dict[int, Rate] = {}
+        self._filtered: dict[int, Rate] = {}
         self._arrived = 0
         self._shares_at = -math.inf
         self._reset()
@@ -113,13 +116,21 @@ class PortRegulator:
 
     def _share_among_classes(self, now: float, busy: bool) -> None:
         ncr = self._config.ncr
+        elastic: dict[int, float] = {}
+        for flow in self.active.values():
+            if self._elastic(flow):
+                elastic[flow.class_id] = elastic.get(flow.class_id, 0.0) + flow.rate.value
         measured: dict[int, Measured] = {}
+        tau = ncr.smoothing_ms / 1000
         for class_id, volume in self.volumes.items():
-            rate = self.class_rates.setdefault(class_id, Rate(ncr.smoothing_ms / 1000))
-            rate.tau = ncr.smoothing_ms / 1000
-            rate.update(volume.arrived_bytes, now)
-            if not rate.idle(now):
-                measured[class_id] = Measured(rate.value, class_weight(self._config, class_id))
+            arrivals = self._arrivals.setdefault(class_id, Rate(tau))
+            filtered = self._filtered.setdefault(class_id, Rate(tau))
+            arrivals.tau = filtered.tau = tau
+            rate = arrivals.update(volume.arrived_bytes, now) - filtered.update(volume.filtered_bytes, now)
+            rate = self.class_rates[class_id] = max(0.0, rate)
+            if not arrivals.idle(now):
+                part = min(1.0, elastic.get(class_id, 0.0) / rate) if rate > 0 else 0.0
+                measured[class_id] = Measured(rate, class_weight(self._config, class_id), part)
         self.class_feedback = self.class_terms.update(
             now,
             self.port.capacity_bps / 8,
@@ -131,15 +142,22 @@ class PortRegulator:
         )
 
     def _share_among_flows(self, now: float, busy: bool) -> None:
-        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2)."""
+        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2).
+
+        A flow is counted before its ACKs are filtered; what is left is taken to be the same part of each in a class.
+        """
         ncr = self._config.ncr
         classes = {index: flow.class_id for index, flow in self.active.items()}
         weights: dict[int, float] = {}
         for index, flow in self.active.items():
             weights[classes[index]] = weights.get(classes[index], 0.0) + flow.weight
         part = {class_id: class_weight(self._config, class_id) / weight for class_id, weight in weights.items()}
+        kept = {class_id: self._kept(class_id) for class_id in weights}
         measured = {
-            index: Measured(flow.rate.value, flow.weight * part[classes[index]]) for index, flow in self.active.items()
+            index: Measured(
+                flow.rate.value * kept[classes[index]], flow.weight * part[classes[index]], float(self._elastic(flow))
+            )
+            for index, flow in self.active.items()
         }
         feedback = self.flow_terms.update(
             now,
@@ -152,3 +170,15 @@ class PortRegulator:
         )
         for index, flow in self.active.items():
             flow.feedback = feedback[index]
+
+    def _elastic(self, flow: Flow) -> bool:
+        """Whether feedback holds this flow back: not ACKs, and not what passes as sparse."""
+        sparse = self._config.features.sparse and flow.rate.value <= flow.sparse_rate
+        return not (flow.acknowledges or sparse)
+
+    def _kept(self, class_id: int) -> float:
+        """The part of what arrives of a class that is not filtered."""
+        arrivals = self._arrivals.get(class_id)
+        if arrivals is None or arrivals.value <= 0:
+            return 1.0
+        return min(1.0, self.class_rates[class_id] / arrivals.value)

@@ -3,10 +3,12 @@
 
     curl localhost:8080/api/v1/access-points
     curl localhost:8080/api/v1/access-points/ap1/feedback
-    curl -X PATCH localhost:8080/api/v1/access-points/ap1/features -H 'content-type: application/json' -d '{"ncr": false}'
+    curl -X PATCH localhost:8080/api/v1/access-points/ap1/features -H 'content-type: application/json' \\
+         -d '{"ncr": false}'
 
-Handlers run beside the loop and only look at what it has left; lists are given out in pages. Bad input is a 4xx whose
-`detail` says what and where; a switch that is away is 503, one that refuses a change is 502 and the change is taken back.
+Handlers run beside the loop and only look at what it has left; long lists are given out in pages. Bad input is a 4xx
+whose `detail` says what and where; a switch that is away is 503; one that refuses a change is 502, and the change is
+taken back.
 """
 
 from collections.abc import Mapping
@@ -100,13 +102,13 @@ def create_app(access_points: Mapping[str, AccessPoint]) -> FastAPI:
 
     @app.get(PREFIX + "/{name}/flows")
     async def get_flows(ap: Ap, page: Annotated[Page, Query()], active: bool = False) -> list[FlowAnswer]:
-        """The flows; `?active=true` for those with traffic: `curl 'localhost:8080/api/v1/access-points/ap1/flows?limit=20'`"""
+        """The flows, or with `active=true` those with traffic: `curl '.../access-points/ap1/flows?limit=20'`"""
         flows = [flow for flow in ap.flows.by_key.values() if not active or flow.rate.value > 1]
         return [_flow(ap, flow) for flow in flows[page.offset : page.offset + page.limit]]
 
     @app.patch(PREFIX + "/{name}/flows/{flow_index}")
     async def change_flow(ap: Ap, flow_index: int, patch: FlowPatch) -> FlowAnswer:
-        """Change a flow's weight or class: `curl -X PATCH .../flows/17 -H 'content-type: application/json' -d '{"weight": 2}'`"""
+        """Change a flow's weight, or the class that it asks for: `-d '{"weight": 2}'`"""
         flow = next((flow for flow in ap.flows.by_key.values() if flow.index == flow_index), None)
         if flow is None:
             raise HTTPException(404, f"no flow has index {flow_index}")
@@ -202,7 +204,7 @@ def create_app(access_points: Mapping[str, AccessPoint]) -> FastAPI:
                     ClassFeedbackAnswer(
                         class_id=class_id,
                         feedback=feedback,
-                        arriving_bps=state.class_rates[class_id].value * 8,
+                        arriving_bps=state.class_rates[class_id] * 8,
                         desired_bps=state.class_terms.desired.get(class_id, 0.0) * 8,
                     )
                     for class_id, feedback in state.class_feedback.items()

@@ -27,6 +27,7 @@ PROGRAM = ROOT / "p4src/ap.json"
 PORTS = (1, 2, 3, 4)
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
 MTU = 9216  # bytes, for jumbo frames
+RUN_TIMEOUT = 900  # s; ptf waits for its threads for ever when it fails itself
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 
@@ -134,7 +135,9 @@ def run_tests(tests: list[str], target: Target, out: Path, verbose: bool) -> lis
     command += ["--debug", "debug" if verbose else "info", "--test-case-timeout", "60", *tests]
     process = start(command)
     try:
-        process.wait()
+        process.wait(timeout=RUN_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        pass  # what has no outcome has failed
     finally:
         stop(process)
     lines = results.read_text().splitlines() if results.exists() else []

@@ -2,9 +2,9 @@
 """TCP-like senders through one port with feedback: a seeded packet simulation to tune and to guard `feedback`.
 
 One FIFO port of a given capacity; bulk only, as the priority queues never reach the controller's mathematics. Senders
-have windows (CUBIC, RFC 9438, with its Reno region; or Reno), delayed ACKs on a path that is never congested, ECN with one
-reduction per round trip (RFC 3168), and never less than two packets in flight, as Linux. The controller sees what it
-sees on a switch: counters, every 10 ms; its writes take effect one tick later.
+have windows (CUBIC, RFC 9438, with its Reno region; or Reno), delayed ACKs on a path that is never congested, ECN
+with one reduction per round trip (RFC 3168), and never less than two packets in flight, as Linux. The controller sees
+what it sees on a switch: counters, every 10 ms; its writes take effect one tick later.
 """
 
 import heapq

@@ -13,8 +13,8 @@ from controller.config import AccessPointConfig
 from controller.rest import create_app
 
 from .switches import free_port
-from .test_entries import PIPELINE
 from .test_config import access_point
+from .test_entries import PIPELINE
 
 AP = "/api/v1/access-points/ap1"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability, seeded: renew the snapshot with `python -m controller.tests.simulation > controller/tests/simulation.txt`."""
+"""Stability, seeded. `python -m controller.tests.simulation > controller/tests/simulation.txt` renews the snapshot."""
 
 from pathlib import Path
 

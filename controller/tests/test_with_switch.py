@@ -222,7 +222,7 @@ def test_overload_is_marked_and_then_forgiven(link_lab: Lab) -> None:
     with flooding(link_lab.wires[1], udp(STATION, SERVER, 1000, 2000, size=1000)):
         wait_for(lambda: uplink(controller, "feedback")["device"] > 0.3 and controller.counter("marked", 2) > 10)
         assert uplink(controller, "ports")["queue_packets"] > 50
-    # Most of the flood was lost at the full queue, which no counter shows: the estimate must come back to 0 all the same.
+    # Most of the flood was lost at the full queue, which no counter shows: the estimate must come back to 0.
     wait_for(lambda: uplink(controller, "feedback")["device"] == 0)
     assert uplink(controller, "ports")["queue_packets"] == 0
 
