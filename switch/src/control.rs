@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::change::Outbox;
 pub use crate::change::{CloneSession, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica};
@@ -60,7 +60,7 @@ pub struct EntryView {
     pub is_const: bool,
 }
 
-/// Events of a kind that may wait to be fetched.
+/// Events of a kind, or packet-outs, that may wait to be fetched.
 const MAX_EVENTS: usize = 4096;
 /// Frames beyond an interface's MTU: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD: usize = 18;
@@ -232,6 +232,7 @@ struct PortHandle {
 struct Inner {
     commands: Sender<Command>,
     wake: Arc<EventFd>,
+    packet_outs: Arc<Semaphore>,
     store: Mutex<Option<Store>>,
     ports: Vec<PortHandle>,
     cells: Arc<SwitchCells>,
@@ -314,6 +315,7 @@ impl Dataplane {
         let inner = Arc::new(Inner {
             commands,
             wake,
+            packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
             ports: handles,
             cells,
@@ -409,7 +411,10 @@ impl Dataplane {
 
     /// A packet-out: the frame enters ingress on the CPU port.
     pub fn inject(&self, frame: Vec<u8>) -> Result<(), UpdateError> {
-        if self.inner.send(Command::Inject { frame }) { Ok(()) } else { Err(UpdateError::Stopped) }
+        let Ok(place) = self.inner.packet_outs.clone().try_acquire_owned() else {
+            return Err(UpdateError::ResourceExhausted(format!("{MAX_EVENTS} packet-outs wait already")));
+        };
+        if self.inner.send(Command::Inject { frame, place }) { Ok(()) } else { Err(UpdateError::Stopped) }
     }
 
     pub fn entry(&self, table: TableId, key: &EntryKey) -> Result<EntryView, UpdateError> {

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::change::Change;
 use crate::machine::Machine;
@@ -46,6 +46,8 @@ pub enum Command {
     /// A frame that enters ingress on the CPU port.
     Inject {
         frame: Vec<u8>,
+        /// Its place among those that wait.
+        place: OwnedSemaphorePermit,
     },
     /// The port has an interface again.
     Open {
@@ -142,7 +144,8 @@ impl Engine {
                     // Whoever asked may have gone.
                     let _ = done.send(old);
                 }
-                Ok(Command::Inject { frame }) => {
+                Ok(Command::Inject { frame, place }) => {
+                    drop(place);
                     self.switch.inject(&frame, now);
                     break;
                 }

@@ -221,8 +221,7 @@ def test_digests_are_collected_and_held_back_until_acknowledged(client: Client) 
 def test_a_digest_does_not_wait_longer_than_its_timeout(client: Client) -> None:
     enable_digest(client, max_timeout_ns=50_000_000, max_list_size=1000, ack_timeout_ns=10**9)
     packet_out(client, from_source(1), 1)
-    packet_out(client, from_source(2), 1)
-    assert sources(client.receive("digest")) == [1, 2]
+    assert sources(client.receive("digest")) == [1]
 
 
 def test_a_new_primary_gets_what_its_predecessor_did_not_acknowledge(client: Client, connect: Any) -> None:

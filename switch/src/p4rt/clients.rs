@@ -23,6 +23,8 @@ const RESERVED: usize = 64;
 
 struct Client {
     queue: mpsc::Sender<Outgoing>,
+    /// A primary that has had its notice: only then it gets packets and digests.
+    welcomed: bool,
     /// Ends the stream when dropped.
     _alive: oneshot::Sender<()>,
 }
@@ -63,7 +65,7 @@ impl Clients {
         let mut inner = self.lock();
         inner.last_id += 1;
         let id = inner.last_id;
-        inner.clients.insert(id, Client { queue: queue.clone(), _alive: alive });
+        inner.clients.insert(id, Client { queue: queue.clone(), welcomed: false, _alive: alive });
         (Opened { id, queue, stalled }, outgoing)
     }
 
@@ -78,7 +80,11 @@ impl Clients {
     /// `welcome_primary` sends.
     pub fn arbitrate(&self, client: ClientId, update: &MasterArbitrationUpdate) -> Result<bool, Status> {
         let mut inner = self.lock();
+        let was_primary = inner.arbiter.is_primary(client);
         let notices = inner.arbiter.update(client, update)?;
+        if let Some(client) = inner.clients.get_mut(&client) {
+            client.welcomed &= was_primary;
+        }
         Ok(inner.deliver(notices))
     }
 
@@ -90,6 +96,9 @@ impl Clients {
             && let Some(notice) = inner.arbiter.notice(client)
         {
             inner.deliver(Notices { now: vec![(client, notice)], after_writes: None });
+            if let Some(client) = inner.clients.get_mut(&client) {
+                client.welcomed = true;
+            }
         }
     }
 
@@ -105,7 +114,8 @@ impl Clients {
     pub fn send_to_primaries(&self, message: Update) -> bool {
         let inner = self.lock();
         let mut taken = false;
-        for client in inner.arbiter.primaries().filter_map(|id| inner.clients.get(&id)) {
+        let primaries = inner.arbiter.primaries().filter_map(|id| inner.clients.get(&id));
+        for client in primaries.filter(|client| client.welcomed) {
             taken |= offer(&client.queue, message.clone());
         }
         taken
@@ -158,6 +168,7 @@ mod tests {
         let clients = Clients::new(1);
         let (mut primary, mut outgoing) = clients.open();
         assert!(clients.arbitrate(primary.id, &hello(5)).unwrap());
+        assert!(!clients.send_to_primaries(Update::Packet(PacketIn::default())), "its notice comes first");
         clients.welcome_primary(primary.id);
         let sent = (0..2 * QUEUE).filter(|_| clients.send_to_primaries(Update::Packet(PacketIn::default()))).count();
         assert_eq!(sent, QUEUE - RESERVED - 1);

@@ -90,9 +90,10 @@ pub async fn serve(shared: Arc<Shared>, opened: Opened, mut incoming: Streaming<
             Ok(None) | Err(_) => break None,
         };
         if let Some(Request::Arbitration(update)) = &update {
+            let was_primary = shared.clients.is_primary(id);
             match shared.clients.arbitrate(id, update) {
                 Ok(false) => {}
-                Ok(true) => welcome(&shared, id).await,
+                Ok(true) => welcome(&shared, id, was_primary).await,
                 Err(status) => break Some(status),
             }
             continue;
@@ -110,11 +111,10 @@ pub async fn serve(shared: Arc<Shared>, opened: Opened, mut incoming: Streaming<
 }
 
 /// A new primary starts when the writes of its predecessor have ended, and with digests that it has not seen.
-async fn welcome(shared: &Shared, client: ClientId) {
+async fn welcome(shared: &Shared, client: ClientId, was_primary: bool) {
     let state = shared.state.write().await;
-    let forgotten = shared.digests.acknowledge_all();
-    if !forgotten.is_empty() {
-        shared.dataplane.write(forgotten).await;
+    if !was_primary {
+        shared.dataplane.write(shared.digests.acknowledge_all()).await;
     }
     shared.clients.welcome_primary(client);
     drop(state);
@@ -137,9 +137,7 @@ async fn request(shared: &Shared, client: ClientId, update: Option<Request>) -> 
             let updates = checked.map_err(|refusal| {
                 (refusal, Details::DigestListAck(p4::DigestListAckError { digest_list_ack: Some(ack) }))
             })?;
-            if !updates.is_empty() {
-                shared.dataplane.write(updates).await;
-            }
+            shared.dataplane.write(updates).await;
             Ok(())
         }
         Some(Request::Other(other)) => {
