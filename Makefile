@@ -44,6 +44,7 @@ ptf: setup ## packet tests: TARGET=apswitch|bmv2
 
 bench: setup ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m bench
+	@$(VENV)/python -m controller.bench
 
 test: setup check ## every test
 	$(CARGO) test --release --quiet $(MANIFEST)

@@ -17,7 +17,7 @@ from .classes import class_of
 from .config import AccessPointConfig
 from .connection import Connection
 from .feedback import Rate
-from .program import FLOWS_SIZE, FlowKey, Program, digest_members, rate_meter
+from .program import FLOWS_SIZE, FlowKey, Program, canonical, digest_members, rate_meter
 
 LOG = logging.getLogger(__name__)
 
@@ -73,7 +73,6 @@ class Flow:
         "key",
         "packets",
         "rate",
-        "reading",
         "since",
         "sparse_rate",
         "weight",
@@ -97,13 +96,7 @@ class Flow:
         self.written = 0
         # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
         self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entry)
-        table = entry.table_entry
-        self.sparse_rate = table.meter_config.cir
-        self.reading = p4r.Entity(
-            direct_counter_entry=p4r.DirectCounterEntry(
-                table_entry=p4r.TableEntry(table_id=table.table_id, match=table.match)
-            )
-        )
+        self.sparse_rate = entry.table_entry.meter_config.cir
 
     @property
     def acknowledges(self) -> bool:
@@ -115,10 +108,15 @@ class Flow:
         """The class that it is counted to: the one that it asks for, or the built-in one."""
         return self.flow_class or class_of(self.direction, self.acknowledges)
 
+    def reading(self) -> p4r.DirectCounterEntry:
+        """What asks for its counter."""
+        entry = self.change.entity.table_entry
+        return p4r.DirectCounterEntry(table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match))
+
     def change_to(self, feedback: int) -> p4r.Update:
         """The update that writes 16 bits of feedback."""
         params = self.change.entity.table_entry.action.action.params
-        params[PARAM_FEEDBACK].value = feedback.to_bytes(2).lstrip(b"\0") or b"\0"
+        params[PARAM_FEEDBACK].value = canonical(feedback)
         self.written = feedback
         return self.change
 
@@ -131,6 +129,7 @@ class Flows:
         self._program = program
         self._indices = Indices()
         self.by_key: dict[FlowKey, Flow] = {}
+        self.by_index: dict[int, Flow] = {}
         self.fresh: deque[Flow] = deque()
         """Flows that the loop has not seen yet."""
         self.refused = 0
@@ -141,6 +140,7 @@ class Flows:
         for flow in self.by_key.values():
             self._indices.give(flow.index)
         self.by_key.clear()
+        self.by_index.clear()
         self.fresh.clear()
 
     @property
@@ -176,7 +176,7 @@ class Flows:
             key, *taken, flow_class=0, meter=self._meter(egress_port), idle_timeout=self._config.flow_idle_timeout
         )
         ports = (ingress_port, egress_port)
-        flow = Flow(key, taken, ports, self._config.direction(*ports), entry.encode(self._program.schema))
+        flow = Flow(key, taken, ports, self._config.direction(*ports), entry)
         self.by_key[key] = flow
         return flow
 
@@ -202,6 +202,7 @@ class Flows:
                 del self.by_key[flow.key]
                 self._indices.give(flow.index)
                 continue
+            self.by_index[flow.index] = flow
             # Only now may the loop read and change the entry.
             self.learned += 1
             self.fresh.append(flow)
@@ -209,6 +210,8 @@ class Flows:
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
         """Remove flows: those whose idle timeout has passed, or that lost their station."""
         gone = [flow for flow in (self.by_key.pop(key, None) for key in keys) if flow is not None]
+        for flow in gone:
+            self.by_index.pop(flow.index, None)
         for start in range(0, len(gone), FLOWS_PER_WRITE):
             part = gone[start : start + FLOWS_PER_WRITE]
             await connection.write_existing(
@@ -225,5 +228,5 @@ class Flows:
         """Let a flow ask for a class of its own (a key of `classify`); 0: for none."""
         flow.flow_class = flow_class
         params = flow.change.entity.table_entry.action.action.params
-        params[PARAM_FLOW_CLASS].value = bytes([flow_class])
+        params[PARAM_FLOW_CLASS].value = canonical(flow_class)
         await connection.write([flow.change])

@@ -92,11 +92,13 @@ class Loop:
         self.ticks += 1
         flows = self._next_flows(now)
         request = p4r.ReadRequest(device_id=self._config.device_id, entities=self._read_cells())
-        request.entities.extend(flow.reading for flow in flows)
+        asked: dict[tuple[bytes, ...], Flow] = {}
+        for flow in flows:
+            reading = flow.reading()
+            request.entities.add(direct_counter_entry=reading)
+            asked[reading_key(reading)] = flow
         try:
-            await self._read(
-                connection, request, {reading_key(flow.reading.direct_counter_entry): flow for flow in flows}
-            )
+            await self._read(connection, request, asked)
         except fy.P4ClientError as error:
             # A flow of this request was removed while it was on its way; the next tick asks without it.
             if error.code != fy.GRPCStatusCode.NOT_FOUND and not error.is_not_found_only:

@@ -66,11 +66,6 @@ class FlowKey:
         """IP version: 4 or 6."""
         return 4 if len(self.src_addr) == 4 else 6
 
-    @property
-    def reverse(self) -> "FlowKey":
-        """The same connection the other way."""
-        return FlowKey(self.dst_addr, self.src_addr, self.protocol, self.dst_port, self.src_port)
-
 
 class Program:
     """P4Info and device config of one pipeline; raises `ConfigError` when they are not the access point's program."""
@@ -98,6 +93,7 @@ class Program:
         self.digest_names = {digest.id: digest.alias for digest in self.schema.digests}
         self.flow_versions = {self.schema.tables[name].id: version for version, name in FLOW_TABLES.items()}
         self.learn_id = self.schema.tables["learn"].id
+        self._flow_templates = {version: self._flow_template(version) for version in FLOW_TABLES}
 
     def update(self, kind: p4r.Update.Type.ValueType, entity: Encodable) -> p4r.Update:
         """An Update message for one finsy entity."""
@@ -107,32 +103,30 @@ class Program:
         """A cell of an indirect counter, to be read."""
         return fy.P4CounterEntry(name, index=index).encode(self.schema)
 
-    def flow_match(self, key: FlowKey) -> dict[str, object]:
-        """The match fields of a flow."""
-        return {
-            "src_addr": int.from_bytes(key.src_addr),
-            "dst_addr": int.from_bytes(key.dst_addr),
-            "protocol": key.protocol,
-            "src_port": key.src_port,
-            "dst_port": key.dst_port,
-        }
-
     def flow_entry(
         self, key: FlowKey, index: int, generation: int, flow_class: int, meter: fy.P4MeterConfig, idle_timeout: float
-    ) -> fy.P4TableEntry:
-        """A flow without feedback; `idle_timeout` in seconds."""
-        entry = table_entry(
-            FLOW_TABLES[key.version],
-            self.flow_match(key),
-            FLOW_ACTIONS[key.version],
-            flow_index=index,
-            generation=generation,
-            flow_class=flow_class,
-            feedback=0,
-        )
-        entry.meter_config = meter
+    ) -> p4r.Entity:
+        """A flow without feedback; `idle_timeout` in seconds.
+
+        Flows come in floods, so finsy encodes one entry of each IP version and the others are made from it.
+        """
+        entity = p4r.Entity()
+        entity.CopyFrom(self._flow_templates[key.version])
+        entry = entity.table_entry
+        fields: tuple[int | bytes, ...] = (key.src_addr, key.dst_addr, key.protocol, key.src_port, key.dst_port)
+        for match, field in zip(entry.match, fields, strict=True):
+            match.exact.value = canonical(field)
+        params = entry.action.action.params
+        for param, value in zip(params, (index, generation, flow_class, 0), strict=True):
+            param.value = canonical(value)
+        entry.meter_config.CopyFrom(meter.encode())
         entry.idle_timeout_ns = round(idle_timeout * 1e9)
-        return entry
+        return entity
+
+    def _flow_template(self, version: int) -> p4r.Entity:
+        match: dict[str, object] = dict.fromkeys(("src_addr", "dst_addr", "protocol", "src_port", "dst_port"), 0)
+        params = dict.fromkeys(("flow_index", "generation", "flow_class", "feedback"), 0)
+        return table_entry(FLOW_TABLES[version], match, FLOW_ACTIONS[version], **params).encode(self.schema)
 
     def flow_key(self, match: Iterable[p4r.FieldMatch], version: int) -> FlowKey:
         """The flow of a table entry that the switch sent."""
@@ -146,6 +140,12 @@ class Program:
             int.from_bytes(src_port),
             int.from_bytes(dst_port),
         )
+
+
+def canonical(value: int | bytes) -> bytes:
+    """A number as the shortest byte string (P4Runtime specification, section 8.4)."""
+    octets = value if isinstance(value, bytes) else value.to_bytes(8)
+    return octets.lstrip(b"\0") or b"\0"
 
 
 def digest_members(data: p4d.P4Data) -> list[bytes]:

@@ -11,6 +11,7 @@ whose `detail` says what and where; a switch that is away is 503; one that refus
 taken back.
 """
 
+import itertools
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Any, TypeVar
@@ -88,7 +89,7 @@ def create_app(access_points: Mapping[str, AccessPoint]) -> FastAPI:
     @app.get(PREFIX + "/{name}/stations")
     async def get_stations(ap: Ap, page: Annotated[Page, Query()]) -> list[StationAnswer]:
         """The MAC addresses that were learned, and behind which port."""
-        stations = list(ap.stations.by_mac.values())[page.offset : page.offset + page.limit]
+        stations = itertools.islice(ap.stations.by_mac.values(), page.offset, page.offset + page.limit)
         return [
             StationAnswer(
                 address=station.address,
@@ -103,20 +104,21 @@ def create_app(access_points: Mapping[str, AccessPoint]) -> FastAPI:
     @app.get(PREFIX + "/{name}/flows")
     async def get_flows(ap: Ap, page: Annotated[Page, Query()], active: bool = False) -> list[FlowAnswer]:
         """The flows, or with `active=true` those with traffic: `curl '.../access-points/ap1/flows?limit=20'`"""
-        flows = [flow for flow in ap.flows.by_key.values() if not active or flow.rate.value > 1]
-        return [_flow(ap, flow) for flow in flows[page.offset : page.offset + page.limit]]
+        busy = (state.active.values() for state in ap.loop.ports.values())
+        flows = itertools.chain.from_iterable(busy) if active else ap.flows.by_index.values()
+        return [_flow(flow) for flow in itertools.islice(flows, page.offset, page.offset + page.limit)]
 
     @app.patch(PREFIX + "/{name}/flows/{flow_index}")
     async def change_flow(ap: Ap, flow_index: int, patch: FlowPatch) -> FlowAnswer:
         """Change a flow's weight, or the class that it asks for: `-d '{"weight": 2}'`"""
-        flow = next((flow for flow in ap.flows.by_key.values() if flow.index == flow_index), None)
+        flow = ap.flows.by_index.get(flow_index)
         if flow is None:
             raise HTTPException(404, f"no flow has index {flow_index}")
         if patch.weight is not None:
             flow.weight = patch.weight
         if patch.flow_class is not None:
             await _to_switch(ap, ap.flows.set_class(ap.connection, flow, patch.flow_class))
-        return _flow(ap, flow)
+        return _flow(flow)
 
     @app.get(PREFIX + "/{name}/classes")
     async def get_classes(ap: Ap) -> list[ClassAnswer]:
@@ -289,7 +291,7 @@ def _access_point(ap: AccessPoint) -> AccessPointAnswer:
     )
 
 
-def _flow(ap: AccessPoint, flow: Flow) -> FlowAnswer:
+def _flow(flow: Flow) -> FlowAnswer:
     key = flow.key
     return FlowAnswer(
         flow_index=flow.index,

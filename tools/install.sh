@@ -40,7 +40,7 @@ install_python() {
     if [ ! -x .venv/bin/pip ]; then
         say "creating .venv with $("$python" --version)"
         rm -rf .venv
-        if ! "$python" -m venv .venv 2>/dev/null; then
+        if ! "$python" -m venv .venv >/dev/null 2>&1; then
             apt_install python3-venv
             "$python" -m venv .venv
         fi

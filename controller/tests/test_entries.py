@@ -10,7 +10,7 @@ from controller import acks, classes, ports
 from controller.config import AccessPointConfig, Pipeline
 from controller.entries import EntrySet, identity
 from controller.flows import Indices
-from controller.program import Program, rate_meter, table_entry
+from controller.program import FlowKey, Program, rate_meter, table_entry
 
 from .switches import ROOT
 from .test_config import access_point
@@ -134,3 +134,28 @@ def test_an_index_comes_back_with_a_new_generation() -> None:
     indices.give(0)
     indices.give(2)
     assert [indices.take(), indices.take()] == [(0, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("size", [4, 16])
+def test_a_flow_is_encoded_as_finsy_does(program: Program, size: int) -> None:
+    key = FlowKey(bytes(size - 1) + b"\x07", b"\x0a" + bytes(size - 1), 6, 80, 65535)
+    made = program.flow_entry(key, 300, 0, 3, rate_meter(32_000, 3_028), 2.5)
+    by_finsy = table_entry(
+        f"flows_ipv{key.version}",
+        {
+            "src_addr": int.from_bytes(key.src_addr),
+            "dst_addr": int.from_bytes(key.dst_addr),
+            "protocol": 6,
+            "src_port": 80,
+            "dst_port": 65535,
+        },
+        f"set_flow_ipv{key.version}",
+        flow_index=300,
+        generation=0,
+        flow_class=3,
+        feedback=0,
+    )
+    by_finsy.meter_config = rate_meter(32_000, 3_028)
+    by_finsy.idle_timeout_ns = 2_500_000_000
+    assert made == by_finsy.encode(program.schema)
+    assert program.flow_key(made.table_entry.match, key.version) == key

@@ -34,7 +34,7 @@ def upload(regulator: PortRegulator, program: Program, rate: float) -> None:
 
 def flow_of(program: Program, index: int) -> Flow:
     key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 6, 1000 + index, 80)
-    entry = program.flow_entry(key, index, 1, 0, rate_meter(32_000, 3_028), 30.0).encode(program.schema)
+    entry = program.flow_entry(key, index, 1, 0, rate_meter(32_000, 3_028), 30.0)
     flow = Flow(key, (index, 1), (1, 2), "uplink", entry)
     flow.packets, flow.bytes = 100, 100 * FRAME
     return flow

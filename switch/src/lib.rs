@@ -21,15 +21,15 @@
 // Packets are handed around by pointer.
 #![allow(clippy::vec_box)]
 
-mod change;
+pub mod change;
 mod compile;
 pub mod control;
 mod digest;
 mod engine;
 pub mod link;
-mod machine;
+pub mod machine;
 pub mod p4rt;
 pub mod port;
 pub mod program;
-mod store;
-mod v1model;
+pub mod store;
+pub mod v1model;

@@ -76,7 +76,7 @@ pub struct Switch {
     pub cells: Arc<SwitchCells>,
     machine: Option<Box<Machine>>,
     /// Index into `ports` by number.
-    port_index: HashMap<PortNumber, usize>,
+    port_index: Vec<Option<usize>>,
     cpu_port: Option<PortNumber>,
     queues: usize,
     groups: HashMap<u32, Vec<Replica>>,
@@ -101,8 +101,13 @@ impl Switch {
         outbox: Outbox,
         seed: u64,
     ) -> Switch {
+        let highest = ports.iter().map(|port| port.number as usize).max().unwrap_or(0);
+        let mut port_index = vec![None; highest + 1];
+        for (index, port) in ports.iter().enumerate() {
+            port_index[port.number as usize] = Some(index);
+        }
         Switch {
-            port_index: ports.iter().enumerate().map(|(index, port)| (port.number, index)).collect(),
+            port_index,
             ports,
             pool,
             cells: Arc::default(),
@@ -267,7 +272,7 @@ impl Switch {
     fn enqueue(&mut self, number: PortNumber, mut packet: Box<Packet>, now: u64) {
         let Some(machine) = &mut self.machine else { return };
         let queue = machine.get(machine.code.standard.priority) as usize;
-        let index = self.port_index.get(&number).copied();
+        let index = self.port_index.get(number as usize).copied().flatten();
         if queue >= self.queues || index.is_none() && self.cpu_port != Some(number) {
             count(&self.cells.no_port, 1);
             self.pool.give(packet);

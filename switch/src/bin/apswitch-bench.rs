@@ -59,6 +59,8 @@ fn open(interface: &str) -> Result<PacketPort> {
     PacketPort::open(interface).map_err(|e| format!("interface {interface}: {e}").into())
 }
 
+/// Boxed, because that is what ports exchange.
+#[allow(clippy::vec_box)]
 fn batch(pool: &mut Pool) -> Vec<Box<Packet>> {
     (0..BATCH).filter_map(|_| pool.take()).collect()
 }

@@ -7,7 +7,7 @@ use super::json::{Primitive, Typed};
 use super::phv::Field;
 use super::{LoadError, Objects, place_of};
 use crate::machine::code::Message;
-use crate::machine::op::{Op, Reg};
+use crate::machine::op::{Effect, Op, Reg};
 use crate::machine::wide::Binary;
 
 /// Compiles the body of an action. [`Assembler::params`] tells what its parameters are.
@@ -59,35 +59,35 @@ impl Step<'_, '_> {
             }
             "assign_header" => {
                 let (dst, src) = (self.header(0)?, self.header(1)?);
-                self.push(Op::CopyHeader { dst, src });
+                self.effect(Effect::CopyHeader { dst, src });
             }
             "add_header" => {
                 let header = self.header(0)?;
-                self.push(Op::AddHeader { header });
+                self.effect(Effect::AddHeader { header });
             }
             "remove_header" => {
                 let header = self.header(0)?;
-                self.push(Op::RemoveHeader { header });
+                self.effect(Effect::RemoveHeader { header });
             }
-            "mark_to_drop" | "drop" => self.push(Op::MarkToDrop),
-            "exit" => self.push(Op::Exit),
+            "mark_to_drop" | "drop" => self.effect(Effect::MarkToDrop),
+            "exit" => self.effect(Effect::Exit),
             "no_op" => {}
             "count" => {
                 let counter = self.object(0, "counter_array", |o, name| o.counters.get(name).copied())?;
                 let index = self.value(1)?;
-                self.push(Op::Count { counter, index });
+                self.effect(Effect::Count { counter, index });
             }
             "execute_meter" => {
                 let meter = self.object(0, "meter_array", |o, name| o.meters.get(name).copied())?;
                 let (index, dst) = (self.value(1)?, self.field(2)?);
-                self.push(Op::ExecuteMeter { meter, index, dst: dst.reg });
+                self.effect(Effect::ExecuteMeter { meter, index, dst: dst.reg });
                 self.fit(dst, 2)?;
             }
             "register_read" => {
                 let dst = self.field(0)?;
                 let (register, width) = self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(2)?;
-                self.push(Op::ReadRegister { dst: dst.reg, register, index });
+                self.effect(Effect::ReadRegister { dst: dst.reg, register, index });
                 self.fit(dst, width)?;
             }
             "register_write" => {
@@ -96,19 +96,19 @@ impl Step<'_, '_> {
                 // The cell keeps its own width.
                 let mask = constant(u128::from(u64::MAX >> (64 - width)));
                 let a = self.asm.value(&Expr::Binary(Binary::And, Box::new(self.expr(2)?), Box::new(mask)))?;
-                self.push(Op::WriteRegister { register, index, a });
+                self.effect(Effect::WriteRegister { register, index, a });
             }
             "generate_digest" => {
                 let id = self.number(1)?;
                 match self.objects.digests.get(&id) {
-                    Some(&list) => self.push(Op::Digest { list }),
+                    Some(&list) => self.effect(Effect::Digest { list }),
                     None => return self.asm.refuse(format!("unknown learn list {id}")),
                 }
             }
             "modify_field_rng_uniform" => {
                 let dst = self.field(0)?;
                 let (low, high) = (self.value(1)?, self.value(2)?);
-                self.push(Op::Random { dst: dst.reg, low, high });
+                self.effect(Effect::Random { dst: dst.reg, low, high });
                 self.fit(dst, 64)?;
             }
             "modify_field_with_hash_based_offset" => {
@@ -119,25 +119,25 @@ impl Step<'_, '_> {
                 if payload {
                     return self.asm.refuse("a hash over the payload is not supported");
                 }
-                self.push(Op::Hash { dst: dst.reg, calculation, low, size });
+                self.effect(Effect::Hash { dst: dst.reg, calculation, low, size });
                 self.fit(dst, 64)?;
             }
             "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress" => {
                 let session = self.value(0)?;
                 let fields = self.field_list(1)?;
-                self.push(Op::Clone { session, fields });
+                self.effect(Effect::Clone { session, fields });
             }
             "resubmit" => {
                 let fields = self.field_list(0)?;
-                self.push(Op::Resubmit { fields });
+                self.effect(Effect::Resubmit { fields });
             }
             "recirculate" => {
                 let fields = self.field_list(0)?;
-                self.push(Op::Recirculate { fields });
+                self.effect(Effect::Recirculate { fields });
             }
             "truncate" => {
                 let length = self.value(0)?;
-                self.push(Op::Truncate { length });
+                self.effect(Effect::Truncate { length });
             }
             "_jump" => {
                 let to = self.label(0, labels)?;
@@ -152,7 +152,7 @@ impl Step<'_, '_> {
                 let condition = self.value(0)?;
                 let place = self.asm.place.clone();
                 messages.push(Message { place, format: String::new(), values: Vec::new() });
-                self.push(Op::Assert { condition, message: messages.len() as u16 - 1 });
+                self.effect(Effect::Assert { condition, message: messages.len() as u16 - 1 });
             }
             "log_msg" => {
                 let format = self.param(0)?.value.as_str().unwrap_or_default().to_string();
@@ -164,11 +164,15 @@ impl Step<'_, '_> {
                     }
                 };
                 messages.push(Message { place: self.asm.place.clone(), format, values });
-                self.push(Op::Log { message: messages.len() as u16 - 1 });
+                self.effect(Effect::Log { message: messages.len() as u16 - 1 });
             }
             _ => return self.asm.refuse("not supported"),
         }
         Ok(())
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.push(Op::Effect(effect));
     }
 
     fn push(&mut self, op: Op) {

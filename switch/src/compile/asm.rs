@@ -8,7 +8,7 @@ use ethnum::I256;
 use super::expr::{Expr, Range, constant};
 use super::phv::{Field, Phv};
 use super::{LoadError, refuse};
-use crate::machine::op::{Address, Compare, Op, REGISTERS, Reg};
+use crate::machine::op::{Address, Compare, Effect, Op, REGISTERS, Reg};
 use crate::machine::wide::{Binary, Fit, Wide};
 
 /// A place in the code that is not yet known.
@@ -375,7 +375,7 @@ impl<'a> Assembler<'a> {
     fn wide_into(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
         let wide = self.to_wide(expr)?;
         self.wide.push(wide);
-        self.code.push(Op::Wide { dst, expression: self.wide.len() as u16 - 1, width: width as u8 });
+        self.code.push(Op::Effect(Effect::Wide { dst, expression: self.wide.len() as u16 - 1, width: width as u8 }));
         Ok(())
     }
 

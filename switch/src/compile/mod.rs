@@ -19,7 +19,7 @@ use self::phv::{Field, Phv};
 use crate::machine::code::{
     Algorithm, Calculation, ChecksumCode, Code, HashInput, ParserCode, ParserOp, Place, Snippet, Standard, TableCode,
 };
-use crate::machine::op::{Op, Reg};
+use crate::machine::op::{Effect, Op, Reg};
 use crate::machine::wire::{HeaderLayout, NOT_IN_FRAME};
 use crate::program::{CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo};
 
@@ -275,7 +275,7 @@ fn snippet(typed: &Typed, asm: &mut Assembler) -> Result<Snippet, LoadError> {
     let expr = expr::parse(typed, asm.phv, &asm.place)?;
     let start = asm.code.len() as u32;
     let result = asm.value(&expr)?;
-    asm.code.push(Op::Exit);
+    asm.code.push(Op::Effect(Effect::Exit));
     Ok(Snippet { start, result })
 }
 

@@ -10,7 +10,7 @@ use super::expr::{self, hex};
 use super::json::{Document, ParseState, ParserOp as JsonOp, Primitive, Typed};
 use super::{LoadError, Objects, actions, place, place_of, refuse, snippet};
 use crate::machine::code::{Message, NextState, ParserCode, ParserErrors, ParserOp, ParserState, SelectKey};
-use crate::machine::op::Op;
+use crate::machine::op::{Effect, Op};
 
 /// Bits that a `select` compares at most.
 const MAX_SELECT: u32 = 128;
@@ -106,7 +106,7 @@ fn operations(
         if is_code && !running {
             ops.push(ParserOp::Run { start: asm.code.len() as u32 });
         } else if !is_code && running {
-            asm.code.push(Op::Exit);
+            asm.code.push(Op::Effect(Effect::Exit));
         }
         running = is_code;
         match op.op.as_str() {
@@ -158,7 +158,7 @@ fn operations(
         }
     }
     if running {
-        asm.code.push(Op::Exit);
+        asm.code.push(Op::Effect(Effect::Exit));
     }
     Ok(ops)
 }

@@ -15,6 +15,8 @@ use crate::program::{
 
 /// Ternary tables up to this size are searched entry by entry.
 const SCAN_SIZE: usize = 64;
+/// Exact keys up to this many bits, such as a port and a class, index an array.
+const DIRECT_BITS: u32 = 12;
 
 /// The parts of a table that do not depend on the control flow.
 pub fn compile(
@@ -42,6 +44,7 @@ pub fn compile(
     let mut code = TableCode {
         matching: Matching::None,
         key_words: 0,
+        key_bits: 0,
         chunks: Vec::new(),
         ranges: Vec::new(),
         places: Vec::new(),
@@ -58,6 +61,7 @@ pub fn compile(
         key.push(key_field(field, phv, &where_, &mut used, &mut code)?);
     }
     code.key_words = used.len();
+    code.key_bits = used.iter().sum();
     if code.key_words > MAX_KEY_WORDS {
         return refuse(where_, format!("keys longer than {} bits are not supported", 64 * MAX_KEY_WORDS));
     }
@@ -70,6 +74,8 @@ pub fn compile(
         if table.max_size <= SCAN_SIZE { Matching::Scan } else { Matching::Masked }
     } else if has(MatchKind::Lpm) {
         Matching::Masked
+    } else if used.len() == 1 && used[0] <= DIRECT_BITS {
+        Matching::Direct
     } else {
         Matching::Exact
     };

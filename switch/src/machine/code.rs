@@ -23,7 +23,7 @@ impl Place {
     }
 }
 
-/// Code that ends with [`Op::Exit`] and leaves its result in a register.
+/// Code that ends with [`Effect::Exit`](super::op::Effect::Exit) and leaves its result in a register.
 #[derive(Clone, Copy, Debug)]
 pub struct Snippet {
     pub start: Address,
@@ -35,7 +35,7 @@ pub enum ParserOp {
     Extract {
         header: u16,
     },
-    /// Code that ends with [`Op::Exit`].
+    /// Code that ends with [`Effect::Exit`](super::op::Effect::Exit).
     Run {
         start: Address,
     },
@@ -155,6 +155,8 @@ pub struct KeyChunk {
 pub enum Matching {
     /// Never: the table has no key.
     None,
+    /// Exact, with a key so short that it is an index.
+    Direct,
     Exact,
     /// A hash table for each mask: lpm and larger ternary tables.
     Masked,
@@ -185,6 +187,7 @@ pub struct TableAction {
 pub struct TableCode {
     pub matching: Matching,
     pub key_words: usize,
+    pub key_bits: u32,
     pub chunks: Vec<KeyChunk>,
     /// Range fields, with their masks.
     pub ranges: Vec<(Reg, u64)>,

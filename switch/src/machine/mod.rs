@@ -19,7 +19,7 @@ use ethnum::I256;
 use self::code::{Code, Place};
 use self::frame::{Frame, PacketState};
 use self::meter::Meter;
-use self::op::{Address, Op, REGISTERS, Reg, Registers};
+use self::op::{Address, Effect, Op, REGISTERS, Reg, Registers};
 use self::table::{EntryStats, Table};
 use self::wire::NOT_IN_FRAME;
 use crate::program::{MeterUnit, Program};
@@ -188,12 +188,12 @@ impl State {
 
     #[inline]
     fn reg(&self, reg: Reg) -> u64 {
-        self.regs[reg as usize % REGISTERS]
+        get(&self.regs, reg)
     }
 
     #[inline]
     fn put(&mut self, reg: Reg, value: u64) {
-        self.regs[reg as usize % REGISTERS] = value;
+        put(&mut self.regs, reg, value);
     }
 
     /// Runs code until it ends. `now`: ns since the start of the switch.
@@ -201,73 +201,29 @@ impl State {
         let mut pc = start as usize;
         let mut after_action = 0;
         loop {
-            let op = code.ops[pc];
-            pc += 1;
-            match op {
-                Op::Move { dst, a } => self.put(dst, self.reg(a)),
-                Op::Add { dst, a, b } => self.put(dst, self.reg(a).wrapping_add(self.reg(b))),
-                Op::Subtract { dst, a, b } => self.put(dst, self.reg(a).wrapping_sub(self.reg(b))),
-                Op::Multiply { dst, a, b } => self.put(dst, self.reg(a).wrapping_mul(self.reg(b))),
-                Op::Divide { dst, a, b } => self.put(dst, self.reg(a).checked_div(self.reg(b)).unwrap_or(0)),
-                Op::Modulo { dst, a, b } => self.put(dst, self.reg(a).checked_rem(self.reg(b)).unwrap_or(0)),
-                Op::And { dst, a, b } => self.put(dst, self.reg(a) & self.reg(b)),
-                Op::Or { dst, a, b } => self.put(dst, self.reg(a) | self.reg(b)),
-                Op::Xor { dst, a, b } => self.put(dst, self.reg(a) ^ self.reg(b)),
-                Op::Not { dst, a } => self.put(dst, !self.reg(a)),
-                Op::ShiftLeft { dst, a, b } => {
-                    let b = self.reg(b);
-                    self.put(dst, if b < 64 { self.reg(a) << b } else { 0 });
-                }
-                Op::ShiftRight { dst, a, b } => {
-                    let b = self.reg(b);
-                    self.put(dst, if b < 64 { self.reg(a) >> b } else { 0 });
-                }
-                Op::SignedShiftRight { dst, a, b } => {
-                    let b = self.reg(b).min(63);
-                    self.put(dst, ((self.reg(a) as i64) >> b) as u64);
-                }
-                Op::Compare { dst, a, b, compare } => {
-                    self.put(dst, compare.holds(self.reg(a), self.reg(b)) as u64);
-                }
-                Op::Select { dst, condition, a, b } => {
-                    let chosen = if self.reg(condition) != 0 { a } else { b };
-                    self.put(dst, self.reg(chosen));
-                }
-                Op::SignExtend { dst, a, width } => self.put(dst, wire::sign_extend(self.reg(a), width)),
-                Op::Clamp { dst, a, low, high } => self.put(dst, self.reg(a).clamp(self.reg(low), self.reg(high))),
-                Op::SignedClamp { dst, a, low, high } => {
-                    let value = (self.reg(a) as i64).clamp(self.reg(low) as i64, self.reg(high) as i64);
-                    self.put(dst, value as u64);
-                }
-                Op::Wide { dst, expression, width } => self.wide(code, dst, expression, width),
+            match run_on_registers(&code.ops, &mut pc, &mut self.regs) {
+                Effect::Wide { dst, expression, width } => self.wide(code, dst, expression, width),
+                Effect::Apply { table } => (pc, after_action) = self.apply(code, table as usize, now),
+                Effect::Return => pc = after_action,
+                Effect::Exit => return,
 
-                Op::Jump { to } => pc = to as usize,
-                Op::Branch { compare, a, b, to } => {
-                    if compare.holds(self.reg(a), self.reg(b)) {
-                        pc = to as usize;
-                    }
-                }
-                Op::Apply { table } => (pc, after_action) = self.apply(code, table as usize, now),
-                Op::Return => pc = after_action,
-                Op::Exit => return,
-
-                Op::AddHeader { header } => self.add_header(code, header),
-                Op::RemoveHeader { header } => {
+                Effect::AddHeader { header } => self.add_header(code, header),
+                Effect::RemoveHeader { header } => {
                     let layout = &code.headers[header as usize];
                     if self.reg(layout.valid) != 0 {
                         self.put(layout.valid, 0);
                         self.packet.length = self.packet.length.wrapping_sub(layout.bytes);
                     }
                 }
-                Op::CopyHeader { dst, src } => self.copy_header(code, dst, src),
-                Op::MarkToDrop => self.mark_to_drop(code),
-                Op::Count { counter, index } => {
+                Effect::CopyHeader { dst, src } => self.copy_header(code, dst, src),
+                Effect::MarkToDrop => self.mark_to_drop(code),
+                Effect::Count { counter, index } => {
                     if let Some(cell) = self.shared.counters[counter as usize].get(self.reg(index) as usize) {
                         add(&cell.packets, 1);
                         add(&cell.bytes, self.packet.ingress_length as u64);
                     }
                 }
-                Op::ExecuteMeter { meter, index, dst } => {
+                Effect::ExecuteMeter { meter, index, dst } => {
                     let index = self.reg(index) as usize;
                     let bytes = self.meter_bytes[meter as usize];
                     let amount = if bytes { self.packet.ingress_length as u64 } else { 1 };
@@ -276,18 +232,18 @@ impl State {
                         self.put(dst, colour);
                     }
                 }
-                Op::ReadRegister { dst, register, index } => {
+                Effect::ReadRegister { dst, register, index } => {
                     if let Some(cell) = self.shared.registers[register as usize].get(self.reg(index) as usize) {
                         self.put(dst, cell.load(Relaxed));
                     }
                 }
-                Op::WriteRegister { register, index, a } => {
+                Effect::WriteRegister { register, index, a } => {
                     if let Some(cell) = self.shared.registers[register as usize].get(self.reg(index) as usize) {
                         cell.store(self.reg(a), Relaxed);
                     }
                 }
-                Op::Digest { list } => self.requests.digests |= 1 << list,
-                Op::Random { dst, low, high } => {
+                Effect::Digest { list } => self.requests.digests |= 1 << list,
+                Effect::Random { dst, low, high } => {
                     let (low, high) = (self.reg(low), self.reg(high));
                     // As BMv2: an empty range leaves the field as it was.
                     if low <= high {
@@ -295,20 +251,20 @@ impl State {
                         self.put(dst, value);
                     }
                 }
-                Op::Hash { dst, calculation, low, size } => {
+                Effect::Hash { dst, calculation, low, size } => {
                     // The payload is not at hand here; the loader refuses it.
                     let hash = self.calculate(code, calculation, &[]);
                     let value = self.reg(low).wrapping_add(hash % self.reg(size).max(1));
                     self.put(dst, value);
                 }
-                Op::Clone { session, fields } => self.requests.clone = Some((self.reg(session) as u32, fields)),
-                Op::Resubmit { fields } => self.requests.resubmit = Some(fields),
-                Op::Recirculate { fields } => self.requests.recirculate = Some(fields),
-                Op::Truncate { length } => {
+                Effect::Clone { session, fields } => self.requests.clone = Some((self.reg(session) as u32, fields)),
+                Effect::Resubmit { fields } => self.requests.resubmit = Some(fields),
+                Effect::Recirculate { fields } => self.requests.recirculate = Some(fields),
+                Effect::Truncate { length } => {
                     self.packet.truncate = self.packet.truncate.min(self.reg(length).min(u32::MAX as u64) as u32);
                 }
-                Op::Log { message } => self.log(code, message),
-                Op::Assert { condition, message } => {
+                Effect::Log { message } => self.log(code, message),
+                Effect::Assert { condition, message } => {
                     if self.reg(condition) == 0 {
                         tracing::error!("{} failed: packet dropped", code.messages[message as usize].place);
                         self.mark_to_drop(code);
@@ -409,5 +365,68 @@ impl State {
             text.push_str(part);
         }
         tracing::info!("{text}");
+    }
+}
+
+#[inline]
+fn get(regs: &Registers, reg: Reg) -> u64 {
+    regs[reg as usize % REGISTERS]
+}
+
+#[inline]
+fn put(regs: &mut Registers, reg: Reg, value: u64) {
+    regs[reg as usize % REGISTERS] = value;
+}
+
+/// Runs from `pc` to the next effect.
+#[inline]
+fn run_on_registers(ops: &[Op], pc: &mut usize, regs: &mut Registers) -> Effect {
+    loop {
+        let op = &ops[*pc];
+        *pc += 1;
+        match *op {
+            Op::Move { dst, a } => put(regs, dst, get(regs, a)),
+            Op::Add { dst, a, b } => put(regs, dst, get(regs, a).wrapping_add(get(regs, b))),
+            Op::Subtract { dst, a, b } => put(regs, dst, get(regs, a).wrapping_sub(get(regs, b))),
+            Op::Multiply { dst, a, b } => put(regs, dst, get(regs, a).wrapping_mul(get(regs, b))),
+            Op::Divide { dst, a, b } => put(regs, dst, get(regs, a).checked_div(get(regs, b)).unwrap_or(0)),
+            Op::Modulo { dst, a, b } => put(regs, dst, get(regs, a).checked_rem(get(regs, b)).unwrap_or(0)),
+            Op::And { dst, a, b } => put(regs, dst, get(regs, a) & get(regs, b)),
+            Op::Or { dst, a, b } => put(regs, dst, get(regs, a) | get(regs, b)),
+            Op::Xor { dst, a, b } => put(regs, dst, get(regs, a) ^ get(regs, b)),
+            Op::Not { dst, a } => put(regs, dst, !get(regs, a)),
+            Op::ShiftLeft { dst, a, b } => {
+                let b = get(regs, b);
+                put(regs, dst, if b < 64 { get(regs, a) << b } else { 0 });
+            }
+            Op::ShiftRight { dst, a, b } => {
+                let b = get(regs, b);
+                put(regs, dst, if b < 64 { get(regs, a) >> b } else { 0 });
+            }
+            Op::SignedShiftRight { dst, a, b } => {
+                let b = get(regs, b).min(63);
+                put(regs, dst, ((get(regs, a) as i64) >> b) as u64);
+            }
+            Op::Compare { dst, a, b, compare } => {
+                put(regs, dst, compare.holds(get(regs, a), get(regs, b)) as u64);
+            }
+            Op::Select { dst, condition, a, b } => {
+                let chosen = if get(regs, condition) != 0 { a } else { b };
+                put(regs, dst, get(regs, chosen));
+            }
+            Op::SignExtend { dst, a, width } => put(regs, dst, wire::sign_extend(get(regs, a), width)),
+            Op::Clamp { dst, a, low, high } => put(regs, dst, get(regs, a).clamp(get(regs, low), get(regs, high))),
+            Op::SignedClamp { dst, a, low, high } => {
+                let value = (get(regs, a) as i64).clamp(get(regs, low) as i64, get(regs, high) as i64);
+                put(regs, dst, value as u64);
+            }
+            Op::Jump { to } => *pc = to as usize,
+            Op::Branch { compare, a, b, to } => {
+                if compare.holds(get(regs, a), get(regs, b)) {
+                    *pc = to as usize;
+                }
+            }
+            Op::Effect(effect) => return effect,
+        }
     }
 }

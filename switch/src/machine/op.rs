@@ -36,7 +36,8 @@ impl Compare {
     }
 }
 
-/// Values are modulo 2^64 and, where the instruction says signed, in two's complement.
+/// Instructions that only use registers, and [`Effect`]s. Values are modulo 2^64 and, where the instruction says
+/// signed, in two's complement.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Move {
@@ -134,13 +135,6 @@ pub enum Op {
         low: Reg,
         high: Reg,
     },
-    /// Evaluates a wide expression and keeps its low `width` bits, in two registers above 64.
-    Wide {
-        dst: Reg,
-        expression: u16,
-        width: u8,
-    },
-
     Jump {
         to: Address,
     },
@@ -151,6 +145,12 @@ pub enum Op {
         b: Reg,
         to: Address,
     },
+    Effect(Effect),
+}
+
+/// Instructions that use more than registers.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
     /// Looks the table up and runs the action; the action continues where the table says.
     Apply {
         table: u16,
@@ -159,7 +159,12 @@ pub enum Op {
     Return,
     /// End of the pipeline, also in the middle of an action.
     Exit,
-
+    /// Evaluates a wide expression and keeps its low `width` bits, in two registers above 64.
+    Wide {
+        dst: Reg,
+        expression: u16,
+        width: u8,
+    },
     AddHeader {
         header: u16,
     },
@@ -231,7 +236,6 @@ impl Op {
     /// The first register and the number of registers that the instruction writes, apart from whole headers.
     pub fn destination(&self) -> Option<(Reg, Reg)> {
         match *self {
-            Op::Wide { dst, width, .. } => Some((dst, if width > 64 { 2 } else { 1 })),
             Op::Move { dst, .. }
             | Op::Add { dst, .. }
             | Op::Subtract { dst, .. }
@@ -249,29 +253,37 @@ impl Op {
             | Op::Select { dst, .. }
             | Op::SignExtend { dst, .. }
             | Op::Clamp { dst, .. }
-            | Op::SignedClamp { dst, .. }
-            | Op::ExecuteMeter { dst, .. }
-            | Op::ReadRegister { dst, .. }
-            | Op::Random { dst, .. }
-            | Op::Hash { dst, .. } => Some((dst, 1)),
-            Op::Jump { .. }
-            | Op::Branch { .. }
-            | Op::Apply { .. }
-            | Op::Return
-            | Op::Exit
-            | Op::AddHeader { .. }
-            | Op::RemoveHeader { .. }
-            | Op::CopyHeader { .. }
-            | Op::MarkToDrop
-            | Op::Count { .. }
-            | Op::WriteRegister { .. }
-            | Op::Digest { .. }
-            | Op::Clone { .. }
-            | Op::Resubmit { .. }
-            | Op::Recirculate { .. }
-            | Op::Truncate { .. }
-            | Op::Log { .. }
-            | Op::Assert { .. } => None,
+            | Op::SignedClamp { dst, .. } => Some((dst, 1)),
+            Op::Jump { .. } | Op::Branch { .. } => None,
+            Op::Effect(effect) => effect.destination(),
+        }
+    }
+}
+
+impl Effect {
+    fn destination(self) -> Option<(Reg, Reg)> {
+        match self {
+            Effect::Wide { dst, width, .. } => Some((dst, if width > 64 { 2 } else { 1 })),
+            Effect::ExecuteMeter { dst, .. }
+            | Effect::ReadRegister { dst, .. }
+            | Effect::Random { dst, .. }
+            | Effect::Hash { dst, .. } => Some((dst, 1)),
+            Effect::Apply { .. }
+            | Effect::Return
+            | Effect::Exit
+            | Effect::AddHeader { .. }
+            | Effect::RemoveHeader { .. }
+            | Effect::CopyHeader { .. }
+            | Effect::MarkToDrop
+            | Effect::Count { .. }
+            | Effect::WriteRegister { .. }
+            | Effect::Digest { .. }
+            | Effect::Clone { .. }
+            | Effect::Resubmit { .. }
+            | Effect::Recirculate { .. }
+            | Effect::Truncate { .. }
+            | Effect::Log { .. }
+            | Effect::Assert { .. } => None,
         }
     }
 }

@@ -41,13 +41,15 @@ impl RowShape {
         let key = code.key_words;
         let mask_words = match code.matching {
             Matching::Masked | Matching::Scan => key,
-            Matching::None | Matching::Exact => 0,
+            Matching::None | Matching::Direct | Matching::Exact => 0,
         };
         let ranges = key + mask_words;
         let action = ranges + 2 * code.ranges.len();
         RowShape { mask: key, ranges, action, len: action + 1 + code.param_words }
     }
 }
+
+const NO_SLOT: u32 = u32::MAX;
 
 /// Entries that share a mask.
 struct Group {
@@ -59,6 +61,8 @@ struct Group {
 
 enum Index {
     None,
+    /// By key; [`NO_SLOT`] where there is no entry.
+    Direct(Box<[u32]>),
     Exact(HashTable<u32>),
     /// By descending priority of the group.
     Masked(Vec<Group>),
@@ -85,6 +89,7 @@ impl Table {
         let shape = RowShape::new(code);
         let index = match code.matching {
             Matching::None => Index::None,
+            Matching::Direct => Index::Direct(vec![NO_SLOT; 1 << code.key_bits].into()),
             // All the memory is there from the start: an insert never rehashes.
             Matching::Exact => Index::Exact(HashTable::with_capacity(code.max_size)),
             Matching::Masked => Index::Masked(Vec::new()),
@@ -121,7 +126,8 @@ impl Table {
         let key = &key[..self.key_words];
         match &self.index {
             Index::None => None,
-            Index::Exact(slots) => slots.find(self.hash(key), |&slot| self.key(slot) == key).copied(),
+            Index::Direct(slots) => slots.get(key[0] as usize).copied().filter(|&slot| slot != NO_SLOT),
+            Index::Exact(slots) => slots.find(self.hash(key), |&slot| equal(self.key(slot), key)).copied(),
             Index::Masked(groups) => self.lookup_masked(groups, key),
             Index::Scan(order) => order.iter().copied().find(|&slot| self.matches(slot, key, code, regs)),
         }
@@ -140,7 +146,7 @@ impl Table {
             let masked = &masked[..key.len()];
             for &slot in group.slots.iter_hash(self.hash(masked)) {
                 let priority = self.priorities[slot as usize];
-                if self.key(slot) == masked && best.is_none_or(|(other, _)| priority > other) {
+                if equal(self.key(slot), masked) && best.is_none_or(|(other, _)| priority > other) {
                     best = Some((priority, slot));
                 }
             }
@@ -189,6 +195,7 @@ impl Table {
         let mut index = std::mem::replace(&mut self.index, Index::None);
         match &mut index {
             Index::None => {}
+            Index::Direct(slots) => slots[row[0] as usize] = slot,
             Index::Exact(slots) => {
                 slots.insert_unique(hash, slot, |&other| self.hash(self.key(other)));
             }
@@ -222,6 +229,7 @@ impl Table {
         let row = slot as usize * self.shape.len;
         match &mut self.index {
             Index::None => {}
+            Index::Direct(slots) => slots[self.rows[row] as usize] = NO_SLOT,
             Index::Exact(slots) => {
                 if let Ok(entry) = slots.find_entry(hash, |&other| other == slot) {
                     entry.remove();
@@ -247,4 +255,10 @@ impl Table {
             *meter = Meter::default();
         }
     }
+}
+
+/// Keys are a few words: comparing them here is faster than calling memcmp.
+#[inline]
+fn equal(a: &[u64], b: &[u64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| a == b)
 }
