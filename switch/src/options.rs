@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use apswitch::control::{LinkConfig, PortConfig, PortNumber};
-use clap::{Parser, ValueEnum};
+use clap::{ArgGroup, Parser, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
 const AFTER_HELP: &str = "\
@@ -27,14 +27,14 @@ Example: two interfaces, an uplink of 1 Mbit/s with 1000 packets of buffer behin
 
 /// A software switch that runs P4 programs compiled for v1model (BMv2 JSON) and speaks P4Runtime.
 #[derive(Parser)]
-#[command(version, after_help = AFTER_HELP)]
+#[command(version, after_help = AFTER_HELP, group(ArgGroup::new("start").required(true)))]
 pub struct Options {
     /// Program to start with (BMv2 JSON as p4c-bm2-ss writes it)
-    #[arg(value_name = "FILE.json", conflicts_with = "no_p4", required_unless_present = "no_p4")]
+    #[arg(value_name = "FILE.json", group = "start")]
     pub program: Option<PathBuf>,
 
     /// Start without a program and wait for a controller's
-    #[arg(long)]
+    #[arg(long, group = "start")]
     pub no_p4: bool,
 
     /// A port and its interface; repeated

@@ -36,8 +36,8 @@ impl Iterator for Answer {
 
 /// The entries of which a direct counter or meter is asked for.
 enum Direct<'a> {
-    /// One that has to exist; the message names it in canonical form.
-    One(&'a Table, EntryKey, p4::TableEntry),
+    /// One that has to exist.
+    One(&'a Table, EntryKey),
     /// Those of these tables, by id.
     Many(Vec<(u32, Vec<EntryView>)>),
 }
@@ -180,21 +180,22 @@ impl Reader<'_> {
         }
         match filter.r#match.is_empty() || (table.has_priority && filter.priority == 0) {
             true => Ok(Direct::Many(vec![(table.id, self.matching(table, filter)?)])),
-            false => Ok(Direct::One(table, entry::key(table, filter)?, entry::canonical_key(filter))),
+            false => Ok(Direct::One(table, entry::key(table, filter)?)),
         }
     }
 
     fn direct_counters(&self, filter: &p4::DirectCounterEntry) -> Checked<Answer> {
         let message = |table_entry, value| {
             let data = Some(entry::counter_message(value));
-            Entity::DirectCounterEntry(p4::DirectCounterEntry { table_entry: Some(table_entry), data })
+            Entity::DirectCounterEntry(p4::DirectCounterEntry { table_entry, data })
         };
         match self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")? {
-            Direct::One(table, key, named) => {
+            Direct::One(table, key) => {
+                let named = filter.table_entry.as_ref().map(entry::canonical_key);
                 Ok(one(message(named, self.dataplane.direct_counter(table.target, &key)?)))
             }
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
-                message(entry::key_message(table, &view.entry), view.entry.counter.unwrap_or_default())
+                message(Some(entry::key_message(table, &view.entry)), view.entry.counter.unwrap_or_default())
             })),
         }
     }
@@ -202,15 +203,16 @@ impl Reader<'_> {
     fn direct_meters(&self, filter: &p4::DirectMeterEntry) -> Checked<Answer> {
         refuse_meter_counters(filter.counter_data.is_some())?;
         let message = |table_entry, config: Option<MeterConfig>| {
-            let (table_entry, config) = (Some(table_entry), config.map(entry::meter_message));
+            let config = config.map(entry::meter_message);
             Entity::DirectMeterEntry(p4::DirectMeterEntry { table_entry, config, counter_data: None })
         };
         match self.direct(filter.table_entry.as_ref(), |table| table.meter.is_some(), "meter")? {
-            Direct::One(table, key, named) => {
+            Direct::One(table, key) => {
+                let named = filter.table_entry.as_ref().map(entry::canonical_key);
                 Ok(one(message(named, self.dataplane.entry(table.target, &key)?.entry.meter)))
             }
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
-                message(entry::key_message(table, &view.entry), view.entry.meter)
+                message(Some(entry::key_message(table, &view.entry)), view.entry.meter)
             })),
         }
     }
