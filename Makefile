@@ -27,7 +27,7 @@ python:
 	@tools/install.sh python
 
 switch: python
-	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.85 or newer" >&2; exit 2; }
+	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.88 or newer" >&2; exit 2; }
 	@$(CARGO) build --release --quiet $(MANIFEST)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr
