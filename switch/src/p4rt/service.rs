@@ -97,7 +97,7 @@ impl Shared {
         let mut state = self.state.write().await;
         // Under the lock: a former primary whose request waited here is refused.
         self.check_primary(&request.role, request.election_id.as_ref())?;
-        let pipeline = self.writable(&state)?;
+        let pipeline = self.requested_pipeline(&state)?;
         if request.atomicity() != p4::write_request::Atomicity::ContinueOnError {
             return Err(Status::unimplemented("only CONTINUE_ON_ERROR is supported"));
         }
@@ -108,7 +108,7 @@ impl Shared {
     }
 
     /// The pipeline that requests refer to. A saved one has no state before it is committed.
-    fn writable(&self, state: &State) -> Checked<Arc<Pipeline>> {
+    fn requested_pipeline(&self, state: &State) -> Checked<Arc<Pipeline>> {
         match state.saved {
             None => self.pipeline(),
             Some(_) => refuse!(FailedPrecondition, "a saved forwarding pipeline config waits for COMMIT"),
@@ -119,7 +119,7 @@ impl Shared {
     async fn read(&self, request: &p4::ReadRequest) -> Result<Vec<Checked<Answer>>, Status> {
         self.check_device(request.device_id)?;
         let state = self.state.read().await;
-        let pipeline = self.writable(&state)?;
+        let pipeline = self.requested_pipeline(&state)?;
         let reader =
             Reader { pipeline: &pipeline, dataplane: &self.dataplane, digests: &self.digests, notes: &state.notes };
         Ok(request.entities.iter().map(|entity| reader.read(entity)).collect())
