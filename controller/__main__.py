@@ -15,11 +15,9 @@ def controller(
     config_file: Annotated[Path, typer.Option("--config", help="The access points and their ports, as JSON.")],
     rest: Annotated[str, typer.Option(help="Where the REST API listens; port 0 chooses a free one.")] = "127.0.0.1:0",
     stats: Annotated[Path | None, typer.Option(help="Log queue, feedback and rates here, as CSV.")] = None,
-    verbose: Annotated[bool, typer.Option(help="Say more on stderr.")] = False,
 ) -> None:
     """Control access points over P4Runtime, and serve the REST API."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("controller").setLevel(logging.INFO if verbose else logging.WARNING)
     # finsy and grpc repeat, with tracebacks, what is said here in one line.
     logging.getLogger("finsy").setLevel(logging.CRITICAL)
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
@@ -32,6 +30,6 @@ def controller(
 
 
 if __name__ == "__main__":
-    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     application.command()(controller)
     application()

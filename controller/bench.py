@@ -160,6 +160,6 @@ def main(
 
 
 if __name__ == "__main__":
-    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     application.command()(main)
     application()
