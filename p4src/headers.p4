@@ -136,6 +136,7 @@ struct metadata_t {
     bit<1>       filter;           // a newer ACK may take this one's place
     class_t      class_id;
     queue_t      queue;
+    bit<1>       demoted;          // above its queue's meter: waits with the bulk
     bit<1>       regulated;        // feedback applies
     bit<1>       mark_only;
     feedback_t   feedback;

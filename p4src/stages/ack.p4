@@ -3,7 +3,8 @@
 //
 //   ingress: ack_priority (per egress port) -> queue, filter; queue_meter keeps every priority queue within its
 //            rate: above it the packet waits with the bulk, so nobody buys priority with a flood of ACKs
-//   ingress, once the packet is admitted: newest_ack[flow] = the newest ACK number of the flow
+//   ingress, once the packet is admitted: newest_ack[flow] = the newest ACK number of the flow; not that of a
+//            demoted ACK, for the older ones in the priority queue arrive before it
 //   egress:  a supersedable ACK older than newest_ack[flow] is dropped when it leaves the queue (RFC 3449, 5.2.1)
 //
 // newest_ack holds generation ++ ACK number: what an earlier user of the flow index left behind never counts.
@@ -45,6 +46,7 @@ control QueueMeter(inout metadata_t meta) {
             queue_meter.execute_meter<color_t>((bit<32>)(meta.egress_port ++ meta.queue), color);
             if (color != COLOR_GREEN) {
                 meta.queue = 0;
+                meta.demoted = 1;
             }
         }
     }
@@ -52,7 +54,7 @@ control QueueMeter(inout metadata_t meta) {
 
 control AckRemember(in headers_t hdr, in metadata_t meta, register<bit<40>> newest_ack) {
     apply {
-        if (meta.filter == 1 && meta.known_flow == 1) {
+        if (meta.filter == 1 && meta.demoted == 0 && meta.known_flow == 1) {
             bit<40> newest;
             newest_ack.read(newest, (bit<32>)meta.flow_index);
             bit<32> ahead = hdr.tcp.acknowledgment - newest[31:0];

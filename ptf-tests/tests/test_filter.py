@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ack filter: an ACK that a newer one of its flow supersedes is not sent (RFC 3449, section 5.2.1)."""
 
-from lib.base import SLOW, STATION, UPLINK, HostsTest
+from lib.base import SLOW, STATION, UPLINK, HostsTest, meter_config
 from lib.packets import TIMESTAMPS, build_ack, build_tcp, build_udp
-from test_ack import prioritise_entry
+from test_ack import ACK_SIZE, prioritise_entry
 from test_flows import flow_entry
 
 SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000))]
@@ -202,3 +202,14 @@ class FlowsDoNotMix(FilterTest):
         self.expect_filtered(4000)
         self.expect_filtered(500, sport=9)
         self.expect_sent(2000, sport=9)
+
+
+class DemotedAckSupersedesNothing(FilterTest):
+    """An ACK above its queue's meter waits with the bulk: older ones arrive before it, so they are kept."""
+
+    def runTest(self):
+        self.insert(ack_flow(340))
+        self.set_queue_meter(UPLINK, 7, meter_config(1, ACK_SIZE + 1))
+        self.expect_sent(1000, 3000, 2000)
+        self.expect_queued(UPLINK, {7: 1, 0: 2})
+        self.expect_filtered(999)
