@@ -48,16 +48,24 @@ def switch_rows(measured: list[Target]) -> list[Row]:
     by_name = {target.name: target for target in measured}
     forwarder, switch = by_name["forwarder"], by_name["apswitch"]
     added = statistics.median(switch.latency_p50) - statistics.median(forwarder.latency_p50)
+    overload = f"of its peak that is left when offered {min(switch.offered):.2f} times as much (worst round)"
     rows = [
-        Row("switch_of_forwarder", f"packet rate of the bare forwarder that is left, 60 bytes, {FLOWS} flows",
-            switch.peak() / forwarder.peak(), 0.6),
+        Row(
+            "switch_of_forwarder",
+            f"packet rate of the bare forwarder that is left, 60 bytes, {FLOWS} flows",
+            switch.peak() / forwarder.peak(),
+            0.6,
+        ),
         Row("switch_of_forwarder_1500", "the same with 1500 bytes", switch.peak(1500) / forwarder.peak(1500)),
-        Row("overload_of_peak", f"of its peak that is left when offered {min(switch.offered):.2f} times as much (worst round)",
-            min(switch.overload), 0.9),
+        Row("overload_of_peak", overload, min(switch.overload), 0.9),
         Row("added_latency_us", "median latency above the bare forwarder's, idle, µs", added, 50, at_least=False),
-    ]  # fmt: skip
+    ]
     if bmv2 := by_name.get("bmv2"):
-        rows.append(Row("switch_of_bmv2", "times BMv2's best packet rate, same program and entries", switch.peak() / bmv2.peak()))
+        rows.append(
+            Row(
+                "switch_of_bmv2", "times BMv2's best packet rate, same program and entries", switch.peak() / bmv2.peak()
+            )
+        )
     return rows
 
 
@@ -77,8 +85,9 @@ def show(rows: list[Row], measured: list[Target]) -> None:
     for heading in ("", "60 bytes, packets/s", "1500 bytes, packets/s", "latency p50, µs", "p99, µs"):
         rates.add_column(heading, justify="right" if heading else "left")
     for target in measured:
-        rates.add_row(target.name, *(f"{target.peak(size):,.0f}" for size in target.peaks),
-                      f"{statistics.median(target.latency_p50):.0f}", f"{statistics.median(target.latency_p99):.0f}")  # fmt: skip
+        peaks = (f"{target.peak(size):,.0f}" for size in target.peaks)
+        latencies = (f"{statistics.median(times):.0f}" for times in (target.latency_p50, target.latency_p99))
+        rates.add_row(target.name, *peaks, *latencies)
     console.print(rates)
     table = Table(title="Results")
     for heading in ("name", "what", "value", "goal", ""):
@@ -109,8 +118,10 @@ def main() -> None:
         measured = measure(step)
         rows = switch_rows(measured)
         step(f"memory with {MANY_FLOWS} flows")
-        rows.append(Row("memory_mb", f"resident memory of apswitch with {MANY_FLOWS} flows, MB",
-                        memory_bytes(MANY_FLOWS) / 1e6, 200, at_least=False))  # fmt: skip
+        memory = memory_bytes(MANY_FLOWS) / 1e6
+        rows.append(
+            Row("memory_mb", f"resident memory of apswitch with {MANY_FLOWS} flows, MB", memory, 200, at_least=False)
+        )
     show(rows, measured)
     out.mkdir(parents=True, exist_ok=True)
     summary = {

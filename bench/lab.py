@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two veth pairs in a namespace of their own, and the processes that run in it.
 
-    gen --veth-- left [the switch] right --veth-- sink
+gen --veth-- left [the switch] right --veth-- sink
 """
 
 from __future__ import annotations
@@ -100,4 +100,3 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise BenchError(f"process {pid} has no VmRSS; is it still running?")
-

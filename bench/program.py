@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import finsy as fy
-from scapy.layers.inet import IP, TCP  # type: ignore[import-untyped]
-from scapy.layers.l2 import Ether  # type: ignore[import-untyped]
-from scapy.packet import Raw  # type: ignore[import-untyped]
-from scapy.utils import wrpcap  # type: ignore[import-untyped]
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import wrpcap
 
 from .lab import ROOT
 
@@ -31,21 +31,32 @@ def write_frames(path: Path, flows: int, frame_bytes: int) -> None:
     frames = []
     for index in range(flows):
         src, dst, sport, dport = five_tuple(index)
-        headers = Ether(src=STATION_MAC, dst=SERVER_MAC) / IP(src=src, dst=dst, tos=2) / TCP(sport=sport, dport=dport, flags="A")
+        tcp = TCP(sport=sport, dport=dport, flags="A")
+        headers = Ether(src=STATION_MAC, dst=SERVER_MAC) / IP(src=src, dst=dst, tos=2) / tcp
         frames.append(headers / Raw(bytes(frame_bytes - len(headers))))
     wrpcap(str(path), frames)
 
 
 def entities(flows: int) -> Iterator[fy.P4TableEntry]:
     """Roles, stations, classes, feedback 0 and the flows."""
-    yield fy.P4TableEntry("ingress_roles", match=fy.Match(ingress_port=STATION_PORT), action=fy.Action("set_ingress_role", role=1))
-    yield fy.P4TableEntry("ingress_roles", match=fy.Match(ingress_port=UPLINK_PORT), action=fy.Action("set_ingress_role", role=2))
-    yield fy.P4TableEntry("egress_roles", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("set_egress_role", role=2))
+    yield fy.P4TableEntry(
+        "ingress_roles", match=fy.Match(ingress_port=STATION_PORT), action=fy.Action("set_ingress_role", role=1)
+    )
+    yield fy.P4TableEntry(
+        "ingress_roles", match=fy.Match(ingress_port=UPLINK_PORT), action=fy.Action("set_ingress_role", role=2)
+    )
+    yield fy.P4TableEntry(
+        "egress_roles", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("set_egress_role", role=2)
+    )
     yield fy.P4TableEntry(
         "learn", match=fy.Match(src_addr=STATION_MAC, ingress_port=STATION_PORT), action=fy.Action("known_source")
     )
-    yield fy.P4TableEntry("forward", match=fy.Match(dst_addr=SERVER_MAC), action=fy.Action("forward_to", egress_port=UPLINK_PORT))
-    yield fy.P4TableEntry("ack_priority", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("prioritise", queue=7, filter=1))
+    yield fy.P4TableEntry(
+        "forward", match=fy.Match(dst_addr=SERVER_MAC), action=fy.Action("forward_to", egress_port=UPLINK_PORT)
+    )
+    yield fy.P4TableEntry(
+        "ack_priority", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("prioritise", queue=7, filter=1)
+    )
     for direction, pure_ack, class_id in ((1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 1, 2)):
         yield fy.P4TableEntry(
             "classify",

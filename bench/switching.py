@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .lab import SWITCH, TRAFFIC, BenchError, Lab, lab, resident_bytes
-from .program import STATION_PORT, UPLINK_PORT, install, write_frames
+from .program import STATION_PORT, UPLINK_PORT, write_frames
 
 FLOWS = 1000
 FRAME_BYTES = (60, 1500)
