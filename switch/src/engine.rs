@@ -2,7 +2,6 @@
 //! The packet thread: owns the switch and its ports. Nobody else touches them; changes come through a channel and
 //! are applied between batches, some at a time, so that they never hold packets up.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::machine::frame::Packet;
 use crate::port::{BATCH, PortIo};
 use crate::v1model::{Switch, count};
 
-/// Changes that are applied before packets are looked at again.
+/// Changes and packet-outs that are handled before packets are looked at again.
 const CHANGES_PER_TURN: usize = 128;
 /// How often the kernel is asked what it dropped.
 const MISSED_INTERVAL_NS: u64 = 100_000_000;
@@ -93,6 +92,16 @@ pub struct Engine {
     pub clock: Clock,
 }
 
+/// What a turn's look at the commands found.
+#[derive(PartialEq)]
+enum Commands {
+    /// All are carried out.
+    Done,
+    /// Some wait for the next turn.
+    More,
+    Stop,
+}
+
 /// Changes that are not yet applied.
 struct Batch {
     changes: std::vec::IntoIter<Change>,
@@ -106,17 +115,17 @@ impl Engine {
         if let Err(e) = nix::sys::prctl::set_timerslack(1) {
             tracing::warn!("timer slack: {e}");
         }
-        let mut batches: VecDeque<Batch> = VecDeque::new();
+        let mut batch = None;
         let mut received: Vec<Box<Packet>> = Vec::with_capacity(BATCH);
         let mut readable = vec![true; self.lines.len()];
         let mut missed_at = 0;
         loop {
             let now = self.clock.now();
-            if !self.commands(&mut batches, now) {
+            self.switch.serve(now);
+            let commands = self.commands(&mut batch, now);
+            if commands == Commands::Stop {
                 return;
             }
-            self.apply(&mut batches, now);
-            self.switch.serve(now);
             self.switch.pending(now);
             for (port, _) in readable.iter().enumerate().filter(|(_, readable)| **readable) {
                 self.receive(port, &mut received);
@@ -126,52 +135,48 @@ impl Engine {
                 missed_at = now + MISSED_INTERVAL_NS;
                 self.count_missed();
             }
-            self.wait(!batches.is_empty(), &mut readable);
+            self.wait(commands == Commands::More, &mut readable);
         }
     }
 
-    /// Takes commands; false: it is time to stop.
-    fn commands(&mut self, batches: &mut VecDeque<Batch>, now: u64) -> bool {
-        // A commit waits for the changes before it.
-        while batches.is_empty() {
-            match self.commands.try_recv() {
-                Ok(Command::Changes { changes, done }) => {
-                    batches.push_back(Batch { changes: changes.into_iter(), done });
+    /// Takes commands, as many as a turn allows.
+    fn commands(&mut self, batch: &mut Option<Batch>, now: u64) -> Commands {
+        let mut budget = CHANGES_PER_TURN;
+        loop {
+            if let Some(mut begun) = batch.take() {
+                for change in begun.changes.by_ref().take(budget) {
+                    self.switch.apply(change, now);
+                    budget -= 1;
                 }
+                if begun.changes.len() > 0 {
+                    *batch = Some(begun);
+                } else {
+                    // Whoever asked may have gone; here and below.
+                    let _ = begun.done.send(());
+                }
+            }
+            if budget == 0 {
+                return Commands::More;
+            }
+            match self.commands.try_recv() {
+                Ok(Command::Changes { changes, done }) => *batch = Some(Batch { changes: changes.into_iter(), done }),
                 Ok(Command::Commit { machine, changes, done }) => {
                     let old = self.switch.commit(machine);
                     changes.into_iter().for_each(|change| self.switch.apply(change, now));
-                    // Whoever asked may have gone.
                     let _ = done.send(old);
                 }
                 Ok(Command::Inject { frame, place }) => {
                     drop(place);
                     self.switch.inject(&frame, now);
-                    break;
+                    budget -= 1;
                 }
                 Ok(Command::Open { port, io }) => {
                     self.lines[port].io = Some(io);
                     self.lines[port].failed.store(false, Relaxed);
                 }
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
-                Err(TryRecvError::Empty) => break,
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Commands::Stop,
+                Err(TryRecvError::Empty) => return Commands::Done,
             }
-        }
-        true
-    }
-
-    fn apply(&mut self, batches: &mut VecDeque<Batch>, now: u64) {
-        let mut budget = CHANGES_PER_TURN;
-        while let Some(mut batch) = batches.pop_front() {
-            for change in batch.changes.by_ref().take(budget) {
-                self.switch.apply(change, now);
-                budget -= 1;
-            }
-            if batch.changes.len() > 0 {
-                batches.push_front(batch);
-                return;
-            }
-            let _ = batch.done.send(());
         }
     }
 

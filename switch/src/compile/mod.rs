@@ -354,12 +354,11 @@ fn mark_written(
             (0..words).for_each(|word| write(reg + word));
         }
     }
-    let lookaheads = parser.states.iter().flat_map(|state| &state.ops).filter_map(|op| match op {
-        ParserOp::Lookahead { dst, .. } => Some(*dst),
-        _ => None,
+    let parsed = parser.states.iter().flat_map(|state| &state.ops).filter_map(|op| match op {
+        ParserOp::Lookahead { dst, .. } => Some(dst.reg),
+        ParserOp::Move { dst, .. } => Some(*dst),
+        ParserOp::Extract { .. } | ParserOp::Run { .. } | ParserOp::Advance { .. } | ParserOp::Verify { .. } => None,
     });
-    let colours = tables.iter().filter_map(|table| table.meter.map(|(dst, _)| dst));
-    for dst in lookaheads.chain(colours).chain(update.iter().map(|checksum| checksum.target)) {
-        write(dst.reg);
-    }
+    let colours = tables.iter().filter_map(|table| table.meter.map(|(dst, _)| dst.reg));
+    parsed.chain(colours).chain(update.iter().map(|checksum| checksum.target.reg)).for_each(write);
 }

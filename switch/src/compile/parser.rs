@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::asm::Assembler;
-use super::expr::{self, hex};
+use super::expr::{self, Range, hex};
 use super::json::{Document, ParseState, ParserOp as JsonOp, Primitive, Typed};
 use super::{LoadError, Objects, actions, place, place_of, refuse, snippet};
 use crate::machine::code::{Message, NextState, ParserCode, ParserErrors, ParserOp, ParserState, SelectKey};
-use crate::machine::op::{Effect, Op};
+use crate::machine::op::{Effect, Op, Reg};
 
 /// Bits that a `select` compares at most.
 const MAX_SELECT: u32 = 128;
@@ -100,7 +100,7 @@ fn operations(
         };
         let is_code = match op.op.as_str() {
             "primitive" => true,
-            "set" => typed(op, 1, asm)?.kind != "lookahead",
+            "set" => typed(op, 1, asm)?.kind != "lookahead" && plain_move(op, asm)?.is_none(),
             _ => false,
         };
         if is_code && !running {
@@ -126,6 +126,8 @@ fn operations(
                         return asm.refuse("a lookahead into a narrower or signed field is not supported");
                     }
                     ops.push(ParserOp::Lookahead { dst: super::place(dst), offset, width });
+                } else if let Some((dst, a)) = plain_move(op, asm)? {
+                    ops.push(ParserOp::Move { dst, a });
                 } else {
                     let expr = expr::parse(&value, asm.phv, &asm.place)?;
                     asm.assign(dst, &expr)?;
@@ -161,6 +163,18 @@ fn operations(
         asm.code.push(Op::Effect(Effect::Exit));
     }
     Ok(ops)
+}
+
+/// A `set` from a field to one that can hold all its values.
+fn plain_move(op: &JsonOp, asm: &Assembler) -> Result<Option<(Reg, Reg)>, LoadError> {
+    let dst = asm.phv.field_of(&typed(op, 0, asm)?.value, &asm.place)?;
+    let value = expr::parse(&typed(op, 1, asm)?, asm.phv, &asm.place)?;
+    Ok(match value {
+        expr::Expr::Field(a) if !a.is_wide() && !dst.is_wide() && Range::of_field(a).within(Range::of_field(dst)) => {
+            Some((dst.reg, a.reg))
+        }
+        _ => None,
+    })
 }
 
 fn typed(op: &JsonOp, index: usize, asm: &Assembler) -> Result<Typed, LoadError> {

@@ -35,6 +35,10 @@ pub enum ParserOp {
     Extract {
         header: u16,
     },
+    Move {
+        dst: Reg,
+        a: Reg,
+    },
     /// Code that ends with [`Effect::Exit`](super::op::Effect::Exit).
     Run {
         start: Address,

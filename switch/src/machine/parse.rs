@@ -55,6 +55,10 @@ impl State {
                         layout.extract(frame, at, &mut self.regs);
                         self.packet.payload += layout.bytes as usize;
                     }
+                    ParserOp::Move { dst, a } => {
+                        let value = self.reg(*a);
+                        self.put(*dst, value);
+                    }
                     ParserOp::Run { start } => self.run(code, *start, now),
                     ParserOp::Lookahead { dst, offset, width } => {
                         let value = self.lookahead(frame, *offset, *width, errors)?;

@@ -2,6 +2,8 @@
 //! What tests and benchmarks of the access point's program share: its JSON, its entries, and frames.
 #![allow(dead_code)]
 
+pub mod lab;
+
 use apswitch::control::*;
 
 pub const CPU_PORT: u16 = 510;

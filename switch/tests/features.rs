@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What v1model offers, one thing a test, with tests/programs/features.p4.
+
+mod common;
+
+use apswitch::control::*;
+use common::lab::{Lab, SOON};
+use common::{call, entry, exact, find_table, internet_checksum, program};
+
+const VERIFY: u8 = 0x40;
+const UPDATE: u8 = 0x41;
+
+fn lab() -> Lab {
+    Lab::new(program("features"), &[None, None, None])
+}
+
+/// A request with a correct checksum.
+fn request(kind: u8, index: u8, value: u32) -> Vec<u8> {
+    let mut frame = vec![kind, index];
+    frame.extend(value.to_be_bytes());
+    let checksum = internet_checksum(&frame);
+    frame.extend(checksum.to_be_bytes());
+    frame
+}
+
+/// A request followed by an address header.
+fn address_request(kind: u8, address: u128) -> Vec<u8> {
+    let mut frame = request(kind, 0, 0);
+    // The lookahead of the parser reads the first bits of what follows: anything but 0xabc.
+    frame.extend(address.to_be_bytes());
+    frame
+}
+
+#[derive(Debug, PartialEq)]
+struct Answer {
+    value: u32,
+    instance_type: u8,
+    error_code: u8,
+    egress_rid: u16,
+    ingress_port: u16,
+    packet_length: u32,
+}
+
+/// The answer in front of a frame, and what follows it.
+fn answer(frame: &[u8]) -> (Answer, &[u8]) {
+    let (front, rest) = frame.split_at(14);
+    let answer = Answer {
+        value: u32::from_be_bytes(front[0..4].try_into().unwrap()),
+        instance_type: front[4],
+        error_code: front[5],
+        egress_rid: u16::from_be_bytes(front[6..8].try_into().unwrap()),
+        ingress_port: u16::from_be_bytes(front[8..10].try_into().unwrap()),
+        packet_length: u32::from_be_bytes(front[10..14].try_into().unwrap()),
+    };
+    (answer, rest)
+}
+
+/// Sends to port 1 and takes the answer from port 2.
+fn ask(lab: &Lab, frame: &[u8]) -> (Answer, Vec<u8>) {
+    lab.send(1, frame);
+    let received = lab.receive(2);
+    let (answer, rest) = answer(&received);
+    (answer, rest.to_vec())
+}
+
+fn value(lab: &Lab, frame: &[u8]) -> u32 {
+    ask(lab, frame).0.value
+}
+
+#[test]
+fn headers_and_payload_come_out_in_the_deparser_s_order() {
+    let lab = lab();
+    let mut frame = request(0xff, 1, 2);
+    frame.extend(b"payload");
+    let (answer, rest) = ask(&lab, &frame);
+    assert_eq!(rest, frame);
+    // The answer counts where egress sees the length, and metadata are those of a new packet.
+    let expected =
+        Answer { value: 0, instance_type: 0, error_code: 0, egress_rid: 0, ingress_port: 1, packet_length: 29 };
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn the_parser_selects_by_masks_and_lookahead_and_reports_errors() {
+    let lab = lab();
+    let code = |frame: &[u8]| ask(&lab, frame).0.error_code;
+    let with = |kind, index, value, rest: &[u8]| [request(kind, index, value), rest.to_vec()].concat();
+    // (0x20, 0xabc) -> extra, whole or cut short.
+    assert_eq!(code(&with(0x20, 0, 0, &[0xab, 0xc1, 0x23, 0x45])), 0);
+    assert_eq!(code(&with(0x20, 0, 0, &[0xab, 0xc1])), 0xcc);
+    // (0x20 &&& 0xfe, _) -> verify.
+    assert_eq!(code(&with(0x21, 0, 100, &[0; 4])), 0xdd);
+    assert_eq!(code(&with(0x21, 0, 101, &[0; 4])), 0);
+    // advance by `index` bytes, then extra.
+    let skipped = with(0x22, 3, 0, &[1, 2, 3, 0xab, 0xcd, 0xef, 0x12, 9]);
+    let (answer, rest) = ask(&lab, &skipped);
+    assert_eq!((answer.error_code, &rest[8..]), (0, &[0xab, 0xcd, 0xef, 0x12, 9][..]));
+    assert_eq!(code(&with(0x22, 3, 0, &[1, 2])), 0xcc);
+    // Every select needs the lookahead.
+    assert_eq!(code(&with(0xff, 0, 0, &[1])), 0xcc);
+    // Not even the first header: the answer alone, and the bytes behind it.
+    lab.send(1, &[1, 2, 3]);
+    let received = lab.receive(2);
+    assert_eq!((received[5], &received[14..]), (0xcc, &[1, 2, 3][..]));
+}
+
+#[test]
+fn the_longest_prefix_wins() {
+    let lab = lab();
+    let program = lab.program();
+    let route = |value, prefix_len, answer| {
+        let field = KeyField::Lpm { value, prefix_len };
+        Update::InsertEntry(entry(&program, "routes", &[field], 0, "answer", &[answer]))
+    };
+    lab.write(vec![
+        route(0, 0, 1),
+        route(0x0a00_0000, 8, 2),
+        route(0x0a01_0000, 16, 3),
+        route(0x0a01_0203, 32, 4),
+        route(0x0a01_0000, 24, 5),
+    ]);
+    let ask = |address| value(&lab, &[request(1, 0, address), vec![0; 2]].concat());
+    assert_eq!(ask(0x0a01_0203), 4);
+    assert_eq!(ask(0x0a01_0099), 5);
+    assert_eq!(ask(0x0a01_0204), 3);
+    assert_eq!(ask(0x0a02_0000), 2);
+    assert_eq!(ask(0x0b00_0000), 1);
+    let key = EntryKey { fields: vec![KeyField::Lpm { value: 0, prefix_len: 0 }], priority: 0 };
+    lab.write(vec![Update::DeleteEntry { table: find_table(&program, "routes"), key }]);
+    assert_eq!(ask(0x0b00_0000), 0);
+
+    let prefix = |value: u128, prefix_len, answer| {
+        let field = KeyField::Lpm { value, prefix_len };
+        Update::InsertEntry(entry(&program, "prefixes", &[field], 0, "set_answer", &[answer]))
+    };
+    let network = 0x2001_0db8_u128 << 96;
+    lab.write(vec![prefix(network, 32, 1), prefix(network | 1 << 60, 68, 2), prefix(network | 7, 128, 3)]);
+    let ask = |address| value(&lab, &address_request(0x32, address));
+    assert_eq!(ask(network | 7), 3);
+    assert_eq!(ask(network | 8), 1);
+    assert_eq!(ask(network | 1 << 60 | 5), 2);
+    assert_eq!(ask(1), 0);
+}
+
+#[test]
+fn ranges_optionals_and_masks_follow_their_priority() {
+    let lab = lab();
+    let program = lab.program();
+    let range = |low, high, optional, mask, priority, answer| {
+        let fields =
+            [KeyField::Range { low, high }, KeyField::Optional(optional), KeyField::Ternary { value: 0, mask }];
+        Update::InsertEntry(entry(&program, "ranges", &fields, priority, "set_answer", &[answer]))
+    };
+    lab.write(vec![
+        range(0, 255, None, 0, 1, 10),
+        range(5, 9, None, 0, 3, 11),
+        range(9, 9, Some(1234), 0, 4, 12),
+        // Never: no request has this checksum.
+        range(0, 255, None, 0xffff, 9, 13),
+    ]);
+    let ask = |index, optional| {
+        let answer = ask(&lab, &[request(2, index, optional), vec![0; 2]].concat()).0;
+        (answer.value, answer.error_code)
+    };
+    assert_eq!(ask(4, 0), (10, 1));
+    assert_eq!(ask(5, 0), (11, 1));
+    assert_eq!(ask(9, 0), (11, 1));
+    assert_eq!(ask(9, 1234), (12, 1));
+    assert_eq!(ask(10, 1234), (10, 1));
+
+    let mask = |value, mask, index, priority, answer| {
+        let fields = [KeyField::Ternary { value, mask }, KeyField::Exact(index)];
+        Update::InsertEntry(entry(&program, "masks", &fields, priority, "set_answer", &[answer]))
+    };
+    let entries =
+        vec![mask(0, 0, 1, 5, 1), mask(0x10, 0xf0, 1, 7, 2), mask(0x12, 0xff, 1, 6, 3), mask(0x12, 0xff, 2, 1, 4)];
+    lab.write(entries);
+    let ask = |index, number| value(&lab, &[request(3, index, number), vec![0; 2]].concat());
+    assert_eq!((ask(1, 0x12), ask(1, 0x22), ask(2, 0x12), ask(2, 0x13)), (2, 1, 4, 0));
+    // The same key with another priority is another entry.
+    lab.write(vec![mask(0x12, 0xff, 1, 8, 9)]);
+    assert_eq!(ask(1, 0x12), 9);
+    assert!(matches!(lab.refused(mask(0x12, 0xff, 1, 8, 9)), UpdateError::AlreadyExists(_)));
+}
+
+#[test]
+fn const_entries_are_there_in_the_program_s_order_and_cannot_be_written() {
+    let lab = lab();
+    let program = lab.program();
+    let ask = |index| value(&lab, &[request(4, index, 0), vec![0; 2]].concat());
+    assert_eq!((ask(0x11), ask(0x20)), (100, 300));
+    let entries = lab.dataplane.entries(find_table(&program, "fixed")).unwrap();
+    assert_eq!(entries.iter().filter(|e| e.is_const).count(), 3);
+    let first = entries.iter().find(|e| e.entry.action.params == [100]).unwrap().entry.clone();
+    for update in [Update::InsertEntry(first.clone()), Update::ModifyEntry(first.clone())] {
+        assert!(matches!(lab.refused(update), UpdateError::PermissionDenied(_)));
+    }
+    let default = Update::SetDefault { table: first.table, action: Some(first.action) };
+    assert!(matches!(lab.refused(default), UpdateError::PermissionDenied(_)));
+}
+
+#[test]
+fn defaults_can_be_set_and_reset() {
+    let lab = lab();
+    let program = lab.program();
+    let table = find_table(&program, "ranges");
+    let ask = || {
+        let answer = ask(&lab, &[request(2, 0, 0), vec![0; 2]].concat()).0;
+        (answer.value, answer.error_code)
+    };
+    assert_eq!(ask(), (7, 1));
+    lab.write(vec![Update::SetDefault { table, action: Some(call(&program, table, "NoAction", &[])) }]);
+    assert_eq!(ask(), (0, 2));
+    lab.write(vec![Update::SetDefault { table, action: None }]);
+    assert_eq!(ask(), (7, 1));
+}
+
+#[test]
+fn wide_keys_and_parameters_and_writes_to_a_part_of_a_field() {
+    let lab = lab();
+    let program = lab.program();
+    let address = 0x2001_0db8_0000_0001_0000_0000_0000_0099_u128;
+    let other = u128::MAX - 5;
+    let found = entry(&program, "addresses", &exact(&[address]), 0, "set_address", &[other]);
+    lab.write(vec![Update::InsertEntry(found)]);
+    let (answer, rest) = ask(&lab, &address_request(0x31, address));
+    assert_eq!((answer.value, &rest[8..]), (1, &other.to_be_bytes()[..]));
+    assert_eq!(value(&lab, &address_request(0x31, address + 1)), 0);
+    let (answer, rest) = ask(&lab, &address_request(0x33, address));
+    assert_eq!((answer.value, &rest[8..]), (0x2001_0db8, &(address >> 16 << 16 | 0xbeef).to_be_bytes()[..]));
+}
+
+#[test]
+fn direct_counters_and_meters_belong_to_their_entry() {
+    let lab = lab();
+    let program = lab.program();
+    let mut route = entry(&program, "routes", &[KeyField::Lpm { value: 8, prefix_len: 29 }], 0, "answer", &[5]);
+    // Green, yellow, yellow, then red: no token comes back within the test.
+    route.meter = Some(MeterConfig { cir: 0, cburst: 1, pir: 0, pburst: 3 });
+    lab.write(vec![Update::InsertEntry(route.clone())]);
+    let frame = [request(1, 0, 9), vec![0; 2]].concat();
+    let colours: Vec<u8> = (0..4).map(|_| ask(&lab, &frame).0.error_code - 1).collect();
+    assert_eq!(colours, [0, 1, 1, 2]);
+    let view = lab.dataplane.entry(route.table, &route.key).unwrap();
+    assert_eq!(view.entry.counter, Some(CounterValue { packets: 4, bytes: 40 }));
+    assert_eq!(view.entry.meter, route.meter);
+
+    // A change of the action alone leaves counter and buckets as they are.
+    route.action = call(&program, route.table, "answer", &[6]);
+    lab.write(vec![Update::ModifyEntry(route.clone())]);
+    assert_eq!((ask(&lab, &frame).0.error_code, value(&lab, &frame)), (3, 6));
+    route.meter = None;
+    route.counter = Some(CounterValue { packets: 100, bytes: 1000 });
+    lab.write(vec![Update::ModifyEntry(route.clone())]);
+    assert_eq!(ask(&lab, &frame).0.error_code, 1);
+    let view = lab.dataplane.entry(route.table, &route.key).unwrap();
+    assert_eq!(view.entry.counter, Some(CounterValue { packets: 101, bytes: 1010 }));
+
+    // A new entry in the place of an old one starts at 0.
+    lab.write(vec![Update::DeleteEntry { table: route.table, key: route.key.clone() }]);
+    route.counter = None;
+    lab.write(vec![Update::InsertEntry(route.clone())]);
+    let view = lab.dataplane.entry(route.table, &route.key).unwrap();
+    assert_eq!(view.entry.counter, Some(CounterValue::default()));
+}
+
+#[test]
+fn indirect_counters_meters_and_registers() {
+    let lab = lab();
+    let (counter, meter, register) = (CounterId(0), MeterId(0), RegisterId(0));
+    // Index 16 is beyond the array: nothing is counted.
+    for index in [3, 3, 16] {
+        ask(&lab, &[request(5, index, 0), vec![0; 5]].concat());
+    }
+    let counters = lab.dataplane.counters(counter, 0..16).unwrap();
+    assert_eq!(counters[3], CounterValue { packets: 2, bytes: 26 });
+    assert_eq!(counters.iter().map(|c| c.packets).sum::<u64>(), 2);
+    lab.write(vec![Update::SetCounter { counter, index: 3, value: CounterValue { packets: 7, bytes: 8 } }]);
+    ask(&lab, &[request(5, 3, 0), vec![0; 5]].concat());
+    let counters = lab.dataplane.counters(counter, 3..4).unwrap();
+    assert_eq!(counters, [CounterValue { packets: 8, bytes: 21 }]);
+
+    let config = Some(MeterConfig { cir: 0, cburst: 0, pir: 0, pburst: 1 });
+    lab.write(vec![Update::SetMeter { meter, index: 2, config }]);
+    assert_eq!(lab.dataplane.meters(meter, 1..3).unwrap(), [None, config]);
+    let colour = |index| value(&lab, &[request(6, index, 0), vec![0; 2]].concat());
+    assert_eq!([colour(1), colour(2), colour(2), colour(1)], [0, 1, 2, 0]);
+
+    ask(&lab, &[request(7, 15, 0xdead_beef), vec![0; 2]].concat());
+    let read = |index| value(&lab, &[request(8, index, 0), vec![0; 2]].concat());
+    assert_eq!(read(15), 0xdead_beef);
+    assert_eq!(lab.dataplane.registers(register, 14..16).unwrap(), [0, 0xdead_beef]);
+    lab.write(vec![Update::SetRegister { register, index: 0, value: 77 }]);
+    assert_eq!(read(0), 77);
+    let too_wide = Update::SetRegister { register, index: 0, value: 1 << 32 };
+    assert!(matches!(lab.refused(too_wide), UpdateError::OutOfRange(_)));
+    let beyond = Update::SetRegister { register, index: 16, value: 0 };
+    assert!(matches!(lab.refused(beyond), UpdateError::OutOfRange(_)));
+    assert!(lab.dataplane.registers(register, 10..17).is_err());
+}
+
+#[test]
+fn hashes_and_random_numbers() {
+    let lab = lab();
+    // The check values of both CRCs, over the bytes "12345".
+    let frame = [request(9, b'1', u32::from_be_bytes(*b"2345")), vec![0; 2]].concat();
+    assert_eq!(value(&lab, &frame), 0xcbf5_3a1c);
+    let frame = [request(0x0a, b'1', u32::from_be_bytes(*b"2345")), vec![0; 2]].concat();
+    let crc16_arc = b"12345".iter().fold(0u16, |crc, &byte| {
+        (0..8).fold(crc ^ byte as u16, |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xa001 } else { crc >> 1 })
+    });
+    assert_eq!(value(&lab, &frame), 1000 + (crc16_arc as u32 & 0xff));
+    let mut seen = [false; 11];
+    for _ in 0..1000 {
+        let number = value(&lab, &[request(0x0b, 0, 0), vec![0; 2]].concat());
+        seen[(number - 10) as usize] = true;
+    }
+    assert!(seen.iter().all(|&seen| seen), "{seen:?}");
+}
+
+#[test]
+fn multicast_copies_carry_their_instance() {
+    let lab = lab();
+    let replicas = vec![Replica { port: 2, rid: 5 }, Replica { port: 3, rid: 6 }, Replica { port: 2, rid: 7 }];
+    lab.write(vec![Update::InsertMulticastGroup { group: 4, replicas: replicas.clone() }]);
+    lab.send(1, &[request(0x0c, 4, 0), vec![0; 2]].concat());
+    let copies: Vec<Vec<u8>> = vec![lab.receive(2), lab.receive(2), lab.receive(3)];
+    let rids: Vec<u16> = copies.iter().map(|frame| answer(frame).0.egress_rid).collect();
+    assert_eq!(rids, [5, 7, 6]);
+    // What ingress wrote of the type is that of a new packet.
+    assert!(copies.iter().all(|frame| answer(frame).0.instance_type == 0));
+    let again = Update::InsertMulticastGroup { group: 4, replicas };
+    assert!(matches!(lab.refused(again), UpdateError::AlreadyExists(_)));
+    lab.write(vec![Update::DeleteMulticastGroup { group: 4 }]);
+    lab.send(1, &[request(0x0c, 4, 0), vec![0; 2]].concat());
+    ask(&lab, &[request(0xff, 0, 0), vec![0; 2]].concat());
+    lab.nothing(3);
+}
+
+#[test]
+fn clones_keep_the_listed_fields_and_nothing_else() {
+    let lab = lab();
+    let config = CloneSession { replicas: vec![Replica { port: 3, rid: 9 }], packet_length_bytes: 0 };
+    lab.write(vec![Update::InsertCloneSession { session: 7, config: config.clone() }]);
+    // From ingress: the packet as it came.
+    let frame = [request(0x0e, 1, 4711), vec![1, 2, 3]].concat();
+    ask(&lab, &frame);
+    let clone = lab.receive(3);
+    let (front, rest) = answer(&clone);
+    assert_eq!((front.value, front.instance_type, front.egress_rid, front.ingress_port), (4711, 1, 9, 1));
+    assert_eq!(rest, frame);
+    // From egress: the packet as egress left it.
+    ask(&lab, &[request(0x17, 1, 0), vec![1, 2, 3]].concat());
+    let clone = lab.receive(3);
+    let (front, _) = answer(&clone);
+    assert_eq!((front.value, front.instance_type, front.egress_rid), (99, 2, 9));
+    // Cut to length.
+    let config = CloneSession { packet_length_bytes: 16, ..config };
+    lab.write(vec![Update::ModifyCloneSession { session: 7, config }]);
+    ask(&lab, &frame);
+    assert_eq!(lab.receive(3).len(), 16);
+}
+
+#[test]
+fn resubmitted_and_recirculated_packets_pass_ingress_again() {
+    let lab = lab();
+    let (front, rest) = ask(&lab, &[request(0x0d, 0, 31), vec![5; 9]].concat());
+    // `kept` has survived, `lost` has not.
+    assert_eq!((front.value, front.instance_type, front.ingress_port), (31, 6, 1));
+    assert_eq!(rest[8..], [5; 9]);
+    // Three rounds, each a packet of its own.
+    let (front, rest) = ask(&lab, &[request(0x18, 3, 0), vec![5; 9]].concat());
+    assert_eq!((front.instance_type, rest[1]), (4, 0));
+}
+
+#[test]
+fn drops_truncation_exit_and_removed_headers() {
+    let lab = lab();
+    for kind in [0x10, 0x19] {
+        lab.send(1, &[request(kind, 0, 0), vec![0; 2]].concat());
+    }
+    // A failed assertion drops the packet; one that holds does not.
+    lab.send(1, &[request(0x12, 0, 10), vec![0; 2]].concat());
+    ask(&lab, &[request(0x12, 0, 11), vec![0; 2]].concat());
+    // `exit`: without the answer, so what comes first is the request.
+    let frame = [request(0x11, 0, 0), vec![0; 2]].concat();
+    lab.send(1, &frame);
+    assert_eq!(lab.receive(2), frame);
+    lab.send(1, &[request(0x0f, 20, 0), vec![0; 100]].concat());
+    assert_eq!(lab.receive(2).len(), 20);
+    let (front, rest) = ask(&lab, &[request(0x16, 0, 0), vec![7; 3]].concat());
+    assert_eq!((front.packet_length, rest), (17, vec![7; 3]));
+    lab.nothing(2);
+}
+
+#[test]
+fn checksums_are_verified_and_updated() {
+    let lab = lab();
+    let mut frame = [request(VERIFY, 1, 0x1234_5678), vec![0; 2]].concat();
+    assert_eq!(ask(&lab, &frame).0.error_code, 0);
+    frame[7] ^= 1;
+    assert_eq!(ask(&lab, &frame).0.error_code, 1);
+    // Over the payload too, of an odd length.
+    let payload = [1, 2, 3, 4, 5];
+    let (_, rest) = ask(&lab, &[request(UPDATE, 1, 0x1234_5678), payload.to_vec()].concat());
+    let mut covered = rest[..6].to_vec();
+    covered.extend(payload);
+    assert_eq!(rest[6..8], internet_checksum(&covered).to_be_bytes());
+}
+
+#[test]
+fn digests_are_sent_once_until_acknowledged() {
+    let mut lab = lab();
+    let digest = DigestId(0);
+    let frame = [request(0x13, 1, 42), vec![0; 2]].concat();
+    // Nothing before it is asked for.
+    ask(&lab, &frame);
+    let config = Some(DigestConfig { ack_timeout_ns: 3_600_000_000_000 });
+    lab.write(vec![Update::SetDigest { digest, config }]);
+    assert_eq!(lab.dataplane.digest_config(digest).unwrap(), config);
+    for _ in 0..3 {
+        ask(&lab, &frame);
+    }
+    let sample = lab.events.digests.blocking_recv().unwrap();
+    assert_eq!((sample.digest, &sample.values[..]), (digest, &[1, 42, 1 << 100][..]));
+    assert!(lab.events.digests.try_recv().is_err());
+    ask(&lab, &[request(0x13, 2, 42), vec![0; 2]].concat());
+    assert_eq!(lab.events.digests.blocking_recv().unwrap().values[0], 2);
+    lab.write(vec![Update::AckDigest { digest, sequences: vec![sample.sequence] }]);
+    ask(&lab, &frame);
+    assert_eq!(lab.events.digests.blocking_recv().unwrap().values[0], 1);
+}
+
+#[test]
+fn idle_entries_are_told_and_hits_keep_them() {
+    let mut lab = lab();
+    let program = lab.program();
+    let entry_of = |address: u128, timeout_ns| {
+        let mut entry = entry(&program, "addresses", &exact(&[address]), 0, "set_answer", &[1]);
+        entry.idle_timeout_ns = timeout_ns;
+        entry
+    };
+    lab.write(vec![Update::InsertEntry(entry_of(1, 200_000_000)), Update::InsertEntry(entry_of(2, 0))]);
+    let told = |lab: &mut Lab| match lab.events.notices.blocking_recv() {
+        Some(Notice::IdleTimeout(entry)) => entry.key.fields[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&mut lab), KeyField::Exact(1));
+    // And again after another timeout.
+    assert_eq!(told(&mut lab), KeyField::Exact(1));
+    let key = EntryKey { fields: exact(&[1]), priority: 0 };
+    let table = find_table(&program, "addresses");
+    ask(&lab, &address_request(0x31, 1));
+    let idle = lab.dataplane.entry(table, &key).unwrap().idle_ns;
+    assert!(idle < SOON.as_nanos() as u64, "{idle}");
+    let wrong = entry(&program, "routes", &[KeyField::Lpm { value: 0, prefix_len: 0 }], 0, "answer", &[1]);
+    let wrong = TableEntry { idle_timeout_ns: 1, ..wrong };
+    assert!(matches!(lab.refused(Update::InsertEntry(wrong)), UpdateError::InvalidArgument(_)));
+}
+
+#[test]
+fn queues_follow_priority_and_depths_are_those_of_the_queue() {
+    // 100 ms for each packet: the first leaves, the others wait.
+    let link = LinkConfig { rate: Some(2_400), limit_packets: 4, ..Default::default() };
+    let lab = Lab::new(program("features"), &[None, Some(link)]);
+    for (index, kind) in [(0, 0x1a), (1, 0x14), (2, 0x1a), (7, 0x14), (3, 0x1a), (4, 0x1a)] {
+        lab.send(1, &[request(kind, index, 0), vec![0; 8]].concat());
+    }
+    let frames: Vec<Vec<u8>> = (0..5).map(|_| lab.receive(2)).collect();
+    let indices: Vec<u8> = frames.iter().map(|frame| frame[15]).collect();
+    // Index 0 was on the wire; then queue 7, queue 1, and queue 0 in order. Index 4 found the queues full.
+    assert_eq!(indices, [0, 7, 1, 2, 3]);
+    lab.nothing(2);
+    let depth = |frame: &[u8]| (answer(frame).0.value, answer(frame).0.packet_length);
+    assert_eq!((depth(&frames[0]), depth(&frames[3]), depth(&frames[4])), ((0, 0), (0, 1), (1, 0)));
+    let stats = lab.dataplane.ports()[1].stats;
+    assert_eq!((stats.tx_packets, stats.queue_drops, stats.queue_packets, stats.queue_bytes), (5, 1, 0, 0));
+}
+
+#[test]
+fn packets_go_to_the_cpu_port_and_come_from_it() {
+    let mut lab = lab();
+    lab.send(1, &[request(0x15, 0, 510), vec![0; 2]].concat());
+    let packet = lab.events.packet_ins.blocking_recv().unwrap();
+    assert_eq!(answer(&packet.frame).0.ingress_port, 1);
+    lab.dataplane.inject([request(0xff, 0, 0), vec![0; 2]].concat()).unwrap();
+    assert_eq!(answer(&lab.receive(2)).0.ingress_port, 510);
+    // Nobody is there.
+    lab.send(1, &[request(0x15, 0, 99), vec![0; 2]].concat());
+    lab.wait_for_packets(1, 2);
+    ask(&lab, &[request(0xff, 0, 0), vec![0; 2]].concat());
+    assert_eq!(lab.dataplane.stats(), SwitchStats { no_buffer: 0, no_port: 1, not_fetched: 0 });
+}
+
+#[test]
+fn a_wrong_update_changes_nothing() {
+    let lab = lab();
+    let program = lab.program();
+    let route =
+        |value, prefix_len| entry(&program, "routes", &[KeyField::Lpm { value, prefix_len }], 0, "answer", &[1]);
+    let good = route(0x0a00_0000, 8);
+    let insert = |entry: &TableEntry| Update::InsertEntry(entry.clone());
+    let with = |change: &dyn Fn(&mut TableEntry)| {
+        let mut entry = good.clone();
+        change(&mut entry);
+        Update::InsertEntry(entry)
+    };
+    let invalid = [
+        with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1, prefix_len: 33 }),
+        with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1, prefix_len: 8 }),
+        with(&|e| e.key.fields[0] = KeyField::Exact(1)),
+        with(&|e| e.key.fields.clear()),
+        with(&|e| e.key.priority = 1),
+        with(&|e| e.action.params.clear()),
+        with(&|e| e.action.action = call(&program, find_table(&program, "ranges"), "set_answer", &[1]).action),
+    ];
+    for update in invalid {
+        let text = format!("{update:?}");
+        assert!(matches!(lab.refused(update), UpdateError::InvalidArgument(_)), "{text}");
+    }
+    let wide = with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1 << 32, prefix_len: 32 });
+    assert!(matches!(lab.refused(wide), UpdateError::OutOfRange(_)));
+    assert!(matches!(lab.refused(with(&|e| e.action.params = vec![1 << 32])), UpdateError::OutOfRange(_)));
+    assert!(matches!(lab.refused(with(&|e| e.table = TableId(999))), UpdateError::NotFound(_)));
+    assert!(matches!(lab.refused(Update::ModifyEntry(good.clone())), UpdateError::NotFound(_)));
+    let delete = Update::DeleteEntry { table: good.table, key: good.key.clone() };
+    assert!(matches!(lab.refused(delete.clone()), UpdateError::NotFound(_)));
+    assert!(lab.dataplane.entries(good.table).unwrap().is_empty());
+
+    // One batch: each update on its own.
+    let results =
+        lab.dataplane.write_blocking(vec![insert(&good), insert(&good), delete.clone(), delete, insert(&good)]);
+    let failed: Vec<bool> = results.iter().map(Result::is_err).collect();
+    assert_eq!(failed, [false, true, false, true, false]);
+
+    // The table holds what its size says.
+    let fill: Vec<Update> = (0..64).map(|i| insert(&route(i << 8, 24))).collect();
+    let results = lab.dataplane.write_blocking(fill);
+    assert!(results[..63].iter().all(Result::is_ok));
+    assert!(matches!(results[63], Err(UpdateError::ResourceExhausted(_))));
+    assert_eq!(lab.dataplane.entries(good.table).unwrap().len(), 64);
+}
+
+#[test]
+fn a_new_program_starts_empty_and_without_one_nothing_is_written() {
+    let lab = lab();
+    let program = lab.program();
+    lab.write(vec![Update::InsertEntry(entry(&program, "addresses", &exact(&[5]), 0, "set_answer", &[9]))]);
+    assert_eq!(value(&lab, &address_request(0x31, 5)), 9);
+    lab.dataplane.commit_blocking(common::program("features")).unwrap();
+    assert_eq!(value(&lab, &address_request(0x31, 5)), 0);
+    assert!(lab.dataplane.entries(find_table(&program, "addresses")).unwrap().is_empty());
+
+    let config = DataplaneConfig { ports: Vec::new(), cpu_port: None, priority_queues: 8, seed: 1 };
+    let (dataplane, _events, _) = Dataplane::start_in_memory(config).unwrap();
+    let results = dataplane.write_blocking(vec![Update::DeleteMulticastGroup { group: 1 }]);
+    assert_eq!(results, [Err(UpdateError::NoProgram)]);
+    assert!(dataplane.program().is_none());
+    dataplane.stop();
+    assert_eq!(dataplane.inject(vec![0; 60]), Err(UpdateError::Stopped));
+}
