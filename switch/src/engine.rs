@@ -112,9 +112,7 @@ impl Engine {
         let mut missed_at = 0;
         loop {
             let now = self.clock.now();
-            if !self.commands(&mut batches, now) {
-                return;
-            }
+            let Some(more) = self.commands(&mut batches, now) else { return };
             self.apply(&mut batches, now);
             self.switch.serve(now);
             self.switch.pending(now);
@@ -126,12 +124,12 @@ impl Engine {
                 missed_at = now + MISSED_INTERVAL_NS;
                 self.count_missed();
             }
-            self.wait(!batches.is_empty(), &mut readable);
+            self.wait(more, &mut readable);
         }
     }
 
-    /// Takes commands; false: it is time to stop.
-    fn commands(&mut self, batches: &mut VecDeque<Batch>, now: u64) -> bool {
+    /// Takes commands and tells whether there may be more, which wake nobody again; `None`: it is time to stop.
+    fn commands(&mut self, batches: &mut VecDeque<Batch>, now: u64) -> Option<bool> {
         // A commit waits for the changes before it.
         while batches.is_empty() {
             match self.commands.try_recv() {
@@ -153,11 +151,11 @@ impl Engine {
                     self.lines[port].io = Some(io);
                     self.lines[port].failed.store(false, Relaxed);
                 }
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
-                Err(TryRecvError::Empty) => break,
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => return Some(false),
             }
         }
-        true
+        Some(true)
     }
 
     fn apply(&mut self, batches: &mut VecDeque<Batch>, now: u64) {
