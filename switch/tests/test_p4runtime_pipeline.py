@@ -11,9 +11,9 @@ from typing import Any
 import finsy as fy
 import grpc
 import pytest
-from conftest import ROOT, start_switch
 from finsy.proto import p4i, p4r
 from p4rt_client import WAIT, Client, Program, code, exact, insert
+from p4rt_switch import ROOT, start_switch
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from p4rt_switch import ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real binary as a process, without program and interfaces."""
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from p4rt_client import WAIT
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
+CPU_PORT = 510
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def start_switch(address: str, *options: str) -> subprocess.Popen:
+    if not BINARY.exists():
+        pytest.fail(f"{BINARY} is missing; build it with: make switch")
+    command = [str(BINARY), "--no-p4", "--device-id", "1", *options]
+    command += ["--", "--grpc-server-addr", address, "--cpu-port", str(CPU_PORT)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_it_listens(address: str, process: subprocess.Popen) -> None:
+    host, port = address.split(":")
+    deadline = time.monotonic() + WAIT
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port))).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    process.kill()
+    pytest.fail(f"the switch does not listen: {process.communicate()[1]}")
