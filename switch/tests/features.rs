@@ -460,11 +460,15 @@ fn idle_entries_are_told_and_hits_keep_them() {
 
 #[test]
 fn queues_follow_priority_and_depths_are_those_of_the_queue() {
-    // 100 ms for each packet: the first leaves, the others wait.
-    let link = LinkConfig { rate: Some(2_400), limit_packets: 4, ..Default::default() };
+    // 300 ms for each packet: the first leaves, the others wait.
+    let link = LinkConfig { rate: Some(800), limit_packets: 4, ..Default::default() };
     let lab = Lab::new(program("features"), &[None, Some(link)]);
     for (index, kind) in [(0, 0x1a), (1, 0x14), (2, 0x1a), (7, 0x14), (3, 0x1a), (4, 0x1a)] {
         lab.send(1, &[request(kind, index, 0), vec![0; 8]].concat());
+        // The queues are empty when the first comes, so it must be on its way before the others fill them.
+        if index == 0 {
+            lab.wait_for_packets(1, 1);
+        }
     }
     let frames: Vec<Vec<u8>> = (0..5).map(|_| lab.receive(2)).collect();
     let indices: Vec<u8> = frames.iter().map(|frame| frame[15]).collect();
