@@ -260,7 +260,10 @@ impl<'a> Assembler<'a> {
     fn try_narrow(&mut self, expr: &Expr, want: Option<Reg>) -> Result<Result<(Reg, Range), NeedsWide>, LoadError> {
         macro_rules! narrow {
             ($e:expr) => {
-                match self.try_narrow($e, None)? {
+                narrow!($e, None)
+            };
+            ($e:expr, $want:expr) => {
+                match self.try_narrow($e, $want)? {
                     Ok(result) => result,
                     Err(NeedsWide) => return Ok(Err(NeedsWide)),
                 }
@@ -291,6 +294,8 @@ impl<'a> Assembler<'a> {
             Expr::Binary(op, a, b) => {
                 let mask = if let Expr::Constant(mask) = **b { Some(mask) } else { None };
                 let ((a, range_a), (b, range_b)) = match op {
+                    // A mask may turn out to be none: then what it was put on is the result.
+                    Binary::And if mask.is_some() => (narrow!(a, want), narrow!(b)),
                     Binary::Add | Binary::Subtract | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor => {
                         (narrow!(a), narrow!(b))
                     }

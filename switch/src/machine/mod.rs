@@ -206,7 +206,6 @@ impl State {
                 Effect::Apply { table } => (pc, after_action) = self.apply(code, table as usize, now),
                 Effect::Return => pc = after_action,
                 Effect::Exit => return,
-
                 Effect::AddHeader { header } => self.add_header(code, header),
                 Effect::RemoveHeader { header } => {
                     let layout = &code.headers[header as usize];
