@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -136,6 +137,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Ended from outside it cleans up as after Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         main()
     except BenchError as error:
