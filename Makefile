@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VENV := .venv/bin
 CARGO := cargo
 MANIFEST := --manifest-path switch/Cargo.toml
+HOSTS := --manifest-path hosts/Cargo.toml
 TARGET ?= apswitch
 
 # What `make run` and `make lab` take on the command line, as `make run PROFILE=wimax SECONDS=60`.
@@ -15,12 +16,14 @@ given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
 LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 
-.PHONY: help setup python switch run test check p4 ptf bench lab experiment
+.PHONY: help setup system python switch hosts run test check p4 ptf bench lab experiment
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: python switch ## install what is missing and build the switch
+setup: python switch hosts ## install what is missing and build the switch and the hosts' transports
+
+system:
 	@tools/install.sh system
 
 python:
@@ -29,6 +32,9 @@ python:
 switch: python
 	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.88 or newer" >&2; exit 2; }
 	@$(CARGO) build --release --quiet $(MANIFEST)
+
+hosts: system switch
+	@$(CARGO) build --release --quiet $(HOSTS)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr
 	@$(VENV)/python -m experiments headline $(RUN_ARGS)
@@ -48,14 +54,17 @@ bench: setup ## speed and memory as ratios within one run, into out/bench/
 
 test: setup check ## every test
 	$(CARGO) test --release --quiet $(MANIFEST)
+	$(CARGO) test --release --quiet $(HOSTS)
 	$(VENV)/python -m pytest -q
 	$(VENV)/python ptf-tests/run.py --target apswitch
 	@if command -v simple_switch_grpc >/dev/null; then $(VENV)/python ptf-tests/run.py --target bmv2; \
 	else echo "bmv2: simple_switch_grpc is not on PATH, its PTF run is left out"; fi
 
-check: python ## format, lint and types
+check: python system ## format, lint and types
 	$(CARGO) fmt --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
+	$(CARGO) fmt --check $(HOSTS)
+	$(CARGO) clippy --release --quiet --all-targets $(HOSTS) -- -D warnings
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a fresh Debian 12 lacks, and says what. Called by make; safe to call again, quick when nothing is missing.
-#   tools/install.sh system    Debian packages that the lab needs
+#   tools/install.sh system    Debian packages that the lab and the builds need
 #   tools/install.sh python    .venv with requirements.txt
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,8 +9,9 @@ cd "$(dirname "$0")/.."
 say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
-# A command that is there when its package is, then the package.
-SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl"
+# What is there when its package is (a command, or a file), then the package. clang, libelf and zlib build the BPF programs.
+SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl
+    clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev"
 
 apt_install() {
     command -v apt-get >/dev/null || die "missing: $*; this system has no apt-get, install them by hand"
@@ -28,7 +29,7 @@ apt_install() {
 install_system() {
     local missing=() pair
     for pair in $SYSTEM; do
-        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+        command -v "${pair%%:*}" >/dev/null || [ -f "${pair%%:*}" ] || missing+=("${pair#*:}")
     done
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
 }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! End hosts' side of the access point: the transports of the papers as software for unmodified Linux.
+
+pub mod batcp;
+pub mod cc;
+pub mod cwnd;
+mod error;
+pub mod output;
+pub mod probe_buffer;
+pub mod sessions;
+
+pub use error::{About, Error};
