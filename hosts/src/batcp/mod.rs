@@ -1,8 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
+//! BATCP: one connection over several interfaces (paper 003, "BATCP: Bandwidth-Aggregation TCP").
+//!
+//! # For programs
+//!
+//! [`connect`] and [`Listener`] give a [`Connection`]: a byte stream (tokio's `AsyncRead` and `AsyncWrite`, `tokio::io::split`)
+//! that uses every interface that it is given. Close it with `shutdown()` in each direction as a `TcpStream`. A connection that is
+//! dropped before its `shutdown()` is reset: the peer gets an error, never an early end of file.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use hosts::batcp::{Options, connect};
+//! use tokio::io::AsyncWriteExt;
+//! let interfaces = ["eth0".parse()?, "wwan0:0.1:0.9:4".parse()?];
+//! let mut connection = connect(&["192.0.2.1:7000".parse()?], &interfaces, &Options::default()).await?;
+//! connection.write_all(b"over both").await?;
+//! connection.shutdown().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # The agreement of two ends
+//!
+//! A connection is a set of *subflows*: kernel TCP connections, each bound to one interface. Section 3.1's handshake has two
+//! parts, so that it also serves where no TCP option can be had:
+//!
+//! 1. *Do both ends speak BATCP?* A [`Negotiation`] decides. [`InBand`] assumes it (no privilege, no BPF; the listener refuses who
+//!    does not begin with a hello). The TCP option of kind 254 tells it on SYN and SYN-ACK; when the SYN-ACK does not carry
+//!    the option, [`connect`] gives a plain TCP connection (`Connection::is_plain`), and a listener does so for a SYN without.
+//!    Calls, in this order, for each subflow: `prepare` on the unconnected socket, connect(2), then `answered`; at the listener:
+//!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
+//! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
+//!    four-digit connection id is guessable, so both hellos carry random keys, and a join proves that it knows them (`hello.rs`).
+
+mod connection;
+mod interface;
+mod listener;
+mod negotiation;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Subcommand;
 
 use crate::Error;
+
+pub use connection::{Connection, connect};
+pub use interface::Interface;
+pub use listener::Listener;
+pub use negotiation::{InBand, Mark, Negotiation};
+
+/// How segments are spread over the subflows (paper 003, section 3.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scheduler {
+    /// The paper's: weighted round robin over the loads from relation and index
+    Paper,
+    /// A subflow takes a segment when it can send it and would deliver it before the others could
+    #[default]
+    Earliest,
+}
+
+/// What a connection is made with; one value serves for many connections.
+#[derive(Clone)]
+pub struct Options {
+    pub scheduler: Scheduler,
+    /// Bytes that each end keeps for a connection at most: sent and unacknowledged, received and out of order or unread.
+    pub window: usize,
+    /// After this time without a word from the peer on any interface the connection ends with an error.
+    pub timeout: Duration,
+    /// How the two ends learn that both speak BATCP.
+    pub negotiation: Arc<dyn Negotiation>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scheduler: Scheduler::default(),
+            window: 8 << 20,
+            timeout: Duration::from_secs(20),
+            negotiation: Arc::new(InBand),
+        }
+    }
+}
 
 #[derive(Subcommand)]
 pub enum Command {
