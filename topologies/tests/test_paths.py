@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts on links of their own: rates, delays and black holes are what was asked for, and nothing stays behind."""
+
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from topologies.paths import Paths
+from topologies.requirements import ROOT, LabError
+from topologies.tests.conftest import eventually, network_namespaces
+
+pytestmark = pytest.mark.usefixtures("privileged")
+
+
+def test_two_links_each_with_its_model() -> None:
+    with Paths() as paths:
+        a, b = paths.host("a"), paths.host("b")
+        slow = paths.link(a, b, rate="1mbit", limit=20, delay="10ms", back={"rate": "2mbit", "delay": "5ms"})
+        fast = paths.wire(a, b)
+        assert (slow.a_if, fast.a_if, fast.b_if) == ("eth0", "eth1", "eth1")
+        for address in (fast.b_ip, fast.b_ip6):
+            assert "1 received" in a.run("ping", "-c1", "-W2", address)
+        output = a.run("ping", "-c5", "-i0.05", "-W2", slow.b_ip)
+        assert 15 <= float(re.search(r"= ([\d.]+)/", output)[1]) < 25  # type: ignore[index]
+        # 40 packets of 1042 bytes at once on 1 Mb/s with room for 20: about half of them stay on the road.
+        output = a.run("ping", "-c40", "-l40", "-s1000", "-W1", slow.b_ip, check=False)
+        assert 18 <= int(re.search(r"(\d+) received", output)[1]) <= 26  # type: ignore[index]
+
+
+def test_a_black_hole_and_its_end() -> None:
+    with Paths() as paths:
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b)
+        link.blackhole()
+        assert "0 received" in a.run("ping", "-c1", "-W1", link.b_ip, check=False)
+        link.restore()
+        assert "1 received" in a.run("ping", "-c1", "-W5", link.b_ip)
+
+
+def test_a_bad_model_is_named() -> None:
+    with Paths() as paths:
+        a, b = paths.host("a"), paths.host("b")
+        with pytest.raises(LabError, match="such as 600kbit"):
+            paths.link(a, b, rate="5")
+
+
+def test_nothing_outlives_a_killed_user() -> None:
+    program = (
+        "import time\nfrom topologies.paths import Paths\n"
+        "paths = Paths().__enter__()\na, b = paths.host('a'), paths.host('b')\nlink = paths.link(a, b)\n"
+        "print(a.pid, link._namespace.pid, link._switch.pid, flush=True)\ntime.sleep(60)"
+    )
+    user = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert user.stdout
+    pids = {int(word) for word in user.stdout.readline().split()}
+    assert len(network_namespaces(pids)) == 2
+    user.kill()
+    user.wait()
+    start = time.monotonic()
+    assert eventually(lambda: not network_namespaces(pids)), f"still there after {time.monotonic() - start:.0f} s"
