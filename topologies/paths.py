@@ -173,7 +173,7 @@ class Paths:
             namespace.run("sysctl", "-qw", f"net.ipv6.conf.port{port}.disable_ipv6=1")
             namespace.run("ethtool", "-K", f"port{port}", *OFFLOADS)
             namespace.ip("link", "set", f"port{port}", "up")
-        command = ["nice", "-n", str(LINK_NICENESS), apswitch(), WIRE, "--log-level", "warn"]
+        command: list[str | Path] = ["nice", "-n", str(LINK_NICENESS), apswitch(), WIRE, "--log-level", "warn"]
         for port, settings in ((1, {**model, **(back or {})}), (2, model)):
             command += ["-i", f"{port}@port{port}"]
             if settings:
