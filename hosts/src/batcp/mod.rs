@@ -24,17 +24,19 @@
 //! parts, so that it also serves where no TCP option can be had:
 //!
 //! 1. *Do both ends speak BATCP?* A [`Negotiation`] decides. [`InBand`] assumes it (no privilege, no BPF; the listener refuses who
-//!    does not begin with a hello). The TCP option of kind 254 tells it on SYN and SYN-ACK; when the SYN-ACK does not carry
+//!    does not begin with a hello). The TCP option of kind 254 ([`Announcer`]) tells it on SYN and SYN-ACK; when the SYN-ACK does not carry
 //!    the option, [`connect`] gives a plain TCP connection (`Connection::is_plain`), and a listener does so for a SYN without.
 //!    Calls, in this order, for each subflow: `prepare` on the unconnected socket, connect(2), then `answered`; at the listener:
 //!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
 //! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
 //!    four-digit connection id is guessable, so both hellos carry random keys, and a join proves that it knows them (`hello.rs`).
 
+mod cgroup;
 mod connection;
 mod interface;
 mod listener;
 mod negotiation;
+mod option;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +49,7 @@ pub use connection::{Connection, connect};
 pub use interface::Interface;
 pub use listener::Listener;
 pub use negotiation::{InBand, Mark, Negotiation};
+pub use option::{Announcer, Counts};
 
 /// How segments are spread over the subflows (paper 003, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

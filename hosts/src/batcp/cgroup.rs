@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The cgroup that a BPF program on sockets is attached to. A socket belongs to the cgroup of the process that made it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use crate::{About, Error};
+
+/// Opens the cgroup (version 2) of this process. Without a mounted hierarchy, as below `ip netns exec`, one is opened that is
+/// mounted nowhere, so nothing can be left behind. Errors: no cgroup2 in this kernel; no right to it (CAP_SYS_ADMIN).
+pub fn own() -> Result<OwnedFd, Error> {
+    let path = own_path()?;
+    let relative = Path::new(path.strip_prefix('/').unwrap_or(&path));
+    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    if let Some(mount) = mounted()? {
+        let directory = Path::new(&mount).join(relative);
+        return File::open(&directory).map(OwnedFd::from).about(format!("open cgroup {}", directory.display()));
+    }
+    let root = unmounted().about("open the cgroup2 hierarchy (needs root)")?;
+    let name = std::ffi::CString::new(relative.as_os_str().as_encoded_bytes()).expect("a path of /proc has no NUL");
+    // SAFETY: plain system call; the result is checked, and owned only here.
+    let fd = unsafe { libc::openat(root.as_raw_fd(), name.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC) };
+    owned(i64::from(fd)).about(format!("open cgroup {path}"))
+}
+
+/// The path of this process' cgroup from the root of the hierarchy, "/" at least.
+pub fn own_path() -> Result<String, Error> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").about("read /proc/self/cgroup")?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(str::to_owned)
+        .ok_or_else(|| Error::new("this kernel has no cgroup2: build it with CONFIG_CGROUPS and CONFIG_CGROUP_BPF"))
+}
+
+fn mounted() -> Result<Option<String>, Error> {
+    let text = std::fs::read_to_string("/proc/self/mounts").about("read /proc/self/mounts")?;
+    Ok(text.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (path, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then(|| path.to_owned())
+    }))
+}
+
+fn unmounted() -> io::Result<OwnedFd> {
+    const FSCONFIG_CMD_CREATE: u32 = 6;
+    // SAFETY: fsopen(2), fsconfig(2), fsmount(2) with constant strings and checked results.
+    unsafe {
+        let fs = owned(libc::syscall(libc::SYS_fsopen, c"cgroup2".as_ptr(), 1))?;
+        let none = std::ptr::null::<libc::c_char>();
+        if libc::syscall(libc::SYS_fsconfig, fs.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        owned(libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), 1, 0))
+    }
+}
+
+fn owned(fd: i64) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a file descriptor that the kernel just gave to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).expect("file descriptors are small")) })
+}
