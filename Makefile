@@ -13,7 +13,8 @@ TARGET ?= apswitch
 # What `make run` and `make lab` take on the command line, as `make run PROFILE=wimax SECONDS=60`.
 # bash has a variable SECONDS of its own: only what stands on make's command line counts.
 given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
-LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc)
+LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc) \
+	$(call given,TARGET,target)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 
 .PHONY: help setup system python switch hosts run test check p4 ptf bench lab experiment
@@ -36,7 +37,7 @@ switch: python
 hosts: system switch
 	@$(CARGO) build --release --quiet $(HOSTS)
 
-run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr
+run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2
 	@$(VENV)/python -m experiments headline $(RUN_ARGS)
 
 experiment: setup ## an experiment by its name: NAME=headline, and what `run` takes
@@ -59,6 +60,7 @@ test: setup check ## every test
 	$(VENV)/python ptf-tests/run.py --target apswitch
 	@if command -v simple_switch_grpc >/dev/null; then $(VENV)/python ptf-tests/run.py --target bmv2; \
 	else echo "bmv2: simple_switch_grpc is not on PATH, its PTF run is left out"; fi
+	@$(VENV)/python -m topologies.targets
 
 check: python system ## format, lint and types
 	$(CARGO) fmt --check $(MANIFEST)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from topologies import contain, requirements
+from topologies import contain, requirements, targets
 from topologies.lab import fail
 from topologies.profiles import PROFILES, ProfileError, link_profile
 from topologies.requirements import LabError
@@ -25,6 +25,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
     parser.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
     parser.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
+    parser.add_argument(
+        "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
+    )
     parser.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
     parser.add_argument("--out", type=Path, default=requirements.ROOT / "out", help="where results go (default: out)")
     return parser.parse_args(argv)
@@ -37,17 +40,20 @@ def main(argv: list[str] | None = None) -> int:
             raise ProfileError(f"experiment '{options.name}' is unknown: choose one of {', '.join(EXPERIMENTS)}")
         profile = link_profile(options.profile, options.down, options.up, options.rtt)
         requirements.check(options.cc)
+        targets.find(options.target)
         # Not before the check: the lab's modules import Mininet.
         from experiments.headline import HEADLINE
-        from experiments.runner import Setting
+        from experiments.runner import Setting, require
         from experiments.session import Session
 
         experiment = HEADLINE
         seconds = _seconds(options.seconds) if options.seconds else experiment.seconds
         chosen = _arms(options.arms, [arm.name for arm in experiment.arms])
         directory = options.out / experiment.name
+        setting = Setting(profile, seconds, options.cc, target=options.target)
+        require(experiment, chosen, setting)
         directory.mkdir(parents=True, exist_ok=True)
-        session = Session(experiment, Setting(profile, seconds, options.cc), chosen, directory, Console())
+        session = Session(experiment, setting, chosen, directory, Console())
         return contain.run(session.run)
     except (LabError, ProfileError, OSError) as error:
         return fail(error)

@@ -2,7 +2,7 @@
 """What an experiment is: flows over time, phases to compare, arms to compare them in, and what counts as met."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from topologies.profiles import LinkProfile
@@ -49,7 +49,8 @@ class Criterion:
     """A figure of one arm and the limit that it should keep.
 
     value: from that arm's summary. limit: from the link profile and the congestion control; None where the criterion
-    says nothing. text: what it means when kept, with {value} and {limit}; shown: how both are printed.
+    says nothing. text: what it means when kept, with {value} and {limit}; shown: how both are printed. elsewhere: other
+    limits on some targets, by the target's name.
     """
 
     arm: str
@@ -58,6 +59,7 @@ class Criterion:
     limit: Callable[[LinkProfile, str], float | None]
     at_least: bool
     shown: str
+    elsewhere: dict[str, Callable[[LinkProfile, str], float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,13 @@ class Verdict:
     met: bool
 
 
-def verdicts(experiment: Experiment, profile: LinkProfile, cc: str, arms: dict[str, Summary]) -> list[Verdict]:
-    """The criteria that apply to this link profile and the arms that ran."""
+def verdicts(
+    experiment: Experiment, profile: LinkProfile, cc: str, arms: dict[str, Summary], target: str = "apswitch"
+) -> list[Verdict]:
+    """The criteria that apply to this link profile, this target and the arms that ran."""
     result = []
     for criterion in experiment.criteria:
-        limit = criterion.limit(profile, cc)
+        limit = criterion.elsewhere.get(target, criterion.limit)(profile, cc)
         if criterion.arm not in arms or limit is None:
             continue
         try:

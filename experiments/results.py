@@ -15,7 +15,9 @@ from experiments import flent, plots, report, tables
 from experiments.experiment import Experiment, Summary
 from experiments.metrics import Verdict, ratios, verdicts
 from experiments.runner import ArmRun, Setting
-from topologies.requirements import ROOT, apswitch
+from topologies import targets
+from topologies.network import switch_ports
+from topologies.requirements import ROOT
 
 _GENERATED = ("summary.json", "samples.csv", "report.html", "*.flent.gz", "*.png", "*.svg")
 
@@ -40,18 +42,19 @@ def write_samples(runs: Sequence[ArmRun], directory: Path) -> None:
 def summarise(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun]) -> tuple[Summary, list[Verdict]]:
     """The summary of finished arms, and the verdicts in it."""
     arms = {run.arm.name: run.summary for run in runs if run.summary is not None}
-    decided = verdicts(experiment, setting.profile, setting.cc, arms)
+    decided = verdicts(experiment, setting.profile, setting.cc, arms, setting.target)
     summary: Summary = {
         "experiment": experiment.name,
         "started": datetime.fromtimestamp(runs[0].started, UTC).isoformat(timespec="seconds"),
         "seconds": setting.seconds,
         "cc": setting.cc,
         "ecn": setting.ecn,
+        "target": target(experiment, setting),
         "profile": setting.profile.as_dict(),
         "arms": arms,
         "ratios": ratios(experiment, setting.profile, arms),
         "verdicts": [{"arm": v.arm, "text": v.text, "met": v.met} for v in decided],
-        "versions": versions(),
+        "versions": versions(setting.target),
         "machine": machine(),
     }
     return summary, decided
@@ -77,15 +80,22 @@ def write_all(
     return summary, decided, known
 
 
-def versions() -> dict[str, str]:
-    """Of what took part in the measurement."""
+def versions(switch: str = targets.DEFAULT) -> dict[str, str]:
+    """Of what took part in the measurement. switch: the target's name."""
     return {
         "kernel": platform.release(),
         "python": platform.python_version(),
         "iperf3": _first_line(["iperf3", "--version"]),
-        "apswitch": _first_line([str(apswitch()), "--version"]),
+        **{name: targets.TARGETS[name].version() for name in dict.fromkeys((switch, targets.DEFAULT))},
         "commit": _first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]),
     }
+
+
+def target(experiment: Experiment, setting: Setting) -> dict[str, Any]:
+    """The switch under test: name, version, and where it is not what the profile asks for."""
+    switch = targets.TARGETS[setting.target]
+    ports = switch_ports(setting.profile, experiment.stations)
+    return {"name": switch.name, "version": switch.version(), "differences": switch.differences(ports)}
 
 
 def machine() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from experiments import selfcheck
 from experiments.experiment import Arm, Experiment
 from experiments.metrics import Summary, arm_summary
 from experiments.traffic import Probe, Sample, Transfer, require_alive
-from topologies.network import Features, Lab
+from topologies import targets
+from topologies.network import Features, Lab, switch_ports
 from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
 
@@ -28,6 +29,7 @@ class Setting:
     seconds: int
     cc: str = "cubic"
     ecn: bool = True
+    target: str = targets.DEFAULT
 
 
 @dataclass
@@ -46,13 +48,31 @@ class ArmRun:
         return max(0.0, time.time() - self.started) if self.started else 0.0
 
 
+def require(experiment: Experiment, arms: list[str], setting: Setting) -> None:
+    """Raises LabError when the target cannot give what one of these arms needs."""
+    for arm in experiment.arms:
+        if arm.name in arms:
+            ports = switch_ports(setting.profile, experiment.stations)
+            targets.TARGETS[setting.target].check(ports, asdict(Features(**arm.features)))
+
+
 def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Path, tick: Callable[[], None]) -> None:
     """Measures one arm into `run`; calls `tick` some times a second. Raises LabError.
 
     directory: takes the lab's logs and the controller's statistics.
     """
     features = Features(**run.arm.features)
-    with Lab(setting.profile, directory, experiment.stations, features, setting.cc, setting.ecn, stats=True) as lab:
+    made = Lab(
+        setting.profile,
+        directory,
+        experiment.stations,
+        features,
+        setting.cc,
+        setting.ecn,
+        stats=True,
+        target=setting.target,
+    )
+    with made as lab:
         run.stats = lab.stats
         started = time.time() + WARM_UP
         transfers = [Transfer(lab, flow, i, run.samples, started) for i, flow in enumerate(experiment.flows)]

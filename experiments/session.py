@@ -38,6 +38,7 @@ class Session:
             f"{len(self.runs)} arms of {self.setting.seconds} s",
             highlight=False,
         )
+        tables.show_target(self.console, results.target(self.experiment, self.setting))
         try:
             self._measure()
             with self.console.status("drawing"):

@@ -87,6 +87,14 @@ def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def show_target(console: Console, target: dict[str, Any]) -> None:
+    """Prints where a target is not what was asked for; nothing when it is."""
+    if target["differences"]:
+        console.print(f"On {target['name']} {target['version']}:", style="yellow", highlight=False)
+    for difference in target["differences"]:
+        console.print(f"  - {difference}", style="yellow", highlight=False)
+
+
 def show(
     console: Console, experiment: Experiment, summary: Summary, decided: list[Verdict], known: dict[str, Any] | None
 ) -> None:

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from targets import GRPC_ADDRESS, ROOT, TARGETS, MissingTargetError, Target
+from targets import GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
 
 TESTS = ROOT / "ptf-tests/tests"
 P4INFO = ROOT / "p4src/ap.p4info.txtpb"
@@ -93,7 +93,7 @@ def push_pipeline(target: Target, process: subprocess.Popen[bytes], log: Path) -
         client.push_pipeline(PROGRAM.read_bytes())
         client.close()
         target.slow_down()
-    except (P4RuntimeError, OSError) as error:
+    except (P4RuntimeError, LabError, OSError) as error:
         state = "" if process.poll() is None else f"; the target ended with code {process.returncode}"
         raise RunError(f"the program could not be loaded: {error}{state}; its log: {log}") from None
 
@@ -155,7 +155,7 @@ def main() -> int:
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        target_version = call(*target.version())
+        target_version = target.version()
         interfaces = enter_namespace()
         tests = find_tests(arguments.test)
         (out / "log").mkdir(parents=True, exist_ok=True)

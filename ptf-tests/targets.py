@@ -4,91 +4,54 @@
 All that tests must not know is here. A target that cannot do something says so in `cannot`: {test: reason}.
 """
 
-import shutil
-import socket
-import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))
+
+from topologies import bmv2, targets  # noqa: E402
+from topologies.requirements import LabError  # noqa: E402
+
 GRPC_ADDRESS = "127.0.0.1:9559"
 THRIFT_PORT = 9090
-CPU_PORT = 510
 SLOW_PORT = 4
 SLOW_FRAMES = 5  # frames of 1000 bytes per second
 
 
 class MissingTargetError(Exception):
-    """The target is not installed; the text names the mend."""
+    """The target is missing or will not do; the text names the mend."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A switch that runs the program."""
+    """A switch that runs the program.
 
-    command: Callable[[dict[int, str], Path], list[str]]  # interfaces by port, log file -> command line
-    version: Callable[[], list[str]]
-    slow_down: Callable[[], None]  # after the pipeline is pushed
+    links: its link model by port. slow_down: called after the pipeline is pushed.
+    """
+
+    name: str
+    links: dict[int, str] = field(default_factory=dict)
+    slow_down: Callable[[], None] = lambda: None
     cannot: dict[str, str] = field(default_factory=dict)
 
+    def version(self) -> str:
+        """Of a target that is there and will do. Raises MissingTargetError."""
+        try:
+            return targets.find(self.name).version()
+        except LabError as error:
+            raise MissingTargetError(error) from None
 
-def _find(binary: str | Path, mend: str) -> str:
-    found = shutil.which(binary)
-    if found is None:
-        raise MissingTargetError(f"{Path(binary).name} is missing; {mend}")
-    return found
-
-
-def _interfaces(interfaces: dict[int, str]) -> list[str]:
-    return [word for port, name in interfaces.items() for word in ("-i", f"{port}@{name}")]
-
-
-def _target_options() -> list[str]:
-    return ["--", "--grpc-server-addr", GRPC_ADDRESS, "--cpu-port", str(CPU_PORT), "--priority-queues", "8"]
+    def command(self, interfaces: dict[int, str], log: Path) -> list[str]:
+        """The command line. interfaces: by port."""
+        wiring = targets.Wiring(interfaces, GRPC_ADDRESS, THRIFT_PORT, log=log, links=self.links)
+        return targets.TARGETS[self.name].command(wiring)
 
 
-def _apswitch() -> str:
-    return _find(ROOT / "switch/target/release/apswitch", "build it with: make switch")
-
-
-def _apswitch_command(interfaces: dict[int, str], log: Path) -> list[str]:
-    link = f"{SLOW_PORT}:rate={SLOW_FRAMES * 1000 * 8}bit"
-    return [
-        _apswitch(), "--device-id", "1", *_interfaces(interfaces), "--no-p4", "--log-file", str(log), "--link", link,
-        *_target_options(),
-    ]  # fmt: skip
-
-
-def _bmv2() -> str:
-    return _find("simple_switch_grpc", "install BMv2 (https://github.com/p4lang/behavioral-model) and put it on PATH")
-
-
-def _bmv2_command(interfaces: dict[int, str], log: Path) -> list[str]:
-    return [
-        _bmv2(), "--device-id", "1", *_interfaces(interfaces), "--no-p4", "--log-file", str(log.with_suffix("")),
-        "--log-flush", "--log-level", "warn", "--thrift-port", str(THRIFT_PORT),
-        *_target_options(),
-    ]  # fmt: skip
-
-
-def _slow_down_bmv2() -> None:
-    """Call set_egress_queue_rate(1: i32 port_num, 2: i64 rate_pps) of BMv2's simple_switch.thrift.
-
-    BMv2 has no rate of a port, only of each of its queues, in packets, and only over Thrift. The message is Thrift's
-    binary protocol; the answer's last field is the result, 0 for success.
-    """
-    method = b"simple_switch:set_egress_queue_rate"
-    message = struct.pack(f">Ii{len(method)}si", 0x80010001, len(method), method, 0)
-    message += struct.pack(">bhibhqb", 8, 1, SLOW_PORT, 10, 2, SLOW_FRAMES, 0)
-    with socket.create_connection(("127.0.0.1", THRIFT_PORT), timeout=10) as connection:
-        connection.sendall(message)
-        answer = connection.recv(1024)
-    if answer[-8:] != struct.pack(">bhib", 8, 0, 0, 0):
-        raise ConnectionError(f"BMv2 does not set the rate of port {SLOW_PORT}: {answer!r}")
-
-
+# BMv2 has no rate of a port, only of each of its queues, in packets.
 TARGETS = {
-    "apswitch": Target(_apswitch_command, lambda: [_apswitch(), "--version"], lambda: None),
-    "bmv2": Target(_bmv2_command, lambda: [_bmv2(), "--version"], _slow_down_bmv2),
+    "apswitch": Target("apswitch", {SLOW_PORT: f"rate={SLOW_FRAMES * 1000 * 8}bit"}),
+    "bmv2": Target("bmv2", slow_down=lambda: bmv2.set_pace(THRIFT_PORT, SLOW_PORT, SLOW_FRAMES)),
 }

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from subprocess import DEVNULL
 
-from topologies import contain, requirements
+from topologies import contain, requirements, targets
 from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 from topologies.requirements import LabError
 
@@ -38,6 +38,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
     parser.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
     parser.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
+    parser.add_argument(
+        "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
+    )
     parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
     parser.add_argument("--plain", action="store_true", help="a plain FIFO: every feature of the access point off")
     parser.add_argument("--exec", action="append", metavar="COMMAND", help="run a prompt's command and end; repeatable")
@@ -48,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     try:
         requirements.check(options.cc)
+        targets.find(options.target)
         profile = link_profile(options.profile, options.down, options.up, options.rtt)
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             return contain.run(lambda: _play(options, profile, Path(directory)))
@@ -69,7 +73,10 @@ def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) ->
 
     features = PLAIN if options.plain else Features()
     try:
-        with Lab(profile, directory, options.stations, features, options.cc, rest_port=REST_PORT) as lab:
+        made = Lab(
+            profile, directory, options.stations, features, options.cc, rest_port=REST_PORT, target=options.target
+        )
+        with made as lab:
             lab.net.lab = lab  # for the prompt: `py net.lab.rest_url`
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
@@ -90,6 +97,8 @@ def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) ->
                     ports=" and ".join(map(str, IPERF_PORTS)),
                 )
             )
+            for difference in lab.target.differences(lab.ports):
+                print(f"  - {difference}")
             CLI(lab.net)
     except LabError as error:
         return fail(error)

@@ -17,15 +17,19 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.topo import Topo
 
+from topologies import targets
+from topologies.bmv2_switch import Bmv2Switch
 from topologies.nodes import ApLink, ApSwitch, EndHost, PortClaims, last_line, run_prefix, stop_process
 from topologies.profiles import LinkProfile
 from topologies.requirements import PIPELINE, ROOT, LabError
+from topologies.targets import Port
 
 SERVER = "server"
 ACCESS_POINT = "ap1"
 MAX_STATIONS = 200
 CONTROLLER_TIMEOUT = 30.0  # s
-GRPC_PORT = 9559
+GRPC_PORT, THRIFT_PORT = 9559, 9090
+SWITCHES: dict[str, type[ApSwitch]] = {"apswitch": ApSwitch, "bmv2": Bmv2Switch}
 NICENESS = -10
 
 
@@ -51,7 +55,7 @@ class AccessPointTopo(Topo):
         self, profile: LinkProfile, stations: int, host: dict[str, Any], switch: dict[str, Any], **_: Any
     ) -> None:
         delay = f"{profile.rtt * 1e6 / 2:.0f}us"
-        self.addSwitch(ACCESS_POINT, cls=ApSwitch, **switch)
+        self.addSwitch(ACCESS_POINT, **switch)
         for number in range(1, stations + 1):
             name = f"sta{number}"
             self.addHost(name, cls=EndHost, **_addresses(10 + number), **host)
@@ -60,6 +64,12 @@ class AccessPointTopo(Topo):
         self.addHost(SERVER, cls=EndHost, **_addresses(1), **host)
         model = {"rate": f"{profile.up}bit", "limit": profile.up_limit, "delay": delay}
         self.addLink(SERVER, ACCESS_POINT, port1=0, port2=stations + 1, cls=ApLink, model=model)
+
+
+def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
+    """What a lab with these links asks of the access point's ports."""
+    ports = {number: Port(profile.down, profile.up, profile.down_limit) for number in range(1, stations + 1)}
+    return ports | {stations + 1: Port(profile.up, profile.down * stations, profile.up_limit)}
 
 
 def _addresses(number: int) -> dict[str, str]:
@@ -71,7 +81,7 @@ class Lab:
 
     profile: the links. stations: how many. features: what the access point does. cc, ecn: TCP of every host.
     directory: takes configuration, logs and, with `stats`, the controller's statistics (CSV).
-    rest_port: where REST should answer; another port is taken when that one is in use.
+    rest_port: where REST should answer; another port is taken when that one is in use. target: the switch, by name.
     """
 
     def __init__(
@@ -84,9 +94,13 @@ class Lab:
         ecn: bool = True,
         rest_port: int = 0,
         stats: bool = False,
+        target: str = targets.DEFAULT,
     ) -> None:
         if not 1 <= stations <= MAX_STATIONS:
             raise LabError(f"{stations} stations are not possible: give 1 to {MAX_STATIONS}")
+        self.target = targets.find(target)
+        self.ports = switch_ports(profile, stations)
+        self.target.check(self.ports, asdict(features))
         self.profile = profile
         self.features = features
         self.directory = directory
@@ -133,9 +147,11 @@ class Lab:
             os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
         Mininet.inited = True  # its init raises limits and sysctls of the whole machine, which a lab leaves alone
         switch = {
+            "cls": SWITCHES[self.target.name],
             "prefix": run_prefix(),
             "directory": self.directory,
             "grpc": f"127.0.0.1:{self._ports.claim(GRPC_PORT)}",
+            "thrift": self._ports.claim(THRIFT_PORT),
         }
         topo = AccessPointTopo(profile=self.profile, stations=self._stations, host=self._host, switch=switch)
         self.net = Mininet(topo=topo, controller=None, link=ApLink, build=False)
@@ -143,6 +159,7 @@ class Lab:
         setLogLevel("output")  # what the prompt's commands print
         self.net.start()
         self._start_controller()
+        self.access_point.fit(self.ports, self.features.ack_priority)
 
     def stop(self) -> None:
         """Takes everything down again; also after a failed start, and more than once."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,9 @@ from typing import Any
 from mininet.link import Link
 from mininet.node import Host, Switch
 
-from topologies.requirements import LabError, apswitch
+from topologies.requirements import LabError
+from topologies.targets import TARGETS, Port, Wiring
 
-CPU_PORT = 510
-PRIORITY_QUEUES = 8
 START_TIMEOUT = 15.0  # s
 STOP_TIMEOUT = 3.0  # s
 # Segments must cross the lab one by one, as they would cross the air: no segmentation or merging in between.
@@ -77,46 +77,57 @@ class ApLink(Link):
 
 
 class ApSwitch(Switch):
-    """`apswitch` without a program: it waits for a controller to bring the pipeline over P4Runtime.
+    """The target `apswitch` without a program: it waits for a controller to bring the pipeline over P4Runtime. Other
+    targets are its subclasses.
 
-    `prefix` makes the names of its interfaces unique on the machine, `directory` takes its log.
+    `prefix` makes the names of its interfaces unique on the machine, `directory` takes its log. P4Runtime answers at
+    `grpc`, BMv2's own interface at TCP port `thrift`.
     """
 
+    target = TARGETS["apswitch"]
+
     def __init__(
-        self, name: str, prefix: str, directory: Path, grpc: str = "127.0.0.1:9559", device_id: int = 1, **params: Any
+        self,
+        name: str,
+        prefix: str,
+        directory: Path,
+        grpc: str = "127.0.0.1:9559",
+        thrift: int = 9090,
+        device_id: int = 1,
+        **params: Any,
     ) -> None:
         super().__init__(name, **params)
         self.prefix = prefix
         self.grpc = grpc
+        self.thrift = thrift
         self.device_id = device_id
         self.log = directory / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def command(self) -> list[str]:
-        """How the switch is started."""
-        ports = {port: intf for port, intf in sorted(self.intfs.items()) if intf.name != "lo"}
-        command = [str(apswitch()), "--device-id", str(self.device_id), "--no-p4", "--log-file", str(self.log)]
-        for port, intf in ports.items():
-            command += ["-i", f"{port}@{intf.name}"]
-            if intf.link.model:
-                options = ",".join(f"{key}={value}" for key, value in intf.link.model.items())
-                command += ["--link", f"{port}:{options}"]
-        command += ["--", "--grpc-server-addr", self.grpc, "--cpu-port", str(CPU_PORT)]
-        return [*command, "--priority-queues", str(PRIORITY_QUEUES)]
+    @property
+    def wired(self) -> dict[int, Any]:
+        """Its interfaces by port, without `lo`."""
+        return {port: intf for port, intf in sorted(self.intfs.items()) if intf.name != "lo"}
+
+    def wiring(self) -> Wiring:
+        """What it is started with."""
+        names = {port: intf.name for port, intf in self.wired.items()}
+        links = {port: link_options(intf.link.model) for port, intf in self.wired.items() if intf.link.model}
+        return Wiring(names, self.grpc, self.thrift, self.device_id, self.log, links)
 
     def start(self, controllers: list[Any]) -> None:
         """Starts the switch and returns once its P4Runtime port answers. Raises LabError."""
-        for intf in self.intfList():
-            if intf.name != "lo":
-                # The access point is a bridge: the kernel must not speak on its ports (router solicitations, MLD).
-                disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{intf.name}/disable_ipv6")
-                if disable_ipv6.exists():
-                    disable_ipv6.write_text("1")
-                subprocess.run(["ethtool", "-K", intf.name, *OFFLOADS], check=True, capture_output=True)
+        for intf in self.wired.values():
+            # The access point is a bridge: the kernel must not speak on its ports (router solicitations, MLD).
+            disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{intf.name}/disable_ipv6")
+            if disable_ipv6.exists():
+                disable_ipv6.write_text("1")
+            subprocess.run(["ethtool", "-K", intf.name, *OFFLOADS], check=True, capture_output=True)
         output = self.log.with_suffix(".out")
+        command = self.target.command(self.wiring())
         with output.open("wb") as file:
             self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
         host, _, port = self.grpc.rpartition(":")
         deadline = time.monotonic() + START_TIMEOUT
@@ -128,6 +139,9 @@ class ApSwitch(Switch):
                 time.sleep(0.02)
         raise LabError(f"{self.name}: the switch did not start: {last_line(output) or f'see {self.log}'}")
 
+    def fit(self, ports: Mapping[int, Port], ack_priority: bool) -> None:
+        """Called when the program runs, for what P4Runtime cannot set. Raises LabError."""
+
     def stop(self, deleteIntfs: bool = True) -> None:
         if self.process:
             stop_process(self.process)
@@ -135,9 +149,13 @@ class ApSwitch(Switch):
         super().stop(deleteIntfs)
 
     def deleteIntfs(self, checkName: bool = True) -> None:
-        for intf in self.intfList():
-            if intf.name != "lo":
-                subprocess.run(["ip", "link", "delete", intf.name], check=False, capture_output=True)
+        for intf in self.wired.values():
+            subprocess.run(["ip", "link", "delete", intf.name], check=False, capture_output=True)
+
+
+def link_options(model: Mapping[str, object]) -> str:
+    """A link's model as `apswitch --link` takes it."""
+    return ",".join(f"{key}={value}" for key, value in model.items())
 
 
 def stop_process(process: "subprocess.Popen[Any]") -> None:

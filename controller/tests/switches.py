@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import struct
@@ -22,8 +21,9 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
-APSWITCH = ROOT / "switch/target/release/apswitch"
+from topologies import targets
+from topologies.requirements import ROOT, LabError
+
 TARGETS = ("apswitch", "bmv2")
 ETH_P_ALL = 3
 WAIT_SECONDS = 20.0
@@ -36,9 +36,11 @@ def missing(target: str) -> str | None:
     """Why a target cannot run here, or None."""
     if os.geteuid() != 0:
         return "needs root, for veth pairs"
-    if target == "apswitch":
-        return None if APSWITCH.exists() else "apswitch is not built: run `make switch`"
-    return None if shutil.which("simple_switch_grpc") else "simple_switch_grpc is not on PATH"
+    try:
+        targets.find(target)
+    except LabError as error:
+        return str(error)
+    return None
 
 
 def free_port() -> int:
@@ -144,12 +146,10 @@ class Lab:
 
     def start_switch(self, *links: str) -> None:
         """Start the switch; `links` are apswitch's `--link` values."""
-        program = str(APSWITCH) if self.target == "apswitch" else "simple_switch_grpc"
-        command = [program, "--device-id", "1", "--no-p4", "--thrift-port", str(free_port())]
-        for number, wire in self.wires.items():
-            command += ["-i", f"{number}@{wire.near}"]
-        command += [word for link in links for word in ("--link", link)]
-        command += ["--", "--grpc-server-addr", f"127.0.0.1:{self.grpc}", "--cpu-port", "510", "--priority-queues", "8"]
+        interfaces = {number: wire.near for number, wire in self.wires.items()}
+        models = {int(port): model for port, _, model in (link.partition(":") for link in links)}
+        wiring = targets.Wiring(interfaces, f"127.0.0.1:{self.grpc}", free_port(), links=models)
+        command = targets.TARGETS[self.target].command(wiring)
         log = (self.directory / "switch.log").open("wb")
         self.switch = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 

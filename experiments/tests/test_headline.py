@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies.requirements import ROOT
+from topologies import targets
+from topologies.requirements import ROOT, LabError
 
 COMMAND = [sys.executable, "-m", "experiments"]
 
@@ -30,18 +31,28 @@ def privileged() -> None:
 
 
 @pytest.mark.usefixtures("privileged")
-def test_an_upload_starves_the_download_and_the_access_point_ends_it(tmp_path: Path) -> None:
-    done = experiments("headline", "--seconds", "15", "--arms", "fifo,ncr", "--out", str(tmp_path))
+@pytest.mark.parametrize("target", targets.TARGETS)
+def test_an_upload_starves_the_download_and_the_access_point_ends_it(tmp_path: Path, target: str) -> None:
+    try:
+        version = targets.find(target).version()
+    except LabError as error:
+        pytest.skip(str(error))
+    arguments = ["--target", target, "--seconds", "15", "--arms", "fifo,ncr", "--out", str(tmp_path)]
+    done = experiments("headline", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads((tmp_path / "headline/summary.json").read_text())
     kept = {name: summary["ratios"][f"{name}_downlink_during_of_before"] for name in ("fifo", "ncr")}
     assert kept["fifo"] < 0.5 and kept["ncr"] > 0.9
     fifo, ncr = (summary["arms"][name] for name in ("fifo", "ncr"))
-    assert ncr["uplink_mbps"]["during"] > 0.6
+    assert ncr["uplink_mbps"]["during"] > (0.6 if target == "apswitch" else 0.5)
     assert ncr["ping_ms"]["p50"] < fifo["ping_ms"]["p50"] / 4
     for figures in (fifo, ncr):
         assert figures["self_check"]["congestion_control"] == {"downlink": "cubic", "uplink": "cubic"}
         assert figures["self_check"]["ecn"] == {"downlink": True, "uplink": True}
+    assert (summary["target"]["name"], summary["target"]["version"]) == (target, version)
+    for difference in summary["target"]["differences"]:
+        assert difference[:30] in done.stdout
+    assert bool(summary["target"]["differences"]) == (target != "apswitch")
     for name in ("report.html", "samples.csv", "fifo.flent.gz", "ncr.flent.gz", "overview.svg", "overview.png"):
         assert (tmp_path / "headline" / name).stat().st_size > 1000
 
@@ -86,11 +97,21 @@ def test_bad_input_gets_one_line(arguments: list[str], message: str) -> None:
 
 
 @pytest.mark.usefixtures("privileged")
+def test_a_switch_that_does_not_start_is_named(tmp_path: Path) -> None:
+    switch = tmp_path / "apswitch"
+    switch.write_text("#!/bin/sh\n[ $1 = --version ] && echo 1.2.3 || exit 1\n")
+    switch.chmod(0o755)
+    done = experiments("headline", "--out", str(tmp_path), APSWITCH=str(switch))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ap1: the switch did not start") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("privileged")
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({"APSWITCH": "/nowhere/apswitch"}, "the switch /nowhere/apswitch is missing: build it with `make switch`"),
-        ({"APSWITCH": "/bin/false"}, "ap1: the switch did not start"),
+        ({"APSWITCH": "/bin/false"}, "/bin/false --version says 'false (GNU coreutils)"),
         ({"PATH": "/usr/sbin:/sbin"}, "mnexec is missing: install it with `apt install mininet`"),
     ],
 )

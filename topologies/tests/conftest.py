@@ -78,6 +78,11 @@ def network_namespaces(pids: set[int]) -> set[int]:
     return found
 
 
+def links() -> str:
+    """The interfaces of the machine's own namespace."""
+    return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
     """Waits for a condition; True as soon as it holds."""
     deadline = time.monotonic() + seconds

@@ -21,8 +21,8 @@ from topologies import contain
 def main():
     subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000"])
     time.sleep(0.5)
-    print("up", flush=True)
     try:
+        print("up", flush=True)
         time.sleep(1000)
     finally:
         print("unwound", flush=True)

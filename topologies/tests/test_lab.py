@@ -4,13 +4,12 @@
 import json
 import re
 import signal
-import subprocess
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from topologies.tests.conftest import Start, descendants, eventually, network_namespaces
+from topologies.tests.conftest import Start, descendants, eventually, links, network_namespaces
 
 pytestmark = pytest.mark.usefixtures("privileged")
 
@@ -21,10 +20,6 @@ def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 0, output
     return output
-
-
-def links() -> str:
-    return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
 
 
 def test_ping_over_ipv4_and_ipv6(start: Start) -> None:
