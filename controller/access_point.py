@@ -27,6 +27,7 @@ class AccessPoint:
     def __init__(self, config: AccessPointConfig, ready: Callable[[str], None]) -> None:
         self.config = config
         self.program = Program(config.pipeline)
+        self.program.target.check(config)
         self.connection = Connection(config, self.program)
         self.stations = Stations(config, self.program, self._station_left)
         self.flows = Flows(config, self.program)
@@ -51,7 +52,11 @@ class AccessPoint:
             await self._entries.sync(self.connection, self._wanted())
 
     def _wanted(self) -> list[Encodable]:
-        return [*ports.entities(self.config), *classes.entities(self.config), *acks.entities(self.config)]
+        return [
+            *ports.entities(self.config, self.program.target),
+            *classes.entities(self.config),
+            *acks.entities(self.config),
+        ]
 
     def _station_left(self, port: int) -> None:
         """The flows of a station that has moved or gone leave through another port from now on: learn them anew."""

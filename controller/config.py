@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-CPU_PORT = 510
 CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
 
-PortNumber = Annotated[int, Field(ge=1, lt=CPU_PORT)]
+PortNumber = Annotated[int, Field(ge=0, lt=510)]
+"""Of any target; `controller.target` knows which has what."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from the ports: roles, the gate, the flood group, the clone session, digests."""
+"""What follows from the ports: roles, the gate, the flood group, the clone sessions, digests."""
 
 import finsy as fy
 
-from .config import CPU_PORT, AccessPointConfig
+from .config import AccessPointConfig
 from .program import (
-    CPU_CLONE_SESSION,
     DIGEST_FLOWS,
     DIGEST_SOURCE,
     FLOOD_GROUP,
@@ -13,6 +12,7 @@ from .program import (
     Encodable,
     table_entry,
 )
+from .target import Target
 
 DIGEST_TIMEOUT_NS = 2_000_000
 DIGEST_LIST_SIZE = 100
@@ -25,17 +25,21 @@ def needs_flows(config: AccessPointConfig) -> bool:
     return features.ncr or features.sparse or features.ack_filter
 
 
-def entities(config: AccessPointConfig) -> list[Encodable]:
+def entities(config: AccessPointConfig, target: Target) -> list[Encodable]:
     """The entities of `roles`, `gate`, replication and digests."""
     wanted: list[Encodable] = []
     for port in config.ports:
         role = ROLES[port.role]
         wanted.append(table_entry("ingress_roles", {"ingress_port": port.port}, "set_ingress_role", role=role))
         wanted.append(table_entry("egress_roles", {"egress_port": port.port}, "set_egress_role", role=role))
-    for number, gate in (config.features.gate or {}).items():
-        wanted.append(table_entry("gate", {"egress_port": number}, "batch_gate", buffer=gate.buffer, batch=gate.batch))
+    gates = config.features.gate or {}
+    for port in config.ports:
+        if port.port in gates:
+            gate = gates[port.port]
+            wanted.extend(target.gate(port.port, port.capacity_bps, gate.buffer, gate.batch))
     wanted.append(fy.P4MulticastGroupEntry(FLOOD_GROUP, replicas=sorted(port.port for port in config.ports)))
-    wanted.append(fy.P4CloneSessionEntry(CPU_CLONE_SESSION, replicas=[CPU_PORT]))
+    wanted.append(target.cpu_session())
+    wanted.extend(target.ack_sessions(port.port for port in config.ports))
     digests = [DIGEST_SOURCE, *(DIGEST_FLOWS if needs_flows(config) else ())]
     wanted.extend(
         fy.P4DigestEntry(

@@ -14,10 +14,10 @@ import finsy as fy
 from finsy.proto import p4d, p4r
 from google.protobuf.text_format import ParseError
 
+from . import target
 from .config import ConfigError, Pipeline
 
 FLOOD_GROUP = 1
-CPU_CLONE_SESSION = 1
 FLOWS_SIZE = 65536
 FEEDBACK_MAX = 65535
 
@@ -78,6 +78,7 @@ class Program:
             raise ConfigError(f"{pipeline.p4info}: not a P4Info in text form: {str(error).splitlines()[0]}") from None
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror}") from None
+        self.target = target.find(self.schema.arch, pipeline.p4info, pipeline.device_config)
         for kind, names, known in (
             ("table", TABLES, self.schema.tables),
             ("counter", COUNTERS, self.schema.counters),

@@ -11,6 +11,7 @@ from controller.config import AccessPointConfig, Pipeline
 from controller.entries import EntrySet, identity
 from controller.flows import Indices
 from controller.program import FlowKey, Program, rate_meter, table_entry
+from controller.target import TARGETS
 
 from .switches import ROOT
 from .test_config import access_point
@@ -28,7 +29,7 @@ def config(**fields: Any) -> AccessPointConfig:
 
 
 def wanted(of: AccessPointConfig) -> list[Any]:
-    return [*ports.entities(of), *classes.entities(of), *acks.entities(of)]
+    return [*ports.entities(of, TARGETS["v1model"]), *classes.entities(of), *acks.entities(of)]
 
 
 def kinds(updates: list[p4r.Update], program: Program) -> set[tuple[str, str]]:
