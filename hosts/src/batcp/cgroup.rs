@@ -6,23 +6,46 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+use socket2::{Domain, Socket, Type};
+
 use crate::{About, Error};
 
-/// Opens the cgroup (version 2) of this process. Without a mounted hierarchy, as below `ip netns exec`, one is opened that is
-/// mounted nowhere, so nothing can be left behind. Errors: no cgroup2 in this kernel; no right to it (CAP_SYS_ADMIN).
-pub fn own() -> Result<OwnedFd, Error> {
-    let path = own_path()?;
-    let relative = Path::new(path.strip_prefix('/').unwrap_or(&path));
+/// asm-generic/socket.h
+const SO_NETNS_COOKIE: i32 = 71;
+
+/// Opens the cgroup (version 2) that is called `path` in /proc/PID/cgroup. Without a mounted hierarchy, as below
+/// `ip netns exec`, one is opened that is mounted nowhere, so nothing can be left behind. Errors: no such cgroup; no cgroup2 in this
+/// kernel; no right to it (CAP_SYS_ADMIN).
+pub fn open(path: &str) -> Result<OwnedFd, Error> {
+    let relative = Path::new(path.strip_prefix('/').unwrap_or(path));
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
     if let Some(mount) = mounted()? {
         let directory = Path::new(&mount).join(relative);
         return File::open(&directory).map(OwnedFd::from).about(format!("open cgroup {}", directory.display()));
     }
     let root = unmounted().about("open the cgroup2 hierarchy (needs root)")?;
-    let name = std::ffi::CString::new(relative.as_os_str().as_encoded_bytes()).expect("a path of /proc has no NUL");
+    let name = std::ffi::CString::new(relative.as_os_str().as_encoded_bytes()).about(format!("open cgroup {path}"))?;
     // SAFETY: plain system call; the result is checked, and owned only here.
     let fd = unsafe { libc::openat(root.as_raw_fd(), name.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC) };
     owned(i64::from(fd)).about(format!("open cgroup {path}"))
+}
+
+/// The kernel's number of this process' network namespace (SO_NETNS_COOKIE), which is never used again.
+pub fn netns_cookie() -> io::Result<u64> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: getsockopt(2) writes at most `length` bytes to `cookie`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The path of this process' cgroup from the root of the hierarchy, "/" at least.

@@ -37,6 +37,7 @@ mod interface;
 mod listener;
 mod negotiation;
 mod option;
+mod proxy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,10 +87,19 @@ impl Default for Options {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Not built yet
-    Nothing,
+    /// SOCKS5 proxy: connections of programs that know SOCKS, over several interfaces
+    Socks(proxy::SocksOptions),
+    /// Pair of proxies: connections of unmodified programs, over several interfaces
+    #[command(subcommand)]
+    Proxy(proxy::Command),
+    /// What the TCP option has counted, for each process that uses it
+    Status(crate::output::Format),
 }
 
-pub fn run(_command: Command) -> Result<(), Error> {
-    Err(Error::new("not built yet"))
+pub fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Socks(options) => proxy::socks(options),
+        Command::Proxy(command) => proxy::run(command),
+        Command::Status(format) => option::status(format),
+    }
 }

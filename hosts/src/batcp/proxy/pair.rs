@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What two proxies say to each other at the start of a connection, before they pass bytes on.
+//!
+//! ```text
+//! remote: version (1 byte), challenge (32)
+//! local:  nonce (32), tag (32), destination (RFC 1928: type, address, port)
+//! remote: reply (1, REP of RFC 1928), tag (32)
+//! ```
+//!
+//! The tags are HMAC-SHA-256 (RFC 2104) under the shared key over a word for the direction, challenge, nonce and what
+//! the message says. They prove that both know the key, now and for this destination; a replay fails, as the challenge
+//! is new. Without a key the key is empty. The bytes that follow are neither encrypted nor authenticated: that is the
+//! application's affair (TLS), as without proxies.
+
+use std::io;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use rand::RngExt;
+use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::destination::{Destination, Reply};
+
+const VERSION: u8 = 1;
+const RANDOM: usize = 32;
+/// A client that has not said where to by then is cut off.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The remote proxy may take that long to connect.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// A key that both proxies know; empty if there is none.
+#[derive(Clone, Default)]
+pub struct Key(pub Vec<u8>);
+
+/// What ties the messages of one connection together.
+struct Session<'k> {
+    key: &'k Key,
+    challenge: [u8; RANDOM],
+    nonce: [u8; RANDOM],
+}
+
+impl Session<'_> {
+    fn mac(&self, direction: &[u8], says: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::new_from_slice(&self.key.0).expect("HMAC takes keys of any length");
+        for part in [direction, &self.challenge, &self.nonce, says] {
+            mac.update(part);
+        }
+        mac
+    }
+
+    fn tag(&self, direction: &[u8], says: &[u8]) -> Vec<u8> {
+        self.mac(direction, says).finalize().into_bytes().to_vec()
+    }
+
+    fn verify(&self, direction: &[u8], says: &[u8], tag: &[u8]) -> bool {
+        self.mac(direction, says).verify_slice(tag).is_ok()
+    }
+}
+
+const REQUEST: &[u8] = b"BATCP proxy request";
+const REPLY: &[u8] = b"BATCP proxy reply";
+
+/// Asks the remote proxy at the other end of `stream` for a connection. Errors: a reply that is not `Succeeded` (the outer
+/// `Ok`), a peer that is no proxy or has another key (`InvalidData`), a silent one (`TimedOut`).
+pub async fn request<S>(stream: &mut S, key: &Key, destination: &Destination) -> io::Result<Reply>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut session = Session { key, challenge: [0; RANDOM], nonce: rand::rng().random() };
+    let version = timeout(PATIENCE, async {
+        let version = stream.read_u8().await?;
+        stream.read_exact(&mut session.challenge).await?;
+        io::Result::Ok(version)
+    })
+    .await??;
+    if version != VERSION {
+        return Err(invalid("the peer is no remote proxy of this version"));
+    }
+    let says = destination.encode();
+    let message = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
+    stream.write_all(&message).await?;
+    stream.flush().await?;
+    let mut reply = [0; 1 + RANDOM];
+    timeout(CONNECT, stream.read_exact(&mut reply)).await??;
+    if !session.verify(REPLY, &reply[..1], &reply[1..]) {
+        return Err(invalid("the remote proxy has another key"));
+    }
+    Ok(Reply::from_byte(reply[0]))
+}
+
+/// The remote proxy's part: hears where `stream` is to go, lets `connect` go there, replies.
+/// `None`: refused, and the client was told. Errors: a client that breaks off or sends no request.
+pub async fn serve<S, C>(
+    stream: &mut S,
+    key: &Key,
+    connect: impl AsyncFnOnce(&Destination) -> Result<C, Reply>,
+) -> io::Result<Result<C, Reply>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut session = Session { key, challenge: rand::rng().random(), nonce: [0; RANDOM] };
+    let (tag, destination) = timeout(PATIENCE, async {
+        stream.write_all(&[&[VERSION], &session.challenge[..]].concat()).await?;
+        stream.flush().await?;
+        let mut tag = [0; RANDOM];
+        stream.read_exact(&mut session.nonce).await?;
+        stream.read_exact(&mut tag).await?;
+        io::Result::Ok((tag, Destination::read(stream).await?))
+    })
+    .await??;
+    let result = if session.verify(REQUEST, &destination.encode(), &tag) {
+        connect(&destination).await
+    } else {
+        Err(Reply::NotAllowed)
+    };
+    let says = [result.as_ref().err().copied().unwrap_or(Reply::Succeeded) as u8];
+    stream.write_all(&[&says[..], &session.tag(REPLY, &says)].concat()).await?;
+    stream.flush().await?;
+    Ok(result)
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn meet(local: &[u8], remote: &[u8], reply: Result<(), Reply>) -> (io::Result<Reply>, Option<Destination>) {
+        let (mut a, mut b) = tokio::io::duplex(4096);
+        let (local, remote) = (Key(local.into()), Key(remote.into()));
+        let to = Destination::Name("example.org".into(), 80);
+        let mut asked = None;
+        let (request, served) = tokio::join!(
+            request(&mut a, &local, &to),
+            serve(&mut b, &remote, async |to: &Destination| {
+                asked = Some(to.clone());
+                reply
+            })
+        );
+        served.unwrap().ok();
+        (request, asked)
+    }
+
+    #[tokio::test]
+    async fn proxies_with_one_key_agree() {
+        let to = Some(Destination::Name("example.org".into(), 80));
+        for key in [&b"a key of sixteen"[..], b""] {
+            assert!(matches!(meet(key, key, Ok(())).await, (Ok(Reply::Succeeded), asked) if asked == to));
+            assert!(matches!(meet(key, key, Err(Reply::Refused)).await, (Ok(Reply::Refused), asked) if asked == to));
+        }
+    }
+
+    #[tokio::test]
+    async fn another_key_connects_nowhere() {
+        for (local, remote) in [(&b"one"[..], &b"other"[..]), (b"", b"other"), (b"one", b"")] {
+            let (reply, asked) = meet(local, remote, Ok(())).await;
+            assert_eq!((reply.unwrap_err().kind(), asked), (io::ErrorKind::InvalidData, None));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replayed_request_is_refused() {
+        let key = Key(b"key".into());
+        let (mut a, mut b) = tokio::io::duplex(4096);
+        let session = Session { key: &key, challenge: [1; RANDOM], nonce: [2; RANDOM] };
+        let says = Destination::Address(([10, 0, 0, 1], 80).into()).encode();
+        let replayed = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
+        a.write_all(&replayed).await.unwrap();
+        let result = serve(&mut b, &key, async |_: &Destination| -> Result<(), Reply> { panic!("connected") }).await;
+        assert_eq!(result.unwrap(), Err(Reply::NotAllowed));
+    }
+}
