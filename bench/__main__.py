@@ -21,7 +21,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .lab import ROOT, SWITCH, TRAFFIC, BenchError
+from topologies.requirements import ROOT, LabError
+
+from .lab import SWITCH, TRAFFIC
 from .switching import FLOWS, Target, measure, memory_bytes
 
 MANY_FLOWS = 65536
@@ -105,10 +107,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for summary.json")
     out: Path = parser.parse_args().out
     if os.geteuid() != 0:
-        raise BenchError("making network namespaces needs root; run as root")
+        raise LabError("making network namespaces needs root; run as root")
     for binary in (SWITCH, TRAFFIC):
         if not binary.exists():
-            raise BenchError(f"{binary.relative_to(ROOT)} is missing; build it with: make switch")
+            raise LabError(f"{binary.relative_to(ROOT)} is missing; build it with: make switch")
     started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as progress:
         task = progress.add_task("starting")
@@ -142,7 +144,7 @@ if __name__ == "__main__":
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         main()
-    except BenchError as error:
+    except LabError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -14,7 +14,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
-from .lab import ROOT
+from topologies.requirements import ROOT
 
 STATION_MAC, SERVER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 STATION_PORT, UPLINK_PORT = 1, 2

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .lab import SWITCH, TRAFFIC, BenchError, Lab, lab, resident_bytes
+from topologies.nodes import stop_process
+from topologies.requirements import LabError
+
+from .lab import SWITCH, TRAFFIC, Lab, resident_bytes
 from .program import STATION_PORT, UPLINK_PORT, write_frames
 
 FLOWS = 1000
@@ -69,9 +72,8 @@ def offer(where: Lab, frames: Path, rate: float, seconds: float) -> tuple[float,
         TRAFFIC, "send", "gen", frames, "--rate", str(int(rate)), "--seconds", str(seconds), core=SENDER_CORE
     )
     output, _ = sender.communicate(timeout=seconds + 30)
-    where.processes.remove(sender)
     if sender.returncode:
-        raise BenchError(f"{TRAFFIC.name} send failed with exit code {sender.returncode}")
+        raise LabError(f"{TRAFFIC.name} send failed with exit code {sender.returncode}")
     report = json.loads(output)
     time.sleep(0.2)
     return report["packets"] / report["seconds"], (where.received() - before) / report["seconds"]
@@ -79,7 +81,7 @@ def offer(where: Lab, frames: Path, rate: float, seconds: float) -> tuple[float,
 
 def latency(where: Lab, frames: Path) -> tuple[float, float]:
     """(p50, p99) µs from `gen` to `sink`, one packet at a time."""
-    report = json.loads(where.inside(TRAFFIC, "latency", "gen", "sink", frames, "--count", "2000"))
+    report = json.loads(where.run(TRAFFIC, "latency", "gen", "sink", frames, "--count", "2000"))
     return report["p50_us"], report["p99_us"]
 
 
@@ -89,14 +91,14 @@ def running(where: Lab, target: Target, flows: int) -> Iterator[subprocess.Popen
     process = where.start(*target.command, core=SWITCH_CORE)
     try:
         if target.programmable:
-            where.inside(sys.executable, "-m", "bench.program", ADDRESS, str(flows))
+            where.run(sys.executable, "-m", "bench.program", ADDRESS, str(flows))
         else:
             time.sleep(0.5)
         if process.poll() is not None:
-            raise BenchError(f"{target.name} ended at once with exit code {process.returncode}")
+            raise LabError(f"{target.name} ended at once with exit code {process.returncode}")
         yield process
     finally:
-        where.stop(process)
+        stop_process(process)
 
 
 def find_peak(where: Lab, frames: Path, most: float) -> float:
@@ -107,7 +109,7 @@ def find_peak(where: Lab, frames: Path, most: float) -> float:
 def measure(step: Callable[[str], None]) -> list[Target]:
     """All targets, in turn within each round, so that a slow minute of the machine hits all of them."""
     measured = targets()
-    with tempfile.TemporaryDirectory() as scratch, lab() as where:
+    with tempfile.TemporaryDirectory() as scratch, Lab() as where:
         frames = {size: Path(scratch) / f"{size}.pcap" for size in FRAME_BYTES}
         for size, path in frames.items():
             write_frames(path, FLOWS, size)
@@ -130,5 +132,5 @@ def measure(step: Callable[[str], None]) -> list[Target]:
 
 def memory_bytes(flows: int) -> int:
     """RSS of apswitch with that many flows installed."""
-    with lab() as where, running(where, targets()[1], flows) as process:
+    with Lab() as where, running(where, targets()[1], flows) as process:
         return resident_bytes(process.pid)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from topologies import bmv2
+from topologies.namespace import Namespace
 from topologies.nodes import OFFLOADS, ApSwitch, link_options
-from topologies.paths import WIRE, Namespace
+from topologies.paths import WIRE
 from topologies.requirements import LabError, apswitch
 from topologies.targets import TARGETS, Port
 

@@ -7,12 +7,9 @@
         a.run("ping", "-c1", link.b_ip)
 
 Every host is a network namespace, a link is a switch with two ports that models both directions, a wire a bare veth.
-Namespaces are held by processes that end with the one that made them, so nothing outlives it, whatever ends it.
 """
 
 import contextlib
-import ctypes
-import os
 import signal
 import subprocess
 import time
@@ -21,63 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from topologies.contain import PR_SET_PDEATHSIG
-from topologies.nodes import OFFLOADS, stop_process
+from topologies.namespace import START_TIMEOUT, Namespace
+from topologies.nodes import OFFLOADS
 from topologies.requirements import LabError, apswitch
 
 WIRE = Path(__file__).parent / "wire.json"
-START_TIMEOUT = 15.0  # s
 LINK_NICENESS = -10  # a link that comes late is a link with jitter
-_libc = ctypes.CDLL(None)
-
-
-def _end_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-class Namespace:
-    """A network namespace and what runs in it."""
-
-    def __init__(self) -> None:
-        self._processes: list[subprocess.Popen[Any]] = []
-        self._holder = subprocess.Popen(
-            ["unshare", "--net", "sleep", "infinity"], preexec_fn=_end_with_parent, start_new_session=True
-        )
-        self.pid = self._holder.pid
-        deadline = time.monotonic() + START_TIMEOUT
-        while os.stat(f"/proc/{self.pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
-            if self._holder.poll() is not None or time.monotonic() > deadline:
-                raise LabError("no network namespace could be made: run it as root, in a container also --privileged")
-            time.sleep(0.005)
-        self.ip("link", "set", "lo", "up")
-
-    def run(self, *command: str | Path, check: bool = True, **options: Any) -> str:
-        """Runs a command in here to its end and returns what it printed. Raises LabError when it fails, unless not to
-        `check`. options: those of subprocess.run."""
-        options = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | options
-        done = subprocess.run(self._inside(command), **options)
-        if check and done.returncode != 0:
-            said = (done.stderr or done.stdout or "").strip() or done.returncode
-            raise LabError(f"`{' '.join(map(str, command))}` failed: {said}")
-        return str(done.stdout)
-
-    def popen(self, *command: str | Path, **options: Any) -> "subprocess.Popen[Any]":
-        """Starts a command in here; it ends with this namespace at the latest. options: those of subprocess.Popen."""
-        process = subprocess.Popen(self._inside(command), preexec_fn=_end_with_parent, **options)
-        self._processes.append(process)
-        return process
-
-    def ip(self, *words: str) -> str:
-        """ip(8) in here."""
-        return self.run("ip", *words)
-
-    def close(self) -> None:
-        for process in [*reversed(self._processes), self._holder]:
-            stop_process(process)
-
-    def _inside(self, command: tuple[str | Path, ...]) -> list[str]:
-        # Only the network is another one: nsenter ends as the command, so signals and exit codes are the command's.
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *map(str, command)]
 
 
 class PathHost(Namespace):
