@@ -7,9 +7,11 @@ Fig. 1 and 14).
 """
 
 from experiments.experiment import Arm, Criterion, Experiment, Flow, Phase, Summary
+from topologies.bmv2 import bulk_pace
 from topologies.profiles import PROFILES, LinkProfile
 
 THIRD = 1 / 3
+PAYLOAD = 1448  # bytes of a full segment with timestamps
 
 
 def _kept(arm: Summary) -> float:
@@ -26,6 +28,12 @@ def _upload_limit(profile: LinkProfile, cc: str) -> float | None:
     # 0.80 Mb/s in the testbed. How much the ACKs must take depends on the link and on the sender: nothing is claimed
     # for links of the user's own.
     return 0.8 * profile.up / 1e6 if profile.name in PROFILES and cc == "cubic" else None
+
+
+def _upload_beside_all_acks(profile: LinkProfile, cc: str) -> float | None:
+    # BMv2 cannot thin out the download's ACKs: nine tenths of what they leave of the link, as payload of full frames.
+    limit = _upload_limit(profile, cc)
+    return None if limit is None else 0.9 * bulk_pace(profile.up, profile.down) * PAYLOAD * 8 / 1e6
 
 
 def _ping_limit(profile: LinkProfile, cc: str) -> float:
@@ -56,11 +64,12 @@ HEADLINE = Experiment(
         Criterion(
             "ncr", "ours keeps the download: {value} of before (at least {limit})",
             _kept, lambda profile, cc: 0.98, at_least=True, shown="{:.1%}",
+            elsewhere={"bmv2": lambda profile, cc: 0.95},
         ),
         Criterion(
             "ncr", "ours keeps the upload: {value} (at least {limit})",
             lambda arm: float(arm["uplink_mbps"]["during"]), _upload_limit,
-            at_least=True, shown="{:.2f} Mb/s",
+            at_least=True, shown="{:.2f} Mb/s", elsewhere={"bmv2": _upload_beside_all_acks},
         ),
         Criterion(
             "ncr", "ours keeps the delay short: ping {value} in the middle (at most {limit})",

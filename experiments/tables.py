@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -92,7 +93,7 @@ def show_target(console: Console, target: dict[str, Any]) -> None:
     if target["differences"]:
         console.print(f"On {target['name']} {target['version']}:", style="yellow", highlight=False)
     for difference in target["differences"]:
-        console.print(f"  - {difference}", style="yellow", highlight=False)
+        console.print(Padding(Text(difference, style="yellow"), (0, 0, 0, 2)))
 
 
 def show(

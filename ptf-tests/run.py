@@ -22,8 +22,7 @@ from typing import Any
 from targets import GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
 
 TESTS = ROOT / "ptf-tests/tests"
-P4INFO = ROOT / "p4src/ap.p4info.txtpb"
-PROGRAM = ROOT / "p4src/ap.json"
+P4INFO, PROGRAM = "ap.p4info.txtpb", "ap.json"
 PORTS = (1, 2, 3, 4)
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
 MTU = 9216  # bytes, for jumbo frames
@@ -84,13 +83,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def push_pipeline(target: Target, process: subprocess.Popen[bytes], log: Path) -> None:
+def push_pipeline(target: Target, program: Path, process: subprocess.Popen[bytes], log: Path) -> None:
     """Load the program, then make the slow port slow."""
     from lib.p4runtime import Client, P4RuntimeError
 
     try:
-        client = Client(GRPC_ADDRESS, P4INFO)
-        client.push_pipeline(PROGRAM.read_bytes())
+        client = Client(GRPC_ADDRESS, program / P4INFO)
+        client.push_pipeline((program / PROGRAM).read_bytes())
         client.close()
         target.slow_down()
     except (P4RuntimeError, LabError, OSError) as error:
@@ -123,11 +122,12 @@ def ptf_script() -> str:
     return str(Path(sys.executable).parent / "ptf")
 
 
-def run_tests(tests: list[str], target: Target, out: Path, verbose: bool) -> list[dict[str, Any]]:
+def run_tests(tests: list[str], target: Target, program: Path, out: Path, verbose: bool) -> list[dict[str, Any]]:
     """Run tests with PTF and return the outcome of each."""
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
-    parameters = {"address": GRPC_ADDRESS, "p4info": str(P4INFO), "results": str(results), "cannot": target.cannot}
+    p4info = str(program / P4INFO)
+    parameters = {"address": GRPC_ADDRESS, "p4info": p4info, "results": str(results), "cannot": target.cannot}
     command = [sys.executable, ptf_script(), "--test-dir", str(TESTS), "--pypath", str(TESTS.parent)]
     command += [word for port in PORTS for word in ("--interface", f"{port}@host{port}")]
     command += ["--log-dir", str(out / "log"), "--qlen", "20000", "--socket-recv-size", "65536"]
@@ -149,13 +149,20 @@ def main() -> int:
     parser.add_argument("--target", choices=TARGETS, default="apswitch")
     parser.add_argument("--test", metavar="NAME", help="a file (test_mark) or a test (test_mark.MarkEct0)")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every packet to out/ptf/TARGET/log")
+    parser.add_argument(
+        "--program", metavar="DIR", type=Path, default=ROOT / "p4src", help="where the compiled program is"
+    )
     arguments = parser.parse_args()
+    program = arguments.program.resolve()
     target = TARGETS[arguments.target]
     out = ROOT / "out/ptf" / arguments.target
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         target_version = target.version()
+        for name in (PROGRAM, P4INFO):
+            if not (program / name).is_file():
+                raise RunError(f"{program / name} is missing; compile it with: tools/goldens.sh compile {program}")
         interfaces = enter_namespace()
         tests = find_tests(arguments.test)
         (out / "log").mkdir(parents=True, exist_ok=True)
@@ -165,8 +172,8 @@ def main() -> int:
         with open(out / "target.out", "wb") as output:
             switch = start(target.command(interfaces, log), stdout=output, stderr=output)
         try:
-            push_pipeline(target, switch, log)
-            outcomes = run_tests(tests, target, out, arguments.verbose)
+            push_pipeline(target, program, switch, log)
+            outcomes = run_tests(tests, target, program, out, arguments.verbose)
             alive = switch.poll() is None
         finally:
             stop(switch)

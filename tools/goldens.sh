@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The compiled program is committed, so that nobody needs p4c to use it; this keeps it true to its sources.
 #   tools/goldens.sh renew    compile with the p4c on PATH; warnings are errors
+#   tools/goldens.sh compile DIR    the same into another directory
 #   tools/goldens.sh check    the recorded sums of sources and goldens hold; with p4c on PATH also: a new compile is the same
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,12 +19,21 @@ compile() { # into directory $1
     sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$1/ap.json"
 }
 
+need_p4c() {
+    command -v p4c-bm2-ss >/dev/null || die "p4c-bm2-ss is not on PATH; install p4c (https://github.com/p4lang/p4c) and try again"
+}
+
 case "${1:-}" in
     renew)
-        command -v p4c-bm2-ss >/dev/null || die "p4c-bm2-ss is not on PATH; install p4c (https://github.com/p4lang/p4c) and try again"
+        need_p4c
         compile p4src
         { echo "# p4c $(p4c_version)"; sha256sum $(find p4src -name '*.p4' | LC_ALL=C sort) $GOLDENS; } >$SUMS
         echo "p4src compiled by p4c $(p4c_version)"
+        ;;
+    compile)
+        need_p4c
+        mkdir -p "${2:?"name a directory"}"
+        compile "$2"
         ;;
     check)
         sha256sum --quiet -c $SUMS || die "p4src and its goldens differ; renew them with: make p4"
@@ -37,5 +47,5 @@ case "${1:-}" in
             done
         fi
         ;;
-    *) die "usage: tools/goldens.sh renew|check" ;;
+    *) die "usage: tools/goldens.sh renew|check|compile DIR" ;;
 esac

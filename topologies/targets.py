@@ -144,8 +144,8 @@ class _Bmv2(Target):
             "BMv2 has no rate in bit/s and no delay: wires behind the switch keep the links' rates, delays and limits",
             f"with ACK priority BMv2 paces the bulk queue by packets to below the link: {paced}; the rest is left to "
             "the priority queues, whether they need it or not",
-            "BMv2's queue limit is per priority queue, not per port",
-            "BMv2's priority queue never waits for the link, so the ACK filter finds nothing to supersede",
+            "BMv2 has a queue limit per priority queue, not per port",
+            "BMv2's ACKs hardly ever wait for the link, so the ACK filter finds few to supersede",
         ]
 
     def _own_options(self, wiring: Wiring) -> list[str]:

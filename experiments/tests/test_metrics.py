@@ -68,14 +68,14 @@ def test_ratios() -> None:
     assert found["ncr_ping_p50_of_fifo"] == pytest.approx(10.5 / 581.5, abs=1e-4)
 
 
-def decide(**changes: float) -> list[bool]:
+def decide(target: str = "apswitch", **changes: float) -> list[bool]:
     fifo, _, ncr = HEADLINE.arms
     figures = {"during": 12.9, "up": 0.87, "ping": 9.0} | changes
     arms = {
         "fifo": synthetic.run(fifo, during=2.0, up=0.92, ping=580.0).summary or {},
         "ncr": synthetic.run(ncr, **figures).summary or {},
     }
-    return [verdict.met for verdict in verdicts(HEADLINE, TESTBED, "cubic", arms)]
+    return [verdict.met for verdict in verdicts(HEADLINE, TESTBED, "cubic", arms, target)]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,11 @@ def decide(**changes: float) -> list[bool]:
 )
 def test_the_limits_of_the_testbed(changes: dict[str, float], met: list[bool]) -> None:
     assert decide(**changes) == met
+
+
+def test_bmv2_has_limits_of_its_own() -> None:
+    assert decide("bmv2", during=13 * 0.95, up=0.58) == [True, True, True, True]
+    assert decide("bmv2", during=13 * 0.94, up=0.57) == [True, False, False, True]
 
 
 def test_the_collapse_is_asked_for_only_where_it_was_measured() -> None:

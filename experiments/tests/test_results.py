@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments import flent, results, tables
+from experiments import flent, pages, results, tables
 from experiments.headline import HEADLINE
 from experiments.runner import Setting
 from experiments.tests import synthetic
 from topologies.profiles import PROFILES, link_profile
+from topologies.targets import TARGETS
 
 SETTING = Setting(PROFILES["testbed"], synthetic.SECONDS)
 
@@ -114,6 +115,16 @@ def test_problems_of_the_lab_are_shown() -> None:
     tables.show(console, HEADLINE, summary, decided, None)
     assert isinstance(console.file, io.StringIO)
     assert "caution  ncr: the CPU was 97% busy" in console.file.getvalue()
+
+
+def test_a_page_has_a_table_for_each_run(written: Path) -> None:
+    other = results.summarise(HEADLINE, Setting(PROFILES["lte"], synthetic.SECONDS), synthetic.runs())[0]
+    text = pages.page("Here", [json.loads((written / "summary.json").read_text()), other])
+    assert text.startswith("# Here\n") and text.count("| arm |") == 2
+    assert "## lte: 30/15 Mb/s, 4 ms, TCP cubic, 24 s an arm" in text
+    assert "| fifo | 13.00 | 2.00 | 13.00 | 15% | 0.92 | 581.5 | 583.0 | 583.0 |" in text
+    assert text.count("- met: ") == 6 and text.count("- not met: ") == 1
+    assert f"apswitch {TARGETS['apswitch'].version()}" in text
 
 
 def test_an_earlier_runs_results_are_cleared_and_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m experiments.pages TITLE SUMMARY...`: a page of docs/results/ from what runs left behind, on stdout."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.experiment import Summary
+
+HEADER = (
+    "| arm | download before | during | after | kept | upload | ping p50 | p99 | max |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def page(title: str, summaries: Sequence[Summary]) -> str:
+    """Markdown: a table for each run (Mb/s of payload, ms while the upload ran), its verdicts, what took part."""
+    target = summaries[0]["target"]
+    lines = [f"# {title}", "", "Mb/s of payload as the receiver got it; ping in ms while the upload ran.", ""]
+    if target["differences"]:
+        lines += [f"What {target['name']} gives, as its runs say:", ""]
+        lines += [f"- {text}" for text in dict.fromkeys(text for s in summaries for text in s["target"]["differences"])]
+        lines += [""]
+    for summary in summaries:
+        lines += _run(summary)
+    first = summaries[0]
+    versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in first["versions"].items())
+    machine = first["machine"]
+    lines += [f"Versions: {versions}.", ""]
+    lines += [f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}."]
+    return "\n".join(lines) + "\n"
+
+
+def _run(summary: Summary) -> list[str]:
+    profile = summary["profile"]
+    links = f"{profile['down'] / 1e6:g}/{profile['up'] / 1e6:g} Mb/s, {profile['rtt'] * 1e3:g} ms"
+    lines = [f"## {profile['name']}: {links}, TCP {summary['cc']}, {summary['seconds']} s an arm", "", HEADER]
+    for name, arm in summary["arms"].items():
+        down, up, ping = arm["downlink_mbps"], arm["uplink_mbps"], arm["ping_ms"]
+        kept = summary["ratios"].get(f"{name}_downlink_during_of_before")
+        cells = [f"{down[phase]:.2f}" for phase in ("before", "during", "after")]
+        cells += ["-" if kept is None else f"{kept:.0%}", f"{up['during']:.2f}"]
+        cells += ["-" if ping[key] is None else f"{ping[key]:.1f}" for key in ("p50", "p99", "max")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [""]
+    lines += [f"- {'met' if verdict['met'] else 'not met'}: {verdict['text']}" for verdict in summary["verdicts"]]
+    for name, arm in summary["arms"].items():
+        lines += [f"- caution: {name}: {problem}" for problem in arm["self_check"]["problems"]]
+    return [*lines, ""]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.pages", description=__doc__)
+    parser.add_argument("title")
+    parser.add_argument("summaries", metavar="SUMMARY", nargs="+", type=Path, help="a run's summary.json")
+    options = parser.parse_args()
+    try:
+        summaries = [json.loads(path.read_text()) for path in options.summaries]
+        print(page(options.title, summaries), end="")
+    except (OSError, ValueError, KeyError) as error:
+        print(f"error: this is no summary.json of an experiment: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
