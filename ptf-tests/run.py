@@ -2,7 +2,10 @@
 """Run the packet tests against a target: `python ptf-tests/run.py --target apswitch|bmv2 [--test NAME] [-v]`.
 
 The run has a network namespace without a name: it and its interfaces vanish with the last process in it, however the
-run ends. Results go to out/ptf/TARGET.json. Exit code: 0 all passed, 1 a test failed, 2 the run could not be made.
+run ends. A target that runs already, as a Tofino does, is named instead: `--address 192.0.2.1:9559 --interface
+1@veth3 --interface 2@veth5 ...`, the interfaces being where the tests send and receive.
+
+Results go to out/ptf/TARGET.json. Exit code: 0 all passed, 1 a test failed, 2 the run could not be made.
 """
 
 import argparse
@@ -14,16 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from lib.ports import PORTS
 from targets import GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
 
 TESTS = ROOT / "ptf-tests/tests"
-P4INFO, PROGRAM = "ap.p4info.txtpb", "ap.json"
-PORTS = (1, 2, 3, 4)
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
 MTU = 9216  # bytes, for jumbo frames
 RUN_TIMEOUT = 900  # s; ptf waits for its threads for ever when it fails itself
@@ -35,6 +38,41 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 class RunError(Exception):
     """The run cannot be made; the text names the thing and the mend."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a target is: its P4Runtime server and the tests' interfaces by port; and the program that it gets."""
+
+    address: str
+    interfaces: dict[int, str]
+    p4info: Path
+    device_config: Path
+
+
+def named_interfaces(words: list[str]) -> dict[int, str]:
+    """The tests' interfaces of a target that runs already."""
+    interfaces: dict[int, str] = {}
+    for word in words:
+        port, _, name = word.partition("@")
+        if not port.isdigit() or int(port) not in PORTS or not name:
+            raise RunError(f"--interface {word} is not PORT@NAME with a port of {PORTS[0]} to {PORTS[-1]}")
+        interfaces[int(port)] = name
+    for port in PORTS:
+        if port not in interfaces:
+            raise RunError(f"port {port} has no interface; name it with --interface {port}@NAME")
+    return interfaces
+
+
+def find_program(target: Target, directory: Path, device_config: Path | None) -> tuple[Path, Path]:
+    """P4Info and device config of the compiled program."""
+    if device_config is None and target.device_config is None:
+        raise RunError(f"{target.name} takes a device config of its vendor's format; name it with --device-config FILE")
+    found = directory / target.p4info, device_config or directory / str(target.device_config)
+    for path in reversed(found):
+        if not path.is_file():
+            raise RunError(f"{path} is missing; correct its name, or compile it with: tools/goldens.sh compile DIR")
+    return found
 
 
 def enter_namespace() -> dict[int, str]:
@@ -83,18 +121,19 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def push_pipeline(target: Target, program: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+def push_pipeline(target: Target, place: Place, process: subprocess.Popen[bytes] | None, log: Path) -> None:
     """Load the program, then make the slow port slow."""
     from lib.p4runtime import Client, P4RuntimeError
 
     try:
-        client = Client(GRPC_ADDRESS, program / P4INFO)
-        client.push_pipeline((program / PROGRAM).read_bytes())
+        client = Client(place.address, place.p4info)
+        client.push_pipeline(place.device_config.read_bytes())
         client.close()
         target.slow_down()
     except (P4RuntimeError, LabError, OSError) as error:
-        state = "" if process.poll() is None else f"; the target ended with code {process.returncode}"
-        raise RunError(f"the program could not be loaded: {error}{state}; its log: {log}") from None
+        state = f"; the target ended with code {process.returncode}" if process and process.poll() is not None else ""
+        state += f"; its log: {log}" if process else ""
+        raise RunError(f"the program could not be loaded: {error}{state}") from None
 
 
 def find_tests(spec: str | None) -> list[str]:
@@ -122,14 +161,14 @@ def ptf_script() -> str:
     return str(Path(sys.executable).parent / "ptf")
 
 
-def run_tests(tests: list[str], target: Target, program: Path, out: Path, verbose: bool) -> list[dict[str, Any]]:
+def run_tests(tests: list[str], target: Target, place: Place, out: Path, verbose: bool) -> list[dict[str, Any]]:
     """Run tests with PTF and return the outcome of each."""
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
-    p4info = str(program / P4INFO)
-    parameters = {"address": GRPC_ADDRESS, "p4info": p4info, "results": str(results), "cannot": target.cannot}
+    parameters = {"address": place.address, "p4info": str(place.p4info), "results": str(results)}
+    parameters |= {"cannot": target.cannot, **target.numbers()}
     command = [sys.executable, ptf_script(), "--test-dir", str(TESTS), "--pypath", str(TESTS.parent)]
-    command += [word for port in PORTS for word in ("--interface", f"{port}@host{port}")]
+    command += [word for port, name in place.interfaces.items() for word in ("--interface", f"{port}@{name}")]
     command += ["--log-dir", str(out / "log"), "--qlen", "20000", "--socket-recv-size", "65536"]
     command += ["--test-params", ";".join(f"{key}={value!r}" for key, value in parameters.items())]
     command += ["--debug", "debug" if verbose else "info", "--test-case-timeout", "60", *tests]
@@ -152,31 +191,39 @@ def main() -> int:
     parser.add_argument(
         "--program", metavar="DIR", type=Path, default=ROOT / "p4src", help="where the compiled program is"
     )
+    parser.add_argument("--device-config", metavar="FILE", type=Path, help="the program as the target takes it")
+    parser.add_argument("--address", metavar="HOST:PORT", help="P4Runtime server of a target that runs already")
+    parser.add_argument("--interface", metavar="PORT@NAME", action="append", default=[], help="with --address")
     arguments = parser.parse_args()
-    program = arguments.program.resolve()
     target = TARGETS[arguments.target]
     out = ROOT / "out/ptf" / arguments.target
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        target_version = target.version()
-        for name in (PROGRAM, P4INFO):
-            if not (program / name).is_file():
-                raise RunError(f"{program / name} is missing; compile it with: tools/goldens.sh compile {program}")
-        interfaces = enter_namespace()
+        if arguments.address:
+            target_version, address = f"at {arguments.address}", arguments.address
+            hosts = named_interfaces(arguments.interface)
+        else:
+            target_version, address = target.version(), GRPC_ADDRESS
+            hosts = {port: f"host{port}" for port in PORTS}
+        place = Place(address, hosts, *find_program(target, arguments.program.resolve(), arguments.device_config))
+        interfaces = {} if arguments.address else enter_namespace()
         tests = find_tests(arguments.test)
         (out / "log").mkdir(parents=True, exist_ok=True)
         for old in out.glob("target.*"):
             old.unlink()
         started = time.time()
-        with open(out / "target.out", "wb") as output:
-            switch = start(target.command(interfaces, log), stdout=output, stderr=output)
+        switch = None
+        if not arguments.address:
+            with open(out / "target.out", "wb") as output:
+                switch = start(target.command(interfaces, log), stdout=output, stderr=output)
         try:
-            push_pipeline(target, program, switch, log)
-            outcomes = run_tests(tests, target, program, out, arguments.verbose)
-            alive = switch.poll() is None
+            push_pipeline(target, place, switch, log)
+            outcomes = run_tests(tests, target, place, out, arguments.verbose)
+            ended = switch.poll() if switch else None
         finally:
-            stop(switch)
+            if switch:
+                stop(switch)
     except (RunError, MissingTargetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -189,10 +236,8 @@ def main() -> int:
     outcomes += [
         {"test": name, "status": "failed", "reason": "did not run to its end"} for name in tests if name not in done
     ]
-    if not alive:
-        outcomes.append(
-            {"test": "target", "status": "failed", "reason": f"ended with code {switch.returncode}; its log: {log}"}
-        )
+    if ended is not None:
+        outcomes.append({"test": "target", "status": "failed", "reason": f"ended with code {ended}; its log: {log}"})
     totals = {
         status: sum(outcome["status"] == status for outcome in outcomes) for status in ("passed", "failed", "skipped")
     }

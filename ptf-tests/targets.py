@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The targets of the packet tests: how each is started, and how its port 4 is made slow.
 
-All that tests must not know is here. A target that cannot do something says so in `cannot`: {test: reason}.
+All that tests must not know is here, or in the controller's adapter. A target that cannot do something says so in
+`cannot`: {test: reason}.
 """
 
 import sys
@@ -12,12 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
+from lib.ports import PORTS, SLOW  # noqa: E402
+
+from controller import target as adapter  # noqa: E402
 from topologies import bmv2, targets  # noqa: E402
 from topologies.requirements import LabError  # noqa: E402
 
 GRPC_ADDRESS = "127.0.0.1:9559"
 THRIFT_PORT = 9090
-SLOW_PORT = 4
 SLOW_FRAMES = 5  # frames of 1000 bytes per second
 
 
@@ -29,13 +32,26 @@ class MissingTargetError(Exception):
 class Target:
     """A switch that runs the program.
 
-    links: its link model by port. slow_down: called after the pipeline is pushed.
+    links: its link model by port. slow_down: called after the pipeline is pushed. p4info, device_config: names of the
+    compiled program's files; a device config in the vendor's format has none.
     """
 
     name: str
+    arch: str = "v1model"
+    p4info: str = "ap.p4info.txtpb"
+    device_config: str | None = "ap.json"
     links: dict[int, str] = field(default_factory=dict)
     slow_down: Callable[[], None] = lambda: None
     cannot: dict[str, str] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, object]:
+        """What the tests need to know of its architecture: the CPU port, the ACK filter's sessions and their ports."""
+        own = adapter.TARGETS[self.arch]
+        sessions = own.ack_sessions(PORTS)
+        return {
+            "cpu_port": own.cpu_port,
+            "ack_sessions": {session.session_id: session.replicas[0] for session in sessions},
+        }
 
     def version(self) -> str:
         """Of a target that is there and will do. Raises MissingTargetError."""
@@ -50,8 +66,37 @@ class Target:
         return targets.TARGETS[self.name].command(wiring)
 
 
+class Elsewhere(Target):
+    """A target that is not started here: the vendor's model, or hardware."""
+
+    def version(self) -> str:
+        raise MissingTargetError(
+            f"{self.name} is not started here: start the vendor's model or the hardware with its P4Runtime server, let "
+            f"its port {SLOW} send {SLOW_FRAMES * 1000 * 8} bit/s, and name both with --address HOST:PORT, "
+            f"--device-config FILE and --interface PORT@NAME for the ports {PORTS[0]} to {PORTS[-1]}"
+        )
+
+
+GATE_OF_BYTES = "its gate is a virtual queue of full frames, and the test's frames are smaller"
+GATES_THAT_COUNT_PACKETS = (
+    "GateClosesAtItsBuffer",
+    "GateAdmitsInBatches",
+    "OpenGateAdmitsSinglePackets",
+    "WithoutGateNothingIsRefused",
+    "FilteredAckGivesBackItsPlace",
+    "RefusedAckSupersedesNothing",
+    "DroppedPacketTakesNoPlace",
+)
+
 # BMv2 has no rate of a port, only of each of its queues, in packets.
 TARGETS = {
-    "apswitch": Target("apswitch", {SLOW_PORT: f"rate={SLOW_FRAMES * 1000 * 8}bit"}),
-    "bmv2": Target("bmv2", slow_down=lambda: bmv2.set_pace(THRIFT_PORT, SLOW_PORT, SLOW_FRAMES)),
+    "apswitch": Target("apswitch", links={SLOW: f"rate={SLOW_FRAMES * 1000 * 8}bit"}),
+    "bmv2": Target("bmv2", slow_down=lambda: bmv2.set_pace(THRIFT_PORT, SLOW, SLOW_FRAMES)),
+    "tofino": Elsewhere(
+        "tofino",
+        arch="tna",
+        p4info="ap_tna.p4info.txtpb",
+        device_config=None,
+        cannot={f"test_gate.{test}": GATE_OF_BYTES for test in GATES_THAT_COUNT_PACKETS},
+    ),
 }

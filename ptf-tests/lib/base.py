@@ -13,6 +13,7 @@ from typing import Any
 
 import ptf
 from finsy import (
+    P4CloneSessionEntry,
     P4CounterData,
     P4CounterEntry,
     P4DigestEntry,
@@ -29,9 +30,8 @@ from ptf.testutils import test_params_get, verify_no_other_packets
 
 from lib.p4runtime import Client, poll
 from lib.packets import mac
+from lib.ports import OTHER_STATION, PORTS, SLOW, STATION, UPLINK
 
-STATION, OTHER_STATION, UPLINK, SLOW = PORTS = (1, 2, 3, 4)
-CPU_PORT = 510
 ROLES = {STATION: 1, OTHER_STATION: 1, UPLINK: 2, SLOW: 1}
 LOCAL, UP, DOWN = range(3)  # direction
 FLOOD_GROUP = 1
@@ -53,6 +53,11 @@ def connect() -> Client:
         # The runner pushed the pipeline as 1 and has left.
         _client = Client(parameters["address"], Path(parameters["p4info"]), election_id=2)
     return _client
+
+
+def cpu_session() -> P4CloneSessionEntry:
+    """The clone session of `copy_to_cpu`."""
+    return P4CloneSessionEntry(1, replicas=[(test_params_get()["cpu_port"], 1)])
 
 
 def entry(table: str, match: dict[str, Any], action: str, *, priority: int = 0, **parameters: Any) -> P4TableEntry:
@@ -147,6 +152,10 @@ class AccessPointTest(BaseTest):
             *(forward_entry(port, port) for port in PORTS),
             *(entry("ingress_roles", {"ingress_port": port}, "set_ingress_role", role=ROLES[port]) for port in PORTS),
             *(entry("egress_roles", {"egress_port": port}, "set_egress_role", role=ROLES[port]) for port in PORTS),
+            *(
+                P4CloneSessionEntry(session, replicas=[(port, 1)])
+                for session, port in test_params_get()["ack_sessions"].items()
+            ),
         )
 
     def add_flood_group(self) -> None:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """packet_io: packets from the controller to the wire and back."""
 
-from finsy import P4CloneSessionEntry
-from lib.base import CPU_PORT, OTHER_STATION, PORTS, STATION, UPLINK, AccessPointTest, HostsTest, entry
+from lib.base import OTHER_STATION, PORTS, STATION, UPLINK, AccessPointTest, HostsTest, cpu_session, entry
 from lib.packets import BROADCAST, build_arp, build_ip, build_tcp, build_udp, mac
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
@@ -61,7 +60,7 @@ class PuntCopiesToController(HostsTest):
 
     def prepare(self):
         super().prepare()
-        self.insert(P4CloneSessionEntry(1, replicas=[(CPU_PORT, 1)]), punt_entry("copy_to_cpu", protocol=1))
+        self.insert(cpu_session(), punt_entry("copy_to_cpu", protocol=1))
 
     def runTest(self):
         echo = build_ip(OTHER_STATION, UPLINK) / ICMP() / bytes(40)
@@ -77,7 +76,7 @@ class PuntCopiesFlood(AccessPointTest):
 
     def runTest(self):
         self.add_flood_group()
-        self.insert(P4CloneSessionEntry(1, replicas=[(CPU_PORT, 1)]), punt_entry("copy_to_cpu", ether_type=0x0806))
+        self.insert(cpu_session(), punt_entry("copy_to_cpu", ether_type=0x0806))
         request = build_arp(STATION, UPLINK, dst=BROADCAST)
         self.send(STATION, request)
         self.expect_packet_in(request, STATION)
@@ -92,7 +91,7 @@ class PuntFollowsPriority(HostsTest):
 
     def runTest(self):
         self.insert(
-            P4CloneSessionEntry(1, replicas=[(CPU_PORT, 1)]),
+            cpu_session(),
             punt_entry("send_to_cpu", priority=1),
             punt_entry("copy_to_cpu", priority=2, protocol=17),
         )
