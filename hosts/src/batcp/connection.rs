@@ -3,77 +3,201 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use rand::RngExt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use super::{Interface, Mark, Options};
+use super::keeper::{Client, Opened, open};
+use super::status::Status;
+use super::transport::{Shared, State};
+use super::{Interface, Options};
 
 /// One connection over several interfaces, or a plain TCP connection to a peer that does not speak BATCP.
 ///
-/// Read errors: `ConnectionReset` (the peer reset it), `TimedOut` (the peer vanished), `InvalidData` (the peer broke the protocol).
+/// `shutdown()` ends this direction and waits until the peer has all of it. `flush()` waits for nothing. Errors of reads and
+/// writes: `ConnectionReset` (the peer or its program ended it), `TimedOut` (the peer vanished), `InvalidData` (the peer broke
+/// the protocol). Dropped before `shutdown()` it is reset; dropped after it, what was sent still arrives.
 pub struct Connection {
-    stream: TcpStream,
+    inner: Inner,
+    local: SocketAddr,
+    peer: SocketAddr,
 }
 
-impl Connection {
-    pub(super) fn plain(stream: TcpStream) -> Self {
-        Self { stream }
-    }
-
-    /// Whether the peer did not answer the option, so that this is plain TCP (section 3.1).
-    pub fn is_plain(&self) -> bool {
-        true
-    }
-
-    /// The peer's address of the first subflow.
-    pub fn peer_address(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
-    }
-
-    /// This end's address of the first subflow.
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
-    }
+enum Inner {
+    Batcp(Arc<Shared>),
+    Plain(TcpStream),
 }
 
 /// Opens a connection to a peer (section 3.1): the first subflow on the first interface that gets through, wired ones first,
 /// the others once the peer has answered.
 ///
 /// `peers`: addresses of the one peer; interface i tries peer i first, then the others. `interfaces`: empty means all that
-/// are up. Errors: no interface reaches the peer.
+/// have a route to the first peer, now or later. Errors: no interface reaches the peer, each with its reason.
 pub async fn connect(peers: &[SocketAddr], interfaces: &[Interface], options: &Options) -> io::Result<Connection> {
-    let (peer, interface) = (peers[0], &interfaces[0]);
-    let socket = interface.socket(peer)?;
-    options
-        .negotiation
-        .prepare(socket.as_fd(), Mark { interface: 0, connection: rand::rng().random_range(0..10_000) })?;
-    let socket = tokio::net::TcpSocket::from_std_stream(socket.into());
-    let stream = socket.connect(peer).await?;
-    let _ = options.negotiation.answered(stream.as_fd())?;
-    Ok(Connection::plain(stream))
+    if peers.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to"));
+    }
+    match open(Client::new(peers, interfaces), options).await? {
+        Opened::Batcp(shared) => Connection::new(shared),
+        Opened::Plain(stream) => Connection::plain(stream),
+    }
+}
+
+impl Connection {
+    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+        let addresses = shared.state().subflows.values().next().map(|first| (first.link.local, first.link.peer));
+        let (local, peer) = addresses.ok_or(io::ErrorKind::ConnectionReset)?;
+        Ok(Self { inner: Inner::Batcp(shared), local, peer })
+    }
+
+    pub(super) fn plain(stream: TcpStream) -> io::Result<Self> {
+        Ok(Self { local: stream.local_addr()?, peer: stream.peer_addr()?, inner: Inner::Plain(stream) })
+    }
+
+    /// Whether the peer did not answer the option, so that this is plain TCP (section 3.1).
+    pub fn is_plain(&self) -> bool {
+        matches!(self.inner, Inner::Plain(_))
+    }
+
+    /// The peer's address of the first subflow.
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        Ok(self.peer)
+    }
+
+    /// This end's address of the first subflow.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    /// What the connection has carried and how its subflows do.
+    pub fn status(&self) -> Status {
+        match &self.inner {
+            Inner::Batcp(shared) => Status::of(shared),
+            Inner::Plain(_) => Status::plain(),
+        }
+    }
+
+    /// Gives status after status, also while the connection is read and written elsewhere.
+    pub fn watch(&self) -> impl Fn() -> Status + Send + 'static + use<> {
+        let shared = match &self.inner {
+            Inner::Batcp(shared) => Some(shared.clone()),
+            Inner::Plain(_) => None,
+        };
+        move || shared.as_deref().map_or_else(Status::plain, Status::of)
+    }
+
+    /// Ends an unfinished connection at both ends (section 3.3): the peer's program gets an error. Same as dropping it.
+    pub fn reset(self) {}
+
+    /// After both directions have ended: waits, some seconds at most, until the subflows are closed too. A program that exits before
+    /// may leave the peer without its last acknowledgement.
+    pub async fn closed(&self) {
+        if let Inner::Batcp(shared) = &self.inner {
+            let ended = shared.ended.notified();
+            if !shared.state().ended {
+                let _ = timeout(Duration::from_secs(6), ended).await;
+            }
+        }
+    }
+}
+
+/// The error that ended the connection, to be given to each call that follows.
+fn error(state: &State) -> Option<io::Error> {
+    state.error.as_ref().map(|(kind, text)| io::Error::new(*kind, text.clone()))
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let shared = match &mut self.inner {
+            Inner::Plain(stream) => return Pin::new(stream).poll_read(context, into),
+            Inner::Batcp(shared) => shared,
+        };
+        let mut state = shared.state();
+        if state.receiver.readable() > 0 {
+            let length = state.receiver.read(into.initialize_unfilled());
+            into.advance(length);
+            state.opened(shared.options.window);
+            return Poll::Ready(Ok(()));
+        }
+        if state.receiver.is_complete() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = error(&state) {
+            return Poll::Ready(Err(error));
+        }
+        state.reader = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, from)
+        let shared = match &mut self.inner {
+            Inner::Plain(stream) => return Pin::new(stream).poll_write(context, from),
+            Inner::Batcp(shared) => shared,
+        };
+        let mut state = shared.state();
+        if let Some(error) = error(&state) {
+            return Poll::Ready(Err(error));
+        }
+        if state.sender.is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let was_empty = state.sender.unsent_bytes() == 0;
+        let length = state.sender.write(from);
+        if length == 0 && !from.is_empty() {
+            state.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if was_empty {
+            state.wake_writers();
+        }
+        Poll::Ready(Ok(length))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        match &mut self.inner {
+            Inner::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Inner::Batcp(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let shared = match &mut self.inner {
+            Inner::Plain(stream) => return Pin::new(stream).poll_shutdown(context),
+            Inner::Batcp(shared) => shared,
+        };
+        let mut state = shared.state();
+        if state.sender.is_finished() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = error(&state) {
+            return Poll::Ready(Err(error));
+        }
+        if !state.sender.is_closed() {
+            state.sender.close();
+            state.wake_writers();
+        }
+        state.writer = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Inner::Batcp(shared) = &self.inner else { return };
+        let mut state = shared.state();
+        state.dropped = Some(Instant::now());
+        (state.reader, state.writer) = (None, None);
+        if !state.sender.is_closed() || state.receiver.readable() > 0 {
+            state.fail(io::ErrorKind::ConnectionAborted, "the program let go of the connection".into());
+        }
+        drop(state);
+        shared.changed.notify_one();
     }
 }

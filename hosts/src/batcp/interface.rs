@@ -2,6 +2,7 @@
 //! Interfaces that a connection uses: their names, the user's weights, sockets bound to them.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -30,6 +31,23 @@ impl Interface {
         Self { name: name.into(), weight_throughput: 1.0, weight_cost: 0.0, cost: 1.0 }
     }
 
+    /// The devices that are up and have a route to `peer`, their addresses left to the kernel; the loopback device for this host.
+    pub fn towards(peer: IpAddr) -> Vec<Self> {
+        if peer.is_loopback() {
+            return vec![Self::new("lo")];
+        }
+        let table = match peer {
+            IpAddr::V4(_) => "/proc/net/route",
+            IpAddr::V6(_) => "/proc/net/ipv6_route",
+        };
+        let routes = fs::read_to_string(table).unwrap_or_default();
+        let mut names: Vec<&str> = routes.lines().filter_map(|line| device_of_route(line, peer)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| *name != "lo");
+        names.into_iter().map(Self::new).collect()
+    }
+
     /// A wired device or a source address; section 3.1 opens a connection on those first.
     pub fn is_wired(&self) -> bool {
         let device = Path::new("/sys/class/net").join(&self.name);
@@ -48,6 +66,25 @@ impl Interface {
         }
         Ok(socket)
     }
+}
+
+/// The device of a line of /proc/net/route or /proc/net/ipv6_route, if the route is up and covers `peer`.
+fn device_of_route(line: &str, peer: IpAddr) -> Option<&str> {
+    const UP: u32 = 1;
+    const REJECT: u32 = 0x200;
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let hex = |at: usize| fields.get(at).and_then(|field| u32::from_str_radix(field, 16).ok());
+    let (name, flags, covers) = match peer {
+        // Iface Destination Gateway Flags RefCnt Use Metric Mask ...: addresses as the machine stores them.
+        IpAddr::V4(peer) => (fields.first()?, hex(3)?, u32::from_ne_bytes(peer.octets()) & hex(7)? == hex(1)?),
+        // destination length source length gateway metric refs use flags device
+        IpAddr::V6(peer) => {
+            let (destination, length) = (u128::from_str_radix(fields.first()?, 16).ok()?, hex(1)?);
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            (fields.get(9)?, hex(8)?, u128::from(peer) & mask == destination & mask)
+        }
+    };
+    (covers && flags & UP != 0 && flags & REJECT == 0).then_some(*name)
 }
 
 impl FromStr for Interface {
@@ -102,6 +139,29 @@ impl fmt::Display for Interface {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_name_their_devices() {
+        let v4 = |line, peer: &str| device_of_route(line, peer.parse().unwrap());
+        let subnet =
+            format!("eth1\t{:08X}\t00000000\t0001\t0\t0\t0\t{:08X}\t0\t0\t0", u32::from_ne_bytes([10, 0, 1, 0]), {
+                u32::from_ne_bytes([255, 255, 255, 0])
+            });
+        assert_eq!(v4(&subnet, "10.0.1.7"), Some("eth1"));
+        assert_eq!(v4(&subnet, "10.0.2.7"), None);
+        assert_eq!(v4("eth0 00000000 0100000A 0003 0 0 0 00000000 0 0 0", "10.0.2.7"), Some("eth0"));
+        assert_eq!(v4("Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT", "10.0.2.7"), None);
+        let zero = "0".repeat(32);
+        let net = "20010db8000000000000000000000000";
+        let v6 = |net: &str, length: &str, flags: &str| {
+            let line = format!("{net} {length} {zero} 00 {zero} 00000100 00000001 00000000 {flags} eth2");
+            device_of_route(&line, "2001:db8::1".parse().unwrap()).map(str::to_owned)
+        };
+        assert_eq!(v6(net, "40", "00000001").as_deref(), Some("eth2"));
+        assert_eq!(v6(&zero, "00", "00000003").as_deref(), Some("eth2"));
+        assert_eq!(v6(&zero, "00", "00200200"), None, "the unreachable default route");
+        assert_eq!(Interface::towards("127.0.0.1".parse().unwrap()), [Interface::new("lo")]);
+    }
 
     #[test]
     fn interfaces_are_read() {

@@ -33,11 +33,22 @@
 
 mod cgroup;
 mod connection;
+mod hello;
 mod interface;
+mod kalman;
+mod keeper;
 mod listener;
 mod negotiation;
 mod option;
 mod proxy;
+mod reassembly;
+mod scheduler;
+mod segment;
+mod sender;
+mod status;
+mod subflow;
+mod transfer;
+mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,12 +59,14 @@ use crate::Error;
 
 pub use connection::{Connection, connect};
 pub use interface::Interface;
-pub use listener::Listener;
+pub use listener::{Arrivals, Listener};
 pub use negotiation::{InBand, Mark, Negotiation};
 pub use option::{Announcer, Counts};
+pub use status::{Status, SubflowStatus, Totals};
 
 /// How segments are spread over the subflows (paper 003, section 3.5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scheduler {
     /// The paper's: weighted round robin over the loads from relation and index
     Paper,
@@ -94,6 +107,10 @@ pub enum Command {
     Proxy(proxy::Command),
     /// What the TCP option has counted, for each process that uses it
     Status(crate::output::Format),
+    /// Send a file over all interfaces
+    Send(transfer::SendOptions),
+    /// Receive files
+    Receive(transfer::ReceiveOptions),
 }
 
 pub fn run(command: Command) -> Result<(), Error> {
@@ -101,5 +118,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
         Command::Status(format) => option::status(format),
+        Command::Send(options) => transfer::send(&options),
+        Command::Receive(options) => transfer::receive(&options),
     }
 }

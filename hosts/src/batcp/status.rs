@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a connection tells of itself.
+
+use serde::Serialize;
+
+use super::Scheduler;
+use super::transport::{Shared, Subflow};
+
+/// What an interface has carried so far, over all its subflows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Totals {
+    /// The interface's name at the end that opened the connection; the other end knows only its number.
+    pub interface: String,
+    /// Payload with its repetitions, in bytes.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    pub segments_sent: u64,
+    pub segments_received: u64,
+    /// Subflows that were opened, and that died.
+    pub subflows: u64,
+    pub lost: u64,
+}
+
+impl Totals {
+    pub(super) fn new(interface: &str) -> Self {
+        Self { interface: interface.to_owned(), ..Self::default() }
+    }
+}
+
+/// One subflow that is open.
+#[derive(Clone, Debug, Serialize)]
+pub struct SubflowStatus {
+    pub interface: String,
+    pub local: String,
+    pub peer: String,
+    /// Nothing arrives on it for the moment.
+    pub stalled: bool,
+    pub rtt_ms: f64,
+    /// Filtered, in kbit/s (section 3.5).
+    pub throughput_kbit: f64,
+    /// Load by equation 4: 1 is the best interface.
+    pub load: f64,
+}
+
+/// A connection's state and what it has carried. Bytes are payload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Plain TCP: the peer does not speak BATCP, and nothing below is known.
+    pub plain: bool,
+    /// The four-digit connection id of section 3.
+    pub connection: u16,
+    pub scheduler: Scheduler,
+    pub bytes_acknowledged: u64,
+    pub bytes_read: u64,
+    /// Bytes that wait for a segment before them.
+    pub bytes_early: usize,
+    /// Segments that were given to a second subflow; segments that came twice.
+    pub segments_repeated: u64,
+    pub segments_duplicate: u64,
+    pub subflows: Vec<SubflowStatus>,
+    pub totals: Vec<Totals>,
+}
+
+impl Status {
+    pub(super) fn plain() -> Self {
+        Self {
+            plain: true,
+            connection: 0,
+            scheduler: Scheduler::default(),
+            bytes_acknowledged: 0,
+            bytes_read: 0,
+            bytes_early: 0,
+            segments_repeated: 0,
+            segments_duplicate: 0,
+            subflows: Vec::new(),
+            totals: Vec::new(),
+        }
+    }
+
+    pub(super) fn of(shared: &Shared) -> Self {
+        let state = shared.state();
+        Self {
+            plain: false,
+            connection: shared.id,
+            scheduler: shared.options.scheduler,
+            bytes_acknowledged: state.sender.acknowledged(),
+            bytes_read: state.receiver.bytes_read(),
+            bytes_early: state.receiver.early_bytes(),
+            segments_repeated: state.sender.repeated(),
+            segments_duplicate: state.receiver.duplicates(),
+            subflows: state.subflows.values().map(SubflowStatus::of).collect(),
+            totals: state.totals.values().cloned().collect(),
+        }
+    }
+}
+
+impl SubflowStatus {
+    fn of(subflow: &Subflow) -> Self {
+        Self {
+            interface: subflow.interface.name.clone(),
+            local: subflow.link.local.to_string(),
+            peer: subflow.link.peer.to_string(),
+            stalled: subflow.stalled,
+            rtt_ms: subflow.path.rtt.as_secs_f64() * 1e3,
+            throughput_kbit: subflow.throughput() * 8e-3,
+            load: subflow.load,
+        }
+    }
+}
