@@ -141,12 +141,14 @@ impl Link {
         let mut done = 0;
         while done < head.len() + body.len() {
             let pieces = [&head[done.min(head.len())..], &body[done.saturating_sub(head.len())..]].map(IoSlice::new);
-            match self.stream.try_write_vectored(&pieces) {
+            // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
+            match SockRef::from(&self.stream).send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL) {
                 Ok(length) => {
                     done += length;
                     self.written.fetch_add(length as u64, Ordering::Release);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
