@@ -16,7 +16,7 @@ from experiments.experiment import Experiment, Summary
 from experiments.metrics import Verdict, ratios, verdicts
 from experiments.runner import ArmRun, Setting
 from topologies import targets
-from topologies.network import switch_ports
+from topologies.network import Lab
 from topologies.requirements import ROOT
 
 _GENERATED = ("summary.json", "samples.csv", "report.html", "*.flent.gz", "*.png", "*.svg")
@@ -94,7 +94,7 @@ def versions(switch: str = targets.DEFAULT) -> dict[str, str]:
 def target(experiment: Experiment, setting: Setting) -> dict[str, Any]:
     """The switch under test: name, version, and where it is not what the profile asks for."""
     switch = targets.TARGETS[setting.target]
-    ports = switch_ports(setting.profile, experiment.stations)
+    ports = Lab.switch_ports(setting.profile, experiment.stations)
     return {"name": switch.name, "version": switch.version(), "differences": switch.differences(ports)}
 
 

@@ -12,7 +12,7 @@ from experiments.experiment import Arm, Experiment
 from experiments.metrics import Summary, arm_summary
 from experiments.traffic import Probe, Sample, Transfer, require_alive
 from topologies import targets
-from topologies.network import Features, Lab, switch_ports
+from topologies.network import Features, Lab
 from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
 
@@ -52,7 +52,7 @@ def require(experiment: Experiment, arms: list[str], setting: Setting) -> None:
     """Raises LabError when the target cannot give what one of these arms needs."""
     for arm in experiment.arms:
         if arm.name in arms:
-            ports = switch_ports(setting.profile, experiment.stations)
+            ports = Lab.switch_ports(setting.profile, experiment.stations)
             targets.TARGETS[setting.target].check(ports, asdict(Features(**arm.features)))
 
 

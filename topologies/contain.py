@@ -10,6 +10,7 @@ import ctypes
 import os
 import select
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import NoReturn
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
 PR_SET_PDEATHSIG = 1
 SI_KERNEL = 0x80  # sent by the kernel: a terminal's Ctrl-C, which the whole foreground group has received
@@ -63,6 +65,15 @@ def run(main: Callable[[], int]) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, previous)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def own_network() -> None:
+    """Moves this thread, and what it starts from now on, into a network namespace of its own, with `lo` up and its
+    devices in /sys. Within `run`. Raises NotPermitted."""
+    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+    _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /sys")
+    _check(_libc.mount(b"debugfs", b"/sys/kernel/debug", b"debugfs", 0, None), "mount /sys/kernel/debug")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | signal.Signals]) -> NoReturn:

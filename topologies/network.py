@@ -58,21 +58,16 @@ class AccessPointTopo(Topo):
         self.addSwitch(ACCESS_POINT, **switch)
         for number in range(1, stations + 1):
             name = f"sta{number}"
-            self.addHost(name, cls=EndHost, **_addresses(10 + number), **host)
+            self.addHost(name, cls=EndHost, **addresses(10 + number), **host)
             model = {"rate": f"{profile.down}bit", "limit": profile.down_limit, "delay": delay}
             self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=model)
-        self.addHost(SERVER, cls=EndHost, **_addresses(1), **host)
+        self.addHost(SERVER, cls=EndHost, **addresses(1), **host)
         model = {"rate": f"{profile.up}bit", "limit": profile.up_limit, "delay": delay}
         self.addLink(SERVER, ACCESS_POINT, port1=0, port2=stations + 1, cls=ApLink, model=model)
 
 
-def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
-    """What a lab with these links asks of the access point's ports."""
-    ports = {number: Port(profile.down, profile.up, profile.down_limit) for number in range(1, stations + 1)}
-    return ports | {stations + 1: Port(profile.up, profile.down * stations, profile.up_limit)}
-
-
-def _addresses(number: int) -> dict[str, str]:
+def addresses(number: int) -> dict[str, str]:
+    """IPv4, IPv6 and MAC address of a host."""
     return {"ip": f"10.0.0.{number}/24", "ipv6": f"fd00::{number}/64", "mac": f"02:00:00:00:00:{number:02x}"}
 
 
@@ -99,7 +94,7 @@ class Lab:
         if not 1 <= stations <= MAX_STATIONS:
             raise LabError(f"{stations} stations are not possible: give 1 to {MAX_STATIONS}")
         self.target = targets.find(target)
-        self.ports = switch_ports(profile, stations)
+        self.ports = self.switch_ports(profile, stations)
         self.target.check(self.ports, asdict(features))
         self.profile = profile
         self.features = features
@@ -112,6 +107,12 @@ class Lab:
         self._rest_port = rest_port
         self._ports = PortClaims()
         self.net: Any = None
+
+    @staticmethod
+    def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
+        """What a lab with these links asks of an access point's ports. The last one is the uplink."""
+        ports = {number: Port(profile.down, profile.up, profile.down_limit) for number in range(1, stations + 1)}
+        return ports | {stations + 1: Port(profile.up, profile.down * stations, profile.up_limit)}
 
     def __enter__(self) -> "Lab":
         try:
@@ -135,6 +136,10 @@ class Lab:
         return self.net[ACCESS_POINT]
 
     @property
+    def access_points(self) -> list[ApSwitch]:
+        return [self.access_point]
+
+    @property
     def stations(self) -> list[EndHost]:
         return [self.net[f"sta{number}"] for number in range(1, self._stations + 1)]
 
@@ -146,20 +151,28 @@ class Lab:
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
         Mininet.inited = True  # its init raises limits and sysctls of the whole machine, which a lab leaves alone
-        switch = {
+        self.net = self._network()
+        self.net.build()
+        setLogLevel("output")  # what the prompt's commands print
+        self.net.start()
+        self._start_controller()
+        for access_point in self.access_points:
+            access_point.fit(self.ports, self.features.ack_priority)
+
+    def _network(self) -> Mininet:
+        """The network, not yet built."""
+        topo = AccessPointTopo(profile=self.profile, stations=self._stations, host=self._host, switch=self._switch())
+        return Mininet(topo=topo, controller=None, link=ApLink, build=False)
+
+    def _switch(self) -> dict[str, Any]:
+        """The parameters of one more access point."""
+        return {
             "cls": SWITCHES[self.target.name],
             "prefix": run_prefix(),
             "directory": self.directory,
             "grpc": f"127.0.0.1:{self._ports.claim(GRPC_PORT)}",
             "thrift": self._ports.claim(THRIFT_PORT),
         }
-        topo = AccessPointTopo(profile=self.profile, stations=self._stations, host=self._host, switch=switch)
-        self.net = Mininet(topo=topo, controller=None, link=ApLink, build=False)
-        self.net.build()
-        setLogLevel("output")  # what the prompt's commands print
-        self.net.start()
-        self._start_controller()
-        self.access_point.fit(self.ports, self.features.ack_priority)
 
     def stop(self) -> None:
         """Takes everything down again; also after a failed start, and more than once."""
@@ -176,23 +189,28 @@ class Lab:
         self._ports.release()
 
     def controller_config(self) -> dict[str, Any]:
-        """What the controller is told about the access point."""
-        limits = (self.profile.down_limit, self.profile.up_limit)
+        """What the controller is told about the access points."""
         ports = [
-            {"port": port, "role": "station", "capacity_bps": self.profile.down, "queue_limit": limits[0]}
-            for port in range(1, self._stations + 1)
+            {
+                "port": number,
+                "role": "uplink" if number == max(self.ports) else "station",
+                "capacity_bps": port.rate,
+                "queue_limit": port.limit,
+            }
+            for number, port in self.ports.items()
         ]
-        uplink = self._stations + 1
-        ports.append({"port": uplink, "role": "uplink", "capacity_bps": self.profile.up, "queue_limit": limits[1]})
-        access_point = {
-            "name": ACCESS_POINT,
-            "address": self.access_point.grpc,
-            "device_id": self.access_point.device_id,
-            "pipeline": {name: str(path) for name, path in PIPELINE.items()},
-            "ports": ports,
-            "features": asdict(self.features),
-        }
-        return {"access_points": [access_point]}
+        access_points = [
+            {
+                "name": access_point.name,
+                "address": access_point.grpc,
+                "device_id": access_point.device_id,
+                "pipeline": {name: str(path) for name, path in PIPELINE.items()},
+                "ports": ports,
+                "features": asdict(self.features),
+            }
+            for access_point in self.access_points
+        ]
+        return {"access_points": access_points}
 
     def _start_controller(self) -> None:
         config = self.directory / "controller.json"
@@ -210,7 +228,7 @@ class Lab:
         while self.controller.poll() is None and time.monotonic() < deadline:
             lines = output.read_text().splitlines()
             rest_lines = [line.split()[1] for line in lines if line.startswith("rest ")]
-            if f"ready {ACCESS_POINT}" in lines and rest_lines:
+            if rest_lines and all(f"ready {access_point.name}" in lines for access_point in self.access_points):
                 self.rest_url = rest_lines[0]
                 return
             time.sleep(0.02)

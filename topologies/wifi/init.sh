@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The first process of the user-mode kernel, started by topologies/wifi/kernel.py. The machine's own files lie read-only
+# below a memory file system that takes what the lab writes; only the directories in `writable` go through to the machine.
+# lab=DIRECTORY on the kernel's command line holds: `writable` (one directory a line), `run` (a script); takes `code`.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+exec >/dev/kmsg 2>&1
+mount -t proc none /proc
+for word in $(cat /proc/cmdline); do
+    case $word in lab=*) lab=${word#lab=} ;; modules=*) modules=${word#modules=} ;; esac
+done
+mount -t tmpfs none /mnt && mkdir /mnt/upper /mnt/work /mnt/root
+mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/root
+cd /mnt/root || exit
+mount -t proc none proc
+mount -t sysfs none sys
+mount -t debugfs none sys/kernel/debug
+mount -t devtmpfs none dev
+mkdir -p dev/pts dev/shm lib/modules
+mount -t devpts -o newinstance,ptmxmode=0666 none dev/pts
+ln -sf /proc/self/fd dev/fd
+for directory in dev/shm run tmp var/tmp lib/modules; do mount -t tmpfs none "$directory"; done
+mkdir "lib/modules/$(uname -r)"
+mount -t hostfs -o "$modules" none "lib/modules/$(uname -r)"
+while read -r directory; do
+    mkdir -p ".$directory"
+    mount -t hostfs -o "$directory" none ".$directory"
+done <"$lab/writable"
+ip link set lo up
+hostname wifi-kernel
+# A session of its own with this terminal: Ctrl-C reaches the lab.
+setsid --ctty --wait chroot . /bin/bash "$lab/run" <dev/tty0 >dev/tty0 2>&1
+echo $? >".$lab/code"
+# Power off. The kernel would take the end of its first process for a failure.
+exec chroot . /usr/bin/python3 -c 'import ctypes; libc = ctypes.CDLL(None); libc.sync(); libc.reboot(0x4321FEDC)'

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a lab in a user-mode Linux kernel of its own, for machines whose kernel has no mac80211_hwsim.
+
+`make wifi-kernel` builds it. It is a program that boots on this machine's own files, which it cannot change: what the
+lab writes stays in its memory, except in the directories that it is given. It has one CPU, and no network but its own.
+"""
+
+import contextlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+from topologies import contain
+from topologies.requirements import ROOT, LabError
+
+MEMORY = 1024  # MiB
+INSIDE = "WIFI_KERNEL"  # set in the environment of what runs in there
+LOG = "kernel.log"
+STOP_TIMEOUT = 5.0  # s
+_PASSED_ON = ("APSWITCH", "LANG", "LC_ALL", "TERM")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def directory() -> Path:
+    """Where `make wifi-kernel` puts the kernel and its modules."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "programmable-access-point/wifi-kernel"
+
+
+def is_built() -> bool:
+    return os.access(directory() / "linux", os.X_OK)
+
+
+def inside() -> bool:
+    """Whether this program runs in that kernel."""
+    return INSIDE in os.environ
+
+
+def run(module: str, arguments: list[str], writable: list[Path]) -> int:
+    """Boots the kernel, runs `python -m module arguments` in it at this terminal, and returns its exit code.
+
+    writable: directories that it may write to. Raises LabError when the kernel does not come up or ends early.
+    """
+    with tempfile.TemporaryDirectory(prefix="lab-") as name:
+        exchange = Path(name)
+        shares = [path.resolve() for path in writable]
+        (exchange / "writable").write_text("".join(f"{path}\n" for path in [*shares, exchange]))
+        (exchange / "run").write_text(_script([sys.executable, "-m", module, *arguments]))
+        code = contain.run(lambda: _boot(exchange))
+        if code:
+            return code
+        try:
+            return int((exchange / "code").read_text())
+        except (OSError, ValueError):
+            said = (exchange / LOG).read_text(errors="replace").strip().rpartition("\n")[2] or "nothing"
+            raise LabError(f"the kernel {directory() / 'linux'} ended before the lab did; it said: {said}") from None
+
+
+def _script(command: list[str]) -> str:
+    size = shutil.get_terminal_size()
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment |= {INSIDE: "1", "HOME": "/tmp", "PATH": _PATH, "COLUMNS": str(size.columns), "LINES": str(size.lines)}
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    line = shlex.join(command)
+    if not sys.stdout.isatty():
+        # The console is a terminal in there all the same: what the lab prints must look as it does here.
+        line = f"stty -opost -echo; set -o pipefail; {line} 2>&1 | cat"
+    return "\n".join([f"cd {shlex.quote(str(ROOT))}", *exports, line, ""])
+
+
+def _boot(exchange: Path) -> int:
+    modules = next((directory() / "lib/modules").iterdir())
+    command = [str(directory() / "linux"), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]
+    command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/wifi/init.sh'}"]
+    command += [f"lab={exchange}", f"modules={modules}"]
+    with _terminal_kept(), (exchange / LOG).open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+        try:
+            return _exit_code(process.wait())
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(STOP_TIMEOUT)
+
+
+def _exit_code(code: int) -> int:
+    return code if code >= 0 else 128 - code
+
+
+@contextlib.contextmanager
+def _terminal_kept() -> Iterator[None]:
+    """The kernel makes the terminal raw, and a killed one leaves it so."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def describe() -> str:
+    """The kernel that runs this, for people: `Linux 6.1.0 (user mode)`."""
+    return f"Linux {platform.release()}{' (user mode)' if inside() else ''}"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wireless labs: access points with real radios, stations that may walk from one to the next, a server behind them."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from mininet.net import Mininet
+from mn_wifi.link import WirelessLink, wmediumd
+from mn_wifi.mobility import Mobility
+from mn_wifi.module import Mac80211Hwsim
+from mn_wifi.net import Mininet_wifi
+from mn_wifi.wmediumdConnector import interference, w_server, wmediumd_mode
+
+from topologies import contain
+from topologies.network import SERVER, Lab, addresses
+from topologies.nodes import ApLink, ApSwitch, EndHost
+from topologies.profiles import LinkProfile
+from topologies.requirements import LabError
+from topologies.targets import Port
+from topologies.wifi.nodes import P4AP, Backbone, WifiStation
+
+SSID = "lab"
+CHANNELS = ("1", "6", "11")  # of 2.4 GHz, without overlap
+DISTANCE = 80.0  # m between two access points
+RANGE = 60  # m: halfway a station hears both
+MAX_STATIONS = 64
+ASSOCIATION_TIMEOUT = 20.0  # s
+RADIOS_TIMEOUT = 5.0  # s: those of an ended namespace go a little later
+RADIOS = Path("/sys/kernel/debug/ieee80211")
+
+
+class WifiLab(Lab):
+    """A running wireless lab: what `Lab` is, on radios.
+
+    An access point's radio is its port 1, shared by its stations, the uplink port 2; each has the link profile's rate,
+    and the radios carry more. The lab, its radios included, is in a network namespace of its own and ends with it.
+
+    access_points: how many; more than one for a station to walk between. air: `plain` (every frame arrives) or
+    `wmediumd` (frames take airtime and get lost with the distance).
+    """
+
+    def __init__(self, *args: Any, access_points: int = 1, air: str = "plain", **named: Any) -> None:
+        super().__init__(*args, **named)
+        if not 1 <= access_points <= len(CHANNELS):
+            raise LabError(f"{access_points} access points are not possible: give 1 to {len(CHANNELS)}")
+        if self._stations > MAX_STATIONS:
+            raise LabError(f"{self._stations} stations are not possible on radios: give 1 to {MAX_STATIONS}")
+        self._access_points = access_points
+        self._air = air
+
+    @staticmethod
+    def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
+        """Whatever the number of stations: the radio and the uplink."""
+        return {
+            1: Port(profile.down, profile.up, profile.down_limit),
+            2: Port(profile.up, profile.down, profile.up_limit),
+        }
+
+    def start(self) -> None:
+        super().start()
+        self._await_associations()
+
+    @property
+    def access_points(self) -> list[ApSwitch]:
+        return list(self.net.aps)
+
+    def walk(self, way: float) -> None:
+        """Puts the first station somewhere on the way from the first access point (0) to the last (1)."""
+        x = way * DISTANCE * (self._access_points - 1)
+        self.stations[0].setPosition(f"{x:.1f},0,0")
+
+    def associations(self) -> dict[str, str]:
+        """Station -> its access point; an empty string for none."""
+        names = {ap.wintfs[0].mac: ap.name for ap in self.net.aps}
+        return {station.name: names.get(station.access_point(), "") for station in self.stations}
+
+    def stop(self) -> None:
+        net = self.net
+        if net:
+            for access_point in net.aps:
+                access_point.stop()
+        super().stop()
+        if net:
+            for node in [*net.aps, *net.stations]:
+                node.terminate()
+            _end_daemons()
+
+    def _await_associations(self) -> None:
+        deadline = time.monotonic() + ASSOCIATION_TIMEOUT
+        while alone := [name for name, access_point in self.associations().items() if not access_point]:
+            if time.monotonic() > deadline:
+                raise LabError(f"{', '.join(alone)} did not associate within {ASSOCIATION_TIMEOUT:.0f} s")
+            time.sleep(0.1)
+
+    def _network(self) -> Mininet:
+        contain.own_network()
+        _forget_earlier_networks()
+        medium: dict[str, Any] = {"link": WirelessLink}
+        if self._air == "wmediumd":
+            medium = {"link": wmediumd, "wmediumd_mode": interference}
+        # Kept at once: what a failed start leaves behind has to be ended too.
+        net = self.net = Mininet_wifi(controller=None, ssid=SSID, mode="g", ac_method="ssf", **medium)
+        half = f"{self.profile.rtt * 1e6 / 2:.0f}us"
+        radio = {"rate": f"{self.profile.down}bit", "limit": self.profile.down_limit, "delay": half}
+        uplink = {"rate": f"{self.profile.up}bit", "limit": self.profile.up_limit, "delay": half}
+        for number in range(self._access_points):
+            place = f"{number * DISTANCE},10,0"
+            where = {"channel": CHANNELS[number], "position": place, "range": RANGE}
+            net.addAccessPoint(f"ap{number + 1}", **self._switch() | {"cls": P4AP}, radio=radio, **where)
+        for number in range(1, self._stations + 1):
+            where = {"position": f"0,{-number},0", "range": RANGE, "ip6": None}
+            net.addStation(f"sta{number}", cls=WifiStation, **addresses(10 + number), **self._host, **where)
+        server = net.addHost(SERVER, cls=EndHost, **addresses(1), **self._host)
+        with contextlib.chdir(self.directory):  # Mininet-WiFi writes hostapd's configuration to where it stands
+            net.configureNodes()
+        for station in net.stations:
+            # Mininet-WiFi sets rate and delay of an interface by distance; here they are the link profile's.
+            station.wintfs[0].config_tc = lambda **_: None
+        behind = server
+        if self._access_points > 1:
+            behind = net.addSwitch("backbone", cls=Backbone, dpid="b")
+            net.addLink(server, behind, cls=ApLink)
+        for access_point in net.aps:
+            net.addLink(access_point, behind, cls=ApLink, model=uplink)
+        return net
+
+
+def _end_daemons() -> None:
+    """Ends the hostapd and wmediumd of this network namespace, which run on their own. Its radios go with it."""
+    w_server.disconnect()
+    own = os.stat("/proc/self/ns/net").st_ino
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes come and go while we look.
+        with contextlib.suppress(OSError):
+            daemon = (process / "comm").read_text().strip() in ("hostapd", "wmediumd")
+            if daemon and os.stat(process / "ns/net").st_ino == own:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _forget_earlier_networks() -> None:
+    """Mininet-WiFi keeps the network of a process in class attributes. Raises LabError when radios of another one are
+    there: it tells its own by the process id, which two labs may share."""
+    Mac80211Hwsim.reset()
+    Mobility.aps, Mobility.stations, Mobility.mobileNodes, Mobility.ac = [], [], [], None
+    wmediumd_mode.set_mode(0)
+    deadline = time.monotonic() + RADIOS_TIMEOUT
+    while radios := [path.name for path in RADIOS.glob("mn*")]:
+        if time.monotonic() > deadline:
+            raise LabError(f"another Mininet-WiFi network has radios ({', '.join(radios)}): end it, or run `mn -c`")
+        time.sleep(0.05)

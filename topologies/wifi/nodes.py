@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mininet-WiFi classes: stations with plain packets, and access points whose radio is a port of the switch."""
+
+import subprocess
+from typing import Any
+
+from mininet.node import Switch
+from mn_wifi.node import AP, Station
+
+from topologies.nodes import OFFLOADS, ApSwitch, EndHost
+from topologies.requirements import LabError
+
+
+class WifiStation(EndHost, Station):
+    """A station, with the addresses, the congestion control and the ECN setting of any end host."""
+
+    def access_point(self) -> str:
+        """The MAC address of the access point that it is associated with, or an empty string."""
+        words = self.run("iw", "dev", str(self.defaultIntf()), "link").split()
+        return words[2] if words[:2] == ["Connected", "to"] else ""
+
+
+class Radio:
+    """Stands for the link of an access point's radio. `model`: what the switch's port does to packets that leave."""
+
+    def __init__(self, model: dict[str, object]) -> None:
+        self.model = model
+
+
+class P4AP(ApSwitch, AP):
+    """An access point: hostapd runs its radio, `apswitch` the program. The radio is port 1, the uplink port 2.
+
+    The radio's interface gives and takes Ethernet frames. hostapd's `ap_isolate` keeps mac80211 from passing frames on
+    between stations by itself: all go through the program, which sends none back through the port that it came from.
+    `radio` is the model of the radio's port, as {"rate": "14000000bit", "limit": 100, "delay": "2ms"}.
+    """
+
+    def __init__(self, name: str, radio: dict[str, object], **params: Any) -> None:
+        # What Mininet-WiFi's nodes have beside Mininet's.
+        self.wintfs: dict[int, Any] = {}
+        self.wports: dict[Any, int] = {}
+        self._radio = Radio(radio)
+        super().__init__(name, client_isolation=True, **params)
+
+    @property
+    def wired(self) -> dict[int, Any]:
+        """Its interfaces by port. Mininet-WiFi lists a radio under several numbers."""
+        radio = self.wintfs[0]
+        radio.link = self._radio
+        others = [intf for _, intf in sorted(self.intfs.items()) if intf.name not in ("lo", radio.name)]
+        return dict(enumerate([radio, *others], start=1))
+
+    def start(self, controllers: list[Any]) -> None:
+        # Mininet-WiFi's own rate and delay of the radio: here they are the port's.
+        _run("tc", "qdisc", "replace", "dev", self.wintfs[0].name, "root", "pfifo")
+        super().start(controllers)
+
+    def deleteIntfs(self, checkName: bool = True) -> None:
+        """Nothing to do: they go with the lab's network namespace."""
+
+
+class Backbone(Switch):
+    """The kernel's bridge, between access points and server."""
+
+    def start(self, controllers: list[Any]) -> None:
+        _run("ip", "link", "add", self.name, "type", "bridge")
+        for intf in self.intfList():
+            if intf.name != "lo":
+                _run("ethtool", "-K", intf.name, *OFFLOADS)
+                _run("ip", "link", "set", intf.name, "master", self.name)
+        _run("ip", "link", "set", self.name, "up")
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
