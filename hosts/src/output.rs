@@ -14,6 +14,10 @@ pub struct Format {
 }
 
 impl Format {
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
     /// Prints `rows`: as JSON lines, or as a table with `columns`, one string a cell by `cells`.
     pub fn print<R: Serialize>(self, rows: &[R], columns: &[&str], cells: impl Fn(&R) -> Vec<String>) {
         if self.json {

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Announcements of terminals: their bytes, and who may be believed. Pure: datagrams and clocks in, neighbours out.
+//!
+//! A datagram is 58 bytes in network order: `HCW1`, terminal (8), time in microseconds since 1970 (8), kbit/s sent (4),
+//! connections that send (2), and HMAC-SHA256 (RFC 2104) by the shared key over all before it (32).
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+/// How often a terminal announces itself (paper 002, "CWND-Controlling Middleware").
+pub const INTERVAL: Duration = Duration::from_millis(300);
+/// A terminal that was silent for this long (five announcements) is gone.
+pub const PRESENT: Duration = Duration::from_millis(1500);
+/// How far two terminals' clocks may differ.
+pub const CLOCKS: Duration = Duration::from_secs(10);
+/// A terminal's newest time is remembered so long after its last announcement. Older ones are outside of `CLOCKS` by then,
+/// so forgetting a terminal lets no replayed datagram in.
+const REMEMBERED: Duration = Duration::from_secs(2 * CLOCKS.as_secs() + 1);
+/// Terminals that are remembered at the same time.
+pub const TERMINALS: usize = 1024;
+/// Bytes of a datagram.
+pub const LENGTH: usize = SIGNED + 32;
+
+const MAGIC: &[u8; 4] = b"HCW1";
+const SIGNED: usize = 26;
+
+/// What a terminal says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    pub terminal: u64,
+    /// Microseconds since 1970; grows with every announcement
+    pub time: u64,
+    /// Acknowledged by the peers of its uplink connections since the last reading, kbit/s
+    pub kbit_per_s: u32,
+    /// Uplink connections that send
+    pub sending: u16,
+}
+
+/// Why a datagram was not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not an announcement
+    Malformed,
+    /// Not made with the shared key
+    Forged,
+    /// Outside of `CLOCKS`: old, or the clocks differ
+    Stale,
+    /// Older than the newest of this terminal
+    Replayed,
+    /// More than `TERMINALS`
+    Full,
+}
+
+/// The shared key.
+#[derive(Clone)]
+pub struct Key(Hmac<Sha256>);
+
+impl Key {
+    /// Any bytes; who guesses them can shrink everyone's window.
+    pub fn new(key: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
+    }
+
+    /// The datagram of `said` (RFC 2104).
+    pub fn sign(&self, said: &Announcement) -> [u8; LENGTH] {
+        let mut datagram = [0; LENGTH];
+        datagram[..4].copy_from_slice(MAGIC);
+        datagram[4..12].copy_from_slice(&said.terminal.to_be_bytes());
+        datagram[12..20].copy_from_slice(&said.time.to_be_bytes());
+        datagram[20..24].copy_from_slice(&said.kbit_per_s.to_be_bytes());
+        datagram[24..SIGNED].copy_from_slice(&said.sending.to_be_bytes());
+        let mac = self.0.clone().chain_update(&datagram[..SIGNED]).finalize().into_bytes();
+        datagram[SIGNED..].copy_from_slice(&mac);
+        datagram
+    }
+
+    /// What a datagram says, if it is an announcement made with this key. Errors: `Malformed`, `Forged`.
+    pub fn open(&self, datagram: &[u8]) -> Result<Announcement, Refusal> {
+        let datagram: &[u8; LENGTH] = datagram.try_into().map_err(|_| Refusal::Malformed)?;
+        if &datagram[..4] != MAGIC {
+            return Err(Refusal::Malformed);
+        }
+        let mac = self.0.clone().chain_update(&datagram[..SIGNED]);
+        mac.verify_slice(&datagram[SIGNED..]).map_err(|_| Refusal::Forged)?;
+        Ok(Announcement {
+            terminal: u64::from_be_bytes(datagram[4..12].try_into().expect("8 bytes")),
+            time: u64::from_be_bytes(datagram[12..20].try_into().expect("8 bytes")),
+            kbit_per_s: u32::from_be_bytes(datagram[20..24].try_into().expect("4 bytes")),
+            sending: u16::from_be_bytes(datagram[24..SIGNED].try_into().expect("2 bytes")),
+        })
+    }
+}
+
+/// Datagrams by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    pub accepted: u64,
+    /// This terminal's own, or the same announcement by the other IP version
+    pub duplicate: u64,
+    pub malformed: u64,
+    pub forged: u64,
+    pub stale: u64,
+    pub replayed: u64,
+    pub full: u64,
+}
+
+/// Another terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour {
+    pub said: Announcement,
+    pub heard: Instant,
+}
+
+/// This terminal's announcements and those of the others (paper 002, "CWND-Controlling Middleware").
+pub struct Neighbours {
+    key: Key,
+    own: Announcement,
+    known: HashMap<u64, Neighbour>,
+    pub counters: Counters,
+}
+
+impl Neighbours {
+    pub fn new(key: Key) -> Self {
+        let own = Announcement { terminal: rand::random(), time: 0, kbit_per_s: 0, sending: 0 };
+        Self { key, own, known: HashMap::new(), counters: Counters::default() }
+    }
+
+    pub fn terminal(&self) -> u64 {
+        self.own.terminal
+    }
+
+    /// The next datagram to send; `wall` in microseconds since 1970. Its time grows even if the clock does not. A clock that
+    /// was set far back makes a new terminal of this one, as the others would refuse the old one as stale.
+    pub fn announce(&mut self, wall: u64, kbit_per_s: u32, sending: u16) -> [u8; LENGTH] {
+        if self.own.time > wall.saturating_add(CLOCKS.as_micros() as u64 / 2) {
+            self.own = Announcement { terminal: rand::random(), time: 0, ..self.own };
+        }
+        self.own = Announcement { time: wall.max(self.own.time + 1), kbit_per_s, sending, ..self.own };
+        self.key.sign(&self.own)
+    }
+
+    /// Counts a received datagram; `wall` in microseconds since 1970. Errors: every `Refusal`; it is counted as such.
+    pub fn hear(&mut self, datagram: &[u8], wall: u64, now: Instant) -> Result<(), Refusal> {
+        let result = self.judge(datagram, wall, now);
+        let counters = &mut self.counters;
+        *match result {
+            Ok(true) => &mut counters.accepted,
+            Ok(false) => &mut counters.duplicate,
+            Err(Refusal::Malformed) => &mut counters.malformed,
+            Err(Refusal::Forged) => &mut counters.forged,
+            Err(Refusal::Stale) => &mut counters.stale,
+            Err(Refusal::Replayed) => &mut counters.replayed,
+            Err(Refusal::Full) => &mut counters.full,
+        } += 1;
+        result.map(|_| ())
+    }
+
+    /// Whether it was new.
+    fn judge(&mut self, datagram: &[u8], wall: u64, now: Instant) -> Result<bool, Refusal> {
+        let said = self.key.open(datagram)?;
+        if said.terminal == self.own.terminal {
+            return Ok(false);
+        }
+        if said.time.abs_diff(wall) > CLOCKS.as_micros() as u64 {
+            return Err(Refusal::Stale);
+        }
+        match self.known.get_mut(&said.terminal) {
+            Some(known) if said.time == known.said.time => Ok(false),
+            Some(known) if said.time < known.said.time => Err(Refusal::Replayed),
+            Some(known) => {
+                *known = Neighbour { said, heard: now };
+                Ok(true)
+            }
+            None => {
+                if self.known.len() >= TERMINALS {
+                    self.known.retain(|_, known| now.duration_since(known.heard) < REMEMBERED);
+                }
+                if self.known.len() >= TERMINALS {
+                    return Err(Refusal::Full);
+                }
+                self.known.insert(said.terminal, Neighbour { said, heard: now });
+                Ok(true)
+            }
+        }
+    }
+
+    /// The other terminals that are there now, by terminal.
+    pub fn present(&self, now: Instant) -> Vec<Neighbour> {
+        let recent = |neighbour: &&Neighbour| now.duration_since(neighbour.heard) <= PRESENT;
+        let mut present: Vec<_> = self.known.values().filter(recent).copied().collect();
+        present.sort_unstable_by_key(|neighbour| neighbour.said.terminal);
+        present
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WALL: u64 = 1_700_000_000_000_000;
+    const SECOND: u64 = 1_000_000;
+
+    fn neighbours() -> Neighbours {
+        Neighbours::new(Key::new(b"a key that all terminals share"))
+    }
+
+    fn count(neighbours: &Neighbours, now: Instant) -> usize {
+        neighbours.present(now).len()
+    }
+
+    #[test]
+    fn hmac_is_the_rfcs() {
+        // RFC 4231, test case 2, over this module's choice of hash and keying.
+        let mac = Key::new(b"Jefe").0.chain_update(b"what do ya want for nothing?").finalize().into_bytes();
+        assert_eq!(mac[..8], [0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e]);
+    }
+
+    #[test]
+    fn a_neighbour_is_counted_while_it_announces() {
+        let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
+        assert_eq!(a.hear(&b.announce(WALL, 700, 2), WALL, now), Ok(()));
+        let heard = a.present(now)[0].said;
+        assert_eq!((heard.terminal, heard.kbit_per_s, heard.sending), (b.terminal(), 700, 2));
+        assert_eq!(count(&a, now + PRESENT), 1);
+        assert_eq!(count(&a, now + PRESENT + Duration::from_millis(1)), 0);
+    }
+
+    #[test]
+    fn own_and_doubled_announcements_are_duplicates() {
+        let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
+        let own = a.announce(WALL, 0, 0);
+        let other = b.announce(WALL, 0, 0);
+        for datagram in [own, other, other] {
+            assert_eq!(a.hear(&datagram, WALL, now), Ok(()));
+        }
+        assert_eq!((a.counters.accepted, a.counters.duplicate, count(&a, now)), (1, 2, 1));
+    }
+
+    #[test]
+    fn a_stranger_is_refused() {
+        let (mut a, now) = (neighbours(), Instant::now());
+        let mut stranger = Neighbours::new(Key::new(b"another key"));
+        assert_eq!(a.hear(&stranger.announce(WALL, 0, 1), WALL, now), Err(Refusal::Forged));
+        assert_eq!((a.counters.forged, count(&a, now)), (1, 0));
+    }
+
+    #[test]
+    fn a_replay_neither_counts_nor_keeps_a_terminal() {
+        let (mut a, mut b, start) = (neighbours(), neighbours(), Instant::now());
+        let (old, new) = (b.announce(WALL, 0, 1), b.announce(WALL + SECOND, 0, 1));
+        for datagram in [old, new] {
+            a.hear(&datagram, WALL + SECOND, start).unwrap();
+        }
+        // The terminal has left; a stranger plays what it recorded, for as long as it likes.
+        for second in 2..100 {
+            let (wall, now) = (WALL + second * SECOND, start + Duration::from_secs(second - 1));
+            let _ = a.hear(&old, wall, now);
+            let _ = a.hear(&new, wall, now);
+            if second > 2 {
+                assert_eq!(count(&a, now), 0, "after {second} s");
+            }
+        }
+        assert_eq!(a.counters.accepted, 2);
+        assert!(a.counters.replayed > 0 && a.counters.stale > 0);
+    }
+
+    #[test]
+    fn forgetting_a_terminal_lets_no_replay_in() {
+        let (mut a, mut b, start) = (neighbours(), neighbours(), Instant::now());
+        // The sender's clock is as far ahead as is allowed: the longest that a datagram stays fresh.
+        let last = b.announce(WALL + CLOCKS.as_micros() as u64, 0, 1);
+        a.hear(&last, WALL, start).unwrap();
+        for second in 0..60 {
+            let now = start + Duration::from_secs(second);
+            a.known.retain(|_, known| now.duration_since(known.heard) < REMEMBERED);
+            let _ = a.hear(&last, WALL + second * SECOND, now);
+        }
+        assert_eq!((a.counters.accepted, a.known.len()), (1, 0));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let (mut a, now) = (neighbours(), Instant::now());
+        for terminal in 0..TERMINALS as u64 + 10 {
+            let said = Announcement { terminal, time: WALL, kbit_per_s: 0, sending: 0 };
+            let _ = a.hear(&a.key.sign(&said), WALL, now);
+        }
+        assert_eq!((a.known.len(), a.counters.full), (TERMINALS, 10));
+        let said = Announcement { terminal: 99_999, time: WALL, kbit_per_s: 0, sending: 0 };
+        assert_eq!(a.hear(&a.key.sign(&said), WALL, now + REMEMBERED), Ok(()));
+        assert_eq!(a.known.len(), 1);
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_silence_the_terminal() {
+        let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
+        a.hear(&b.announce(WALL, 0, 0), WALL, now).unwrap();
+        a.hear(&b.announce(WALL - 2 * SECOND, 0, 0), WALL, now).unwrap();
+        let (before, wall) = (b.terminal(), WALL - 3600 * SECOND);
+        a.hear(&b.announce(wall, 0, 0), wall, now).unwrap();
+        assert_ne!(b.terminal(), before);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_signed_is_opened(terminal: u64, time: u64, kbit_per_s: u32, sending: u16, key: [u8; 32]) {
+            let (key, said) = (Key::new(&key), Announcement { terminal, time, kbit_per_s, sending });
+            prop_assert_eq!(key.open(&key.sign(&said)), Ok(said));
+        }
+
+        #[test]
+        fn any_other_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut a = neighbours();
+            prop_assert!(a.hear(&bytes, WALL, Instant::now()).is_err());
+            prop_assert_eq!(a.known.len(), 0);
+        }
+
+        #[test]
+        fn a_flipped_bit_or_a_cut_is_refused(bit in 0..LENGTH * 8, length in 0..LENGTH) {
+            let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
+            let mut datagram = b.announce(WALL, 1, 1);
+            prop_assert_eq!(a.hear(&datagram[..length], WALL, now), Err(Refusal::Malformed));
+            datagram[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit < 32 { Refusal::Malformed } else { Refusal::Forged };
+            prop_assert_eq!(a.hear(&datagram, WALL, now), Err(expected));
+        }
+
+        #[test]
+        fn times_out_of_order_never_raise_the_count(times in prop::collection::vec(0u64..20, 1..60)) {
+            let (mut a, now, mut newest) = (neighbours(), Instant::now(), None);
+            for time in times {
+                let said = Announcement { terminal: 7, time: WALL + time, kbit_per_s: 0, sending: 0 };
+                let fresh = newest.is_none_or(|newest| time > newest);
+                let before = a.counters.accepted;
+                let _ = a.hear(&a.key.sign(&said), WALL, now);
+                prop_assert_eq!(a.counters.accepted - before, u64::from(fresh));
+                newest = newest.max(Some(time));
+            }
+            prop_assert_eq!(count(&a, now), 1);
+        }
+    }
+}

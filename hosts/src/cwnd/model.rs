@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The arithmetic of paper 002: the ideal window and when a connection is under control. Pure: readings in, bounds out.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// Control starts above this ratio of RTT to minimum RTT (paper 002, "Expressions for Proposed Control Mechanism").
+pub const ON_RATIO: f64 = 6.0;
+/// Above it, while control is on, the window is one segment (same section).
+pub const ONE_RATIO: f64 = 5.0;
+/// Up to here the queue counts as gone. The paper names no end of control: see [`Control::step`].
+pub const OFF_RATIO: f64 = 2.0;
+/// How long the ratio must stay that low before control ends; doubled up to `LONGEST_HOLD` when ending it was wrong.
+pub const HOLD: Duration = Duration::from_secs(10);
+pub const LONGEST_HOLD: Duration = Duration::from_secs(160);
+/// A receiver may hold back the ACK of a lone segment (RFC 1122, 4.2.3.2); Linux does for at least this long.
+pub const DELAYED_ACK_US: u32 = 40_000;
+/// Bytes of a segment (paper 002, expression 2).
+const SEGMENT: f64 = 1500.0;
+
+/// What the shared link carries: `bandwidth` Mb/s for one terminal, and how that falls with their number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// BW_max: the highest throughput obtained in this environment, Mb/s
+    pub mbit_per_s: f64,
+    /// f(n) = n^exponent, at most 0
+    pub exponent: f64,
+}
+
+impl Capacity {
+    /// Throughput of all of `terminals` together, Mb/s (paper 002, expressions 3 and 4).
+    pub fn bandwidth(&self, terminals: usize) -> f64 {
+        self.mbit_per_s * (terminals.max(1) as f64).powf(self.exponent)
+    }
+
+    /// The ideal window, segments of 1.5 KB (paper 002, expression 2), of one of `connections` that share a terminal's part
+    /// (the paper's terminals have one each). Rounded down, as the link is to be filled and not exceeded; at least 1.
+    pub fn ideal_window(&self, terminals: usize, connections: usize, rtt_us: u32) -> u32 {
+        let bytes_per_s = self.bandwidth(terminals) * 1e6 / 8.0;
+        let segments = bytes_per_s * f64::from(rtt_us) / 1e6 / SEGMENT;
+        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(1.0, f64::from(i32::MAX)) as u32
+    }
+}
+
+/// RTT over minimum RTT (paper 002, expression 5), at least 1. A window of one segment is judged without the delayed ACK
+/// that it provokes: with a minimum RTT below 8 ms that alone would keep the ratio above 6 and the window at 1 for ever.
+pub fn ratio(rtt_us: u32, min_rtt_us: u32, window: u32) -> f64 {
+    let rtt = if window == 1 { rtt_us.saturating_sub(DELAYED_ACK_US) } else { rtt_us };
+    (f64::from(rtt) / f64::from(min_rtt_us.max(1))).max(1.0)
+}
+
+/// What bounds a connection now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    None,
+    /// One segment
+    One,
+    /// [`Capacity::ideal_window`]
+    Ideal,
+}
+
+/// Control of one connection.
+#[derive(Debug)]
+pub struct Control {
+    on: bool,
+    low_since: Option<Instant>,
+    ended: Option<Instant>,
+    hold: Duration,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { on: false, low_since: None, ended: None, hold: HOLD }
+    }
+}
+
+impl Control {
+    /// What bounds the connection after a reading of its ratio (paper 002, "Expressions for Proposed Control Mechanism").
+    ///
+    /// The paper has no end of control, so a link that became faster would stay unused. Here it ends once the ratio stayed
+    /// up to `OFF_RATIO` for 10 s. Was that wrong, because the ratio exceeds 6 again within as long a time, the next try
+    /// waits twice as long.
+    pub fn step(&mut self, now: Instant, ratio: f64) -> Bound {
+        if !self.on && ratio > ON_RATIO {
+            let soon = self.ended.is_some_and(|ended| now.duration_since(ended) <= self.hold);
+            self.hold = if soon { (self.hold * 2).min(LONGEST_HOLD) } else { HOLD };
+            self.on = true;
+        }
+        if ratio > OFF_RATIO {
+            self.low_since = None;
+        } else if self.on && now.duration_since(*self.low_since.get_or_insert(now)) >= self.hold {
+            self.end(now);
+        }
+        match self.on {
+            false => Bound::None,
+            true if ratio > ONE_RATIO => Bound::One,
+            true => Bound::Ideal,
+        }
+    }
+
+    /// Ends control, as of a connection that has nothing to send.
+    pub fn end(&mut self, now: Instant) {
+        if self.on {
+            *self = Self { on: false, low_since: None, ended: Some(now), hold: self.hold };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Expression 2 in whole numbers, as an independent reference for exponent 0: bits and microseconds.
+    fn reference(kbit: u64, terminals: u64, rtt_us: u64) -> u64 {
+        (kbit * rtt_us / (8 * 1000 * 1500 * terminals)).max(1)
+    }
+
+    #[test]
+    fn ideal_window_of_the_papers_testbed() {
+        let capacity = Capacity { mbit_per_s: 19.0, exponent: 0.0 };
+        // 19 Mb/s * 256 ms = 608 kB = 405.3 segments.
+        assert_eq!(capacity.ideal_window(1, 1, 256_000), 405);
+        assert_eq!(capacity.ideal_window(10, 1, 256_000), 40);
+        assert_eq!(capacity.ideal_window(10, 4, 256_000), 10);
+        assert_eq!(capacity.ideal_window(10, 1, 4_000), 1);
+        assert_eq!(capacity.ideal_window(0, 0, 256_000), 405);
+    }
+
+    #[test]
+    fn capacity_falls_with_the_power_of_terminals() {
+        let capacity = Capacity { mbit_per_s: 16.0, exponent: -0.5 };
+        assert!((capacity.bandwidth(4) - 8.0).abs() < 1e-9);
+        assert_eq!(capacity.ideal_window(4, 1, 120_000), 20);
+    }
+
+    #[test]
+    fn a_lone_segment_is_judged_without_its_delayed_ack() {
+        assert_eq!(ratio(44_000, 4_000, 20), 11.0);
+        assert_eq!(ratio(44_000, 4_000, 1), 1.0);
+        assert_eq!(ratio(140_000, 20_000, 1), 5.0);
+        assert_eq!(ratio(3_000, 4_000, 20), 1.0);
+        assert!(ratio(u32::MAX, 0, 1).is_finite());
+    }
+
+    #[test]
+    fn control_starts_above_6_and_sets_one_above_5_only_then() {
+        let (now, mut control) = (Instant::now(), Control::default());
+        assert_eq!(control.step(now, 5.5), Bound::None);
+        assert_eq!(control.step(now, 6.0), Bound::None);
+        assert_eq!(control.step(now, 6.01), Bound::One);
+        assert_eq!(control.step(now, 5.01), Bound::One);
+        assert_eq!(control.step(now, 5.0), Bound::Ideal);
+        assert_eq!(control.step(now, 5.5), Bound::One);
+    }
+
+    /// Seconds of a low ratio that end control which starts at `at`; the clock goes on in half seconds.
+    fn hold_of(control: &mut Control, start: Instant, at: &mut u64) -> u64 {
+        assert_eq!(control.step(start + Duration::from_millis(*at), 7.0), Bound::One);
+        let begin = *at + 500;
+        loop {
+            *at += 500;
+            if control.step(start + Duration::from_millis(*at), 1.0) == Bound::None {
+                return (*at - begin) / 1000;
+            }
+        }
+    }
+
+    #[test]
+    fn control_ends_after_a_quiet_time_that_grows_when_it_was_too_short() {
+        let (start, mut control, mut at) = (Instant::now(), Control::default(), 0);
+        let holds: Vec<u64> = (0..6).map(|_| hold_of(&mut control, start, &mut at)).collect();
+        assert_eq!(holds, [10, 20, 40, 80, 160, 160]);
+        at += 161_000;
+        assert_eq!(hold_of(&mut control, start, &mut at), 10);
+    }
+
+    #[test]
+    fn a_ratio_in_between_keeps_control() {
+        let (start, mut control) = (Instant::now(), Control::default());
+        control.step(start, 7.0);
+        for second in 1..100 {
+            let ratio = if second % 9 == 0 { 2.1 } else { 1.5 };
+            assert_eq!(control.step(start + Duration::from_secs(second), ratio), Bound::Ideal);
+        }
+        control.end(start + Duration::from_secs(100));
+        assert_eq!(control.step(start + Duration::from_secs(100), 5.5), Bound::None);
+    }
+
+    proptest! {
+        #[test]
+        fn window_equals_the_reference(kbit in 1u64..1_000_000, terminals in 1u64..300, rtt in 1u64..20_000_000) {
+            let capacity = Capacity { mbit_per_s: kbit as f64 / 1e3, exponent: 0.0 };
+            let window = u64::from(capacity.ideal_window(terminals as usize, 1, rtt as u32));
+            // Floating point may miss a whole number by one.
+            prop_assert!(window.abs_diff(reference(kbit, terminals, rtt).min(i32::MAX as u64)) <= 1);
+        }
+
+        #[test]
+        fn all_terminals_together_do_not_exceed_the_link(
+            mbit in 0.1f64..1000.0, exponent in -2.0f64..=0.0, terminals in 1usize..200, rtt in 1u32..20_000_000,
+        ) {
+            let capacity = Capacity { mbit_per_s: mbit, exponent };
+            let window = f64::from(capacity.ideal_window(terminals, 1, rtt));
+            let product = mbit * 1e6 / 8.0 * f64::from(rtt) / 1e6 / SEGMENT;
+            prop_assert!(window == 1.0 || window * terminals as f64 <= product * (1.0 + 1e-9));
+        }
+
+        #[test]
+        fn never_bounded_before_the_first_high_ratio(ratios in prop::collection::vec(0.0f64..=6.0, 0..50)) {
+            let (start, mut control) = (Instant::now(), Control::default());
+            for (i, ratio) in ratios.into_iter().enumerate() {
+                prop_assert_eq!(control.step(start + Duration::from_millis(500 * i as u64), ratio), Bound::None);
+            }
+        }
+    }
+}
