@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles `bpf/*.bpf.c` with clang into skeletons that the crate includes: `bpf/vegas.bpf.c` gives `$OUT_DIR/vegas.skel.rs`.
+//! Compiles `bpf/*.bpf.c` with clang into skeletons that the crate includes: `bpf/vegas.bpf.c` gives `$OUT_DIR/vegas.skel.rs`
+//! and the object that it embeds, `$OUT_DIR/vegas.bpf.o`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,15 +15,15 @@ fn main() {
     for source in sources {
         let name = source.file_name().and_then(OsStr::to_str).expect("names in bpf/ are ASCII");
         if let Some(stem) = name.strip_suffix(".bpf.c") {
-            compile(&source, &out.join(format!("{stem}.skel.rs")));
+            compile(&source, &out.join(format!("{stem}.bpf.o")), &out.join(format!("{stem}.skel.rs")));
         }
     }
 }
 
-fn compile(source: &Path, skeleton: &Path) {
+fn compile(source: &Path, object: &Path, skeleton: &Path) {
     // mcpu=v3: 32-bit jumps and arithmetic, known to every kernel since 5.1.
     let flags = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-mcpu=v3", "-I", "bpf"];
-    if let Err(e) = SkeletonBuilder::new().source(source).clang_args(flags).build_and_generate(skeleton) {
+    if let Err(e) = SkeletonBuilder::new().source(source).obj(object).clang_args(flags).build_and_generate(skeleton) {
         eprintln!("{}: {e:#}", source.display());
         eprintln!("clang, libelf and zlib are needed: apt-get install clang libelf-dev zlib1g-dev pkg-config");
         std::process::exit(1);

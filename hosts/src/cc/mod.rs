@@ -1,15 +1,150 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Congestion controls as BPF struct_ops: loading them, watching them, setting them.
+//!
+//! The controls are `bpf/{vegas,vegas_fair,westwood,reno_maxwin,tcp_av}.bpf.c`; the papers' sections stand there and in
+//! [`controls`].
+
+pub mod controls;
+pub mod load;
+pub mod loaded;
+pub mod record;
+pub mod status;
+pub mod targets;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
 
 use crate::Error;
+use crate::output::Format;
+use controls::{Control, Settings};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Not built yet
-    Nothing,
+    /// List the congestion controls, whether they are loaded, and their options
+    List {
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Load a congestion control; it stays until `unload`, also after this command
+    Load {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        pins: Pins,
+    },
+    /// Load a congestion control for as long as this command runs
+    Run {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Change options of a loaded congestion control; sockets obey at once
+    Set {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Unload a congestion control; sockets that use it keep it until they close
+    Unload {
+        /// One of `hosts cc list`
+        name: String,
+        #[command(flatten)]
+        pins: Pins,
+    },
+    /// Show this network namespace's sockets that use a congestion control of ours, and what it knows of them
+    Status {
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show, set or remove target rates of tcp_av
+    Target {
+        /// Rate of payload, such as 5mbit or 633kbit; `none` removes the target; nothing: show all
+        #[arg(requires = "whose")]
+        rate: Option<String>,
+        #[command(flatten)]
+        whose: Option<Whose>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Like `run`, and record what the control is told and does, an event a line in JSON
+    Record {
+        #[command(flatten)]
+        which: Which,
+        /// End by itself after this many seconds
+        #[arg(long)]
+        seconds: Option<f64>,
+    },
 }
 
-pub fn run(_command: Command) -> Result<(), Error> {
-    Err(Error::new("not built yet"))
+#[derive(clap::Args)]
+pub struct Which {
+    /// One of `hosts cc list`
+    name: String,
+    /// Options of the control, such as alpha=2 beta=4; `hosts cc list` shows all of them
+    #[arg(value_name = "OPTION=VALUE")]
+    options: Vec<String>,
+}
+
+impl Which {
+    fn parse(&self) -> Result<(&'static Control, Settings), Error> {
+        let control = controls::find(&self.name)?;
+        Ok((control, control.parse(&self.options)?))
+    }
+}
+
+#[derive(clap::Args)]
+pub struct Pins {
+    /// The BPF file system that holds what stays loaded
+    #[arg(long, default_value = "/sys/fs/bpf")]
+    bpffs: PathBuf,
+}
+
+#[derive(clap::Args)]
+#[group(id = "whose", multiple = false)]
+pub struct Whose {
+    /// Sockets connected to this address or network, such as 10.0.0.7 or 10.0.0.0/24; the longest prefix counts
+    #[arg(long, value_name = "NETWORK")]
+    to: Option<String>,
+    /// The socket with this cookie (`hosts cc status`, `ss -e`, SO_COOKIE); it goes before --to
+    #[arg(long, value_name = "COOKIE")]
+    socket: Option<u64>,
+}
+
+/// Runs one subcommand. Errors name what the kernel, the rights or the options lack.
+pub fn run(command: Command) -> Result<(), Error> {
+    libbpf_rs::set_print(None); // its errors come back as values
+    match command {
+        Command::List { format } => {
+            status::list(format);
+            Ok(())
+        }
+        Command::Load { which, pins } => {
+            let (control, settings) = which.parse()?;
+            load::load(control, &settings, &pins.bpffs)
+        }
+        Command::Run { which } => {
+            let (control, settings) = which.parse()?;
+            load::run(control, &settings)
+        }
+        Command::Set { which } => {
+            let (control, settings) = which.parse()?;
+            if settings.is_empty() {
+                return Err(Error::new(format!("nothing to set: {}", control.usage())));
+            }
+            loaded::expect(control)?.set(&settings)
+        }
+        Command::Unload { name, pins } => load::unload(controls::find(&name)?, &pins.bpffs),
+        Command::Status { format } => status::status(format),
+        Command::Target { rate: None, format, .. } => targets::show(format),
+        Command::Target { rate: Some(rate), whose, .. } => {
+            let whose = whose.expect("clap demands it with a rate");
+            targets::change(targets::Whose::parse(whose.to.as_deref(), whose.socket)?, targets::parse_rate(&rate)?)
+        }
+        Command::Record { which, seconds } => {
+            let (control, settings) = which.parse()?;
+            let limit = seconds.map(Duration::try_from_secs_f64).transpose();
+            let limit = limit.map_err(|_| Error::new("--seconds must be a length of time: 0 or more"))?;
+            record::record(control, &settings, limit)
+        }
+    }
 }

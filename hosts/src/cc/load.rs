@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Loading and unloading. A control lives as long as somebody holds its BPF link: this process, or a pin in a BPF file system.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{Link, MapCore, MapType, ObjectBuilder};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::controls::{Control, Settings};
+use super::loaded;
+use crate::{About, Error};
+
+/// Of recorded events: seconds of a fast connection, should the reader be late.
+const RING_BYTES: u32 = 16 << 20;
+const BPF_FS_MAGIC: libc::__fsword_t = 0xcafe_4a11;
+
+/// Loads `control` and pins it below `bpffs`, which is mounted if it is not.
+pub fn load(control: &Control, settings: &Settings, bpffs: &Path) -> Result<(), Error> {
+    let (mut link, _object) = attach(control, settings, false)?;
+    mount(bpffs)?;
+    let pin = pin(bpffs, control);
+    let directory = pin.parent().expect("a pin has a directory");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).about(directory.display())?;
+    link.pin(&pin).about(format!("pin {}", pin.display()))
+}
+
+/// Loads `control`, says so, and unloads it on SIGINT, SIGTERM or SIGHUP; the kernel does so when the process dies.
+pub fn run(control: &Control, settings: &Settings) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().about("start")?;
+    runtime.block_on(async {
+        let mut signals = Vec::new();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            signals.push(signal(kind).about("catch signals")?);
+        }
+        let (_link, _object) = attach(control, settings, false)?;
+        println!("{} is loaded as {}", control.name, control.kernel_name);
+        let [a, b, c] = &mut signals[..] else { unreachable!("three signals") };
+        tokio::select! { _ = a.recv() => (), _ = b.recv() => (), _ = c.recv() => () }
+        Ok(())
+    })
+}
+
+/// Removes the pin of `control`. An error says that it is not loaded, or that a process holds it.
+pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
+    let pin = pin(bpffs, control);
+    match fs::remove_file(&pin) {
+        Ok(()) => {
+            if let Some(directory) = pin.parent() {
+                let _ = fs::remove_dir(directory); // others may be pinned there
+            }
+            Ok(())
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(match loaded::find(control)? {
+            Some(_) => Error::new(format!(
+                "{0} is not pinned below {1}: end the `hosts cc run {0}` that holds it, or name its --bpffs",
+                control.name,
+                bpffs.display()
+            )),
+            None => Error::new(format!("{} is not loaded", control.name)),
+        }),
+        Err(e) => Err(e).about(pin.display()),
+    }
+}
+
+/// Where `load` pins `control`.
+pub fn pin(bpffs: &Path, control: &Control) -> PathBuf {
+    bpffs.join("hosts").join(control.kernel_name)
+}
+
+/// Loads `control`; it is registered until both results are gone. With `record` it fills its ring of events.
+pub(super) fn attach(control: &Control, settings: &Settings, record: bool) -> Result<(Link, libbpf_rs::Object), Error> {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(loaded::no_btf());
+    }
+    let failed = |error: libbpf_rs::Error| why_not(control, &error);
+    let mut object = ObjectBuilder::default().open_memory(control.object).map_err(failed)?;
+    if let Some(mut options) = object.maps_mut().find(|m| m.name() == ".data.options") {
+        let bytes = options.initial_value_mut().expect("a data section has a value");
+        for &(index, value) in settings {
+            bytes[index * 4..][..4].copy_from_slice(&value.to_ne_bytes());
+        }
+    }
+    if record {
+        for mut map in object.maps_mut() {
+            if map.name() == ".rodata.record" {
+                map.initial_value_mut().expect("a data section has a value")[0] = 1;
+            } else if map.name() == "events" {
+                map.set_max_entries(RING_BYTES).map_err(failed)?;
+            }
+        }
+    }
+    let mut object = object.load().map_err(failed)?;
+    let mut maps = object.maps_mut();
+    let mut map = maps.find(|m| m.map_type() == MapType::StructOps).expect("a control has a struct_ops map");
+    let link = map.attach_struct_ops().map_err(failed)?;
+    drop(maps);
+    Ok((link, object))
+}
+
+/// The kernel's answer in terms of what to do.
+fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
+    use libbpf_rs::ErrorKind::{AlreadyExists, NotFound, PermissionDenied};
+    match error.kind() {
+        PermissionDenied => Error::new(format!(
+            "loading {} needs root (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN); `hosts cc list` works without, and \
+             programs may choose a loaded control without",
+            control.name
+        )),
+        AlreadyExists => Error::new(format!(
+            "{0} is loaded already: hosts cc set changes it, hosts cc unload {0} ends it",
+            control.name
+        )),
+        // libbpf found no type `tcp_congestion_ops` that it may implement.
+        NotFound => loaded::no_struct_ops(),
+        _ => Error::new(format!("the kernel does not take {}: {error:#}", control.name)),
+    }
+}
+
+/// Makes sure that `path` is a BPF file system: one mounted in a private mount namespace would take the pins along.
+fn mount(path: &Path) -> Result<(), Error> {
+    let name = CString::new(path.as_os_str().as_bytes()).about(path.display())?;
+    // SAFETY: all of its fields may be zero.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` ends with a zero, `found` is a place for the answer.
+    if unsafe { libc::statfs(name.as_ptr(), &mut found) } != 0 {
+        return Err(std::io::Error::last_os_error()).about(path.display());
+    }
+    if found.f_type == BPF_FS_MAGIC {
+        return Ok(());
+    }
+    let ours = fs::metadata("/proc/self/ns/mnt").about("/proc/self/ns/mnt")?.ino();
+    if fs::metadata("/proc/1/ns/mnt").is_ok_and(|first| first.ino() != ours) {
+        return Err(Error::new(format!(
+            "{0} is no BPF file system in this mount namespace: run this outside of it (`ip netns exec` makes one; a \
+             control is for all network namespaces anyway), or mount one first: mount -t bpf bpf {0}",
+            path.display()
+        )));
+    }
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: all strings end with a zero.
+    if unsafe { libc::mount(c"bpf".as_ptr(), name.as_ptr(), c"bpf".as_ptr(), flags, c"mode=700".as_ptr().cast()) } != 0
+    {
+        return Err(std::io::Error::last_os_error()).about(format!("mount a BPF file system at {}", path.display()));
+    }
+    eprintln!("mounted a BPF file system at {}", path.display());
+    Ok(())
+}
