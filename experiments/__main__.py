@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from topologies import contain, requirements, targets
+from topologies import contain, labs, requirements, targets
 from topologies.lab import fail
 from topologies.profiles import PROFILES, ProfileError, link_profile
 from topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600
-EXPERIMENTS = ("headline",)
+EXPERIMENTS = ("headline", "many-stations", "handover")
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -28,6 +28,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
+    labs.add_arguments(parser)
     parser.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
     parser.add_argument("--out", type=Path, default=requirements.ROOT / "out", help="where results go (default: out)")
     return parser.parse_args(argv)
@@ -41,16 +42,25 @@ def main(argv: list[str] | None = None) -> int:
         profile = link_profile(options.profile, options.down, options.up, options.rtt)
         requirements.check(options.cc)
         targets.find(options.target)
+        place = labs.choose(options)
+        directory = options.out / options.name
+        if place.own_kernel:
+            from topologies.wifi import kernel
+
+            directory.mkdir(parents=True, exist_ok=True)
+            words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
+            return kernel.run("experiments", words, [directory])
         # Not before the check: the lab's modules import Mininet.
+        labs.lab_class(place.lab)
         from experiments.headline import HEADLINE
         from experiments.runner import Setting, require
         from experiments.session import Session
+        from experiments.wireless import HANDOVER, MANY_STATIONS
 
-        experiment = HEADLINE
+        experiment = {one.name: one for one in (HEADLINE, MANY_STATIONS, HANDOVER)}[options.name]
         seconds = _seconds(options.seconds) if options.seconds else experiment.seconds
         chosen = _arms(options.arms, [arm.name for arm in experiment.arms])
-        directory = options.out / experiment.name
-        setting = Setting(profile, seconds, options.cc, target=options.target)
+        setting = Setting(profile, seconds, options.cc, target=options.target, lab=place.lab, air=labs.air(options))
         require(experiment, chosen, setting)
         directory.mkdir(parents=True, exist_ok=True)
         session = Session(experiment, setting, chosen, directory, Console())

@@ -64,7 +64,11 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A question, the traffic that asks it, and the arms that answer."""
+    """A question, the traffic that asks it, and the arms that answer.
+
+    access_points: more than one needs radios. walk: when the first station walks from the first to the last of them, as
+    fractions of the run's length. Flows of one quantity are summed up.
+    """
 
     name: str
     title: str
@@ -75,6 +79,13 @@ class Experiment:
     criteria: tuple[Criterion, ...]
     stations: int = 1
     seconds: int = 24
+    access_points: int = 1
+    walk: tuple[float, float] | None = None
+
+    def flow_name(self, flow: Flow) -> str:
+        """`downlink`, or `downlink of sta3` where several flows are summed up."""
+        several = sum(other.quantity == flow.quantity for other in self.flows) > 1
+        return flow.quantity.removesuffix("_mbps") + (f" of sta{flow.station}" if several else "")
 
     def phase(self, name: str) -> Phase:
         return next(phase for phase in self.phases if phase.name == name)

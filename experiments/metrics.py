@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from experiments.experiment import Experiment, Phase, Summary
 from experiments.traffic import INTERVAL, Sample
@@ -26,6 +27,27 @@ def mean_rate(samples: Iterable[Sample], quantity: str, start: float, end: float
             first, last = sample.time - sample.span / 2, sample.time + sample.span / 2
             volume += sample.value * max(0.0, min(last, end) - max(first, start))
     return volume / (end - start)
+
+
+def summed(samples: Sequence[Sample], experiment: Experiment, seconds: float) -> list[Sample]:
+    """The samples, with those of quantities that several flows have replaced by their sum over each interval."""
+    flows = [flow.quantity for flow in experiment.flows]
+    shared = {quantity for quantity in flows if flows.count(quantity) > 1}
+    result = [sample for sample in samples if sample.quantity not in shared]
+    for quantity in sorted(shared):
+        own = [sample for sample in samples if sample.quantity == quantity]
+        for i in range(round(seconds / INTERVAL)):
+            start, end = i * INTERVAL, (i + 1) * INTERVAL
+            if any(sample.time + sample.span / 2 > start and sample.time - sample.span / 2 < end for sample in own):
+                rate = mean_rate(own, quantity, start, end)
+                result.append(Sample((start + end) / 2, quantity, rate, INTERVAL))
+    return sorted(result, key=lambda sample: sample.time)
+
+
+def longest_gap(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
+    """The longest time within [start, end] without a sample of the quantity (s)."""
+    times = [start, *sorted(s.time for s in samples if s.quantity == quantity and start <= s.time < end), end]
+    return max(after - before for before, after in pairwise(times))
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:

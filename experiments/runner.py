@@ -9,9 +9,9 @@ from typing import Any
 
 from experiments import selfcheck
 from experiments.experiment import Arm, Experiment
-from experiments.metrics import Summary, arm_summary
+from experiments.metrics import Summary, arm_summary, longest_gap, summed
 from experiments.traffic import Probe, Sample, Transfer, require_alive
-from topologies import targets
+from topologies import labs, targets
 from topologies.network import Features, Lab
 from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
@@ -19,17 +19,20 @@ from topologies.requirements import LabError
 WARM_UP = 1.0  # s of probing before the arm's time starts: addresses and the probe's flow are learned
 LISTEN_TIMEOUT = 5.0  # s
 TICK = 0.1  # s between two looks at the clock
+LOOKS = 5  # at each connection's state in the kernel
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for every arm of a run."""
+    """What holds for every arm of a run. air: what radios do to frames, for the lab `mininet-wifi`."""
 
     profile: LinkProfile
     seconds: int
     cc: str = "cubic"
     ecn: bool = True
     target: str = targets.DEFAULT
+    lab: str = labs.WIRED
+    air: str = "plain"
 
 
 @dataclass
@@ -49,11 +52,21 @@ class ArmRun:
 
 
 def require(experiment: Experiment, arms: list[str], setting: Setting) -> None:
-    """Raises LabError when the target cannot give what one of these arms needs."""
+    """Raises LabError when the lab or the target cannot give what one of these arms needs."""
+    if experiment.access_points > 1 and setting.lab != labs.WIRELESS:
+        raise LabError(f"experiment '{experiment.name}' needs more than one access point: give LAB={labs.WIRELESS}")
     for arm in experiment.arms:
         if arm.name in arms:
-            ports = Lab.switch_ports(setting.profile, experiment.stations)
+            ports = labs.lab_class(setting.lab).switch_ports(setting.profile, experiment.stations)
             targets.TARGETS[setting.target].check(ports, asdict(Features(**arm.features)))
+
+
+def _lab(experiment: Experiment, arm: Arm, setting: Setting, directory: Path) -> Lab:
+    options: dict[str, Any] = {"cc": setting.cc, "ecn": setting.ecn, "stats": True, "target": setting.target}
+    if setting.lab == labs.WIRELESS:
+        options |= {"access_points": experiment.access_points, "air": setting.air}
+    lab = labs.lab_class(setting.lab)
+    return lab(setting.profile, directory, experiment.stations, Features(**arm.features), **options)
 
 
 def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Path, tick: Callable[[], None]) -> None:
@@ -61,17 +74,7 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
 
     directory: takes the lab's logs and the controller's statistics.
     """
-    features = Features(**run.arm.features)
-    made = Lab(
-        setting.profile,
-        directory,
-        experiment.stations,
-        features,
-        setting.cc,
-        setting.ecn,
-        stats=True,
-        target=setting.target,
-    )
+    made = _lab(experiment, run.arm, setting, directory)
     with made as lab:
         run.stats = lab.stats
         started = time.time() + WARM_UP
@@ -84,39 +87,56 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
         run.started = started
         assert lab.access_point.process and lab.controller
         cpu = selfcheck.CpuMeter({"switch": lab.access_point.process.pid, "controller": lab.controller.pid})
-        tcp = _drive(transfers, started, setting.seconds, lab, tick)
+        came_from = lab.associations() if experiment.walk else {}
+        tcp = _drive(experiment, transfers, started, setting.seconds, lab, tick)
         report = selfcheck.check(cpu.read(), probe.late, probe.unanswered, tcp, setting.cc, setting.ecn)
+        went_to = lab.associations() if experiment.walk else {}
     run.samples[:] = sorted((s for s in run.samples if 0 <= s.time < setting.seconds), key=lambda s: s.time)
+    run.samples[:] = summed(run.samples, experiment, setting.seconds)
     run.summary = arm_summary(experiment, run.samples, setting.seconds) | {"self_check": report}
+    if experiment.walk:
+        start, end = (part * setting.seconds for part in experiment.walk)
+        gap = longest_gap(run.samples, "ping_ms", start, end)
+        run.summary["handover"] = {"from": came_from, "to": went_to, "longest_gap_ms": round(gap * 1e3)}
 
 
 def _drive(
-    transfers: list[Transfer], started: float, seconds: int, lab: Lab, tick: Callable[[], None]
-) -> dict[str, str]:
-    """Begins and ends each transfer at its time; returns what ss said in the middle of each."""
+    experiment: Experiment,
+    transfers: list[Transfer],
+    started: float,
+    seconds: int,
+    lab: Lab,
+    tick: Callable[[], None],
+) -> dict[str, list[str]]:
+    """Begins and ends each transfer at its time, and has the station walk; returns what ss said of each, some times."""
     events: list[tuple[float, str, Transfer]] = []
     for transfer in transfers:
         begin, end = transfer.flow.start * seconds, transfer.flow.end * seconds
-        events += [(begin, "begin", transfer), ((begin + end) / 2, "look", transfer), (end, "end", transfer)]
+        events += [(begin, "begin", transfer), (end, "end", transfer)]
+        events += [(begin + (end - begin) * (look + 0.5) / LOOKS, "look", transfer) for look in range(LOOKS)]
     events.sort(key=lambda event: event[0])
-    tcp: dict[str, str] = {}
+    tcp: dict[str, list[str]] = {experiment.flow_name(transfer.flow): [] for transfer in transfers}
     for due, what, transfer in [*events, (float(seconds), "stop", transfers[0])]:
         while (left := started + due - time.time()) > 0:
             time.sleep(min(left, TICK))
             tick()
+            if experiment.walk:
+                first, last = (part * seconds for part in experiment.walk)
+                lab.walk(min(1.0, max(0.0, (time.time() - started - first) / (last - first))))
             require_alive(transfers)
             _require_running(lab)
         if what == "begin":
             transfer.begin((transfer.flow.end - transfer.flow.start) * seconds)
         elif what == "look":
-            tcp[transfer.flow.quantity.removesuffix("_mbps")] = transfer.tcp_info()
+            tcp[experiment.flow_name(transfer.flow)].append(transfer.tcp_info())
         elif what == "end":
             transfer.end()
     return tcp
 
 
 def _require_running(lab: Lab) -> None:
-    processes: dict[str, Any] = {"switch": lab.access_point.process, "controller": lab.controller}
+    processes: dict[str, Any] = {f"switch of {ap.name}": ap.process for ap in lab.access_points}
+    processes["controller"] = lab.controller
     for name, process in processes.items():
         if process.poll() is not None:
             raise LabError(f"the {name} ended in the middle of the run: see its log in {lab.directory}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments import window
 from experiments.metrics import percentile
 
 MAX_LATE_P99 = 5.0  # ms; a packet on the slowest link takes 12
@@ -47,11 +48,11 @@ class CpuMeter:
 
 
 def check(
-    cpu: dict[str, float], late: Sequence[float], unanswered: int, tcp: dict[str, str], cc: str, ecn: bool
+    cpu: dict[str, float], late: Sequence[float], unanswered: int, tcp: dict[str, list[str]], cc: str, ecn: bool
 ) -> dict[str, Any]:
     """The self-check of an arm, with `problems`: empty when fit.
 
-    late: of the probe's timer (s). tcp: flow -> what ss says about its connection.
+    late: of the probe's timer (s). tcp: flow -> what ss said about its connection, some times.
     """
     late_p99 = percentile(late, 0.99) * 1e3 if late else None
     problems = []
@@ -65,21 +66,24 @@ def check(
         )
     if cpu["cpu_steal"] > MAX_STEAL:
         problems.append(f"{cpu['cpu_steal']:.0%} of the CPU went to other virtual machines")
-    used, negotiated = {}, {}
-    for flow, text in tcp.items():
-        words = text.split()
+    used, negotiated, windows = {}, {}, {}
+    for flow, texts in tcp.items():
+        words = texts[len(texts) // 2].split()
         used[flow] = cc if cc in words else next((word for word in words if word in _CONTROLS), None)
         negotiated[flow] = "ecn" in words
         if used[flow] != cc:
             problems.append(f"{flow} used congestion control {used[flow]}, not {cc}")
         if negotiated[flow] != ecn:
             problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
+        windows[flow] = window.judge(texts)
+        problems += [found for found in [window.problem(flow, windows[flow])] if found]
     return {
         **cpu,
         "timer_late_p99_ms": None if late_p99 is None else round(late_p99, 3),
         "probes_unanswered": unanswered,
         "congestion_control": used,
         "ecn": negotiated,
+        "window": windows,
         "problems": problems,
     }
 

@@ -6,8 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import Any
 
-from topologies import contain, requirements, targets
+from topologies import contain, labs, requirements, targets
 from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 from topologies.requirements import LabError
 
@@ -15,7 +16,7 @@ REST_PORT = 8080
 IPERF_PORTS = (5201, 5202)
 
 BANNER = """
-  {stations} --- ap1 --- server      {links}, TCP {cc}
+  {stations} --- {access_points} --- server      {links}, TCP {cc}
 
   REST       {rest}/docs
   P4Runtime  {grpc}, device 1
@@ -41,6 +42,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
+    labs.add_arguments(parser)
+    parser.add_argument("--access-points", type=int, default=1, help="on radios: number of access points (default: 1)")
     parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
     parser.add_argument("--plain", action="store_true", help="a plain FIFO: every feature of the access point off")
     parser.add_argument("--exec", action="append", metavar="COMMAND", help="run a prompt's command and end; repeatable")
@@ -52,9 +55,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         requirements.check(options.cc)
         targets.find(options.target)
+        place = labs.choose(options)
+        if place.own_kernel:
+            from topologies.wifi import kernel
+
+            return kernel.run("topologies.lab", sys.argv[1:] if argv is None else argv, [])
         profile = link_profile(options.profile, options.down, options.up, options.rtt)
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
-            return contain.run(lambda: _play(options, profile, Path(directory)))
+            return contain.run(lambda: _play(options, place.lab, profile, Path(directory)))
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
 
@@ -65,18 +73,19 @@ def fail(error: Exception) -> int:
     return 2
 
 
-def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) -> int:
+def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, directory: Path) -> int:
     # Not before `requirements.check` has found Mininet.
+    lab_class = labs.lab_class(kind)
     from mininet.cli import CLI
 
-    from topologies.network import PLAIN, Features, Lab
+    from topologies.network import PLAIN, Features
 
+    settings: dict[str, Any] = {"cc": options.cc, "rest_port": REST_PORT, "target": options.target}
+    if kind == labs.WIRELESS:
+        settings |= {"access_points": options.access_points, "air": labs.air(options)}
     features = PLAIN if options.plain else Features()
     try:
-        made = Lab(
-            profile, directory, options.stations, features, options.cc, rest_port=REST_PORT, target=options.target
-        )
-        with made as lab:
+        with lab_class(profile, directory, options.stations, features, **settings) as lab:
             lab.net.lab = lab  # for the prompt: `py net.lab.rest_url`
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
@@ -88,6 +97,7 @@ def _play(options: argparse.Namespace, profile: LinkProfile, directory: Path) ->
             print(
                 BANNER.format(
                     stations=", ".join(station.name for station in lab.stations),
+                    access_points=", ".join(access_point.name for access_point in lab.access_points),
                     links=profile.describe(),
                     cc=options.cc,
                     rest=lab.rest_url,

@@ -143,6 +143,14 @@ class Lab:
     def stations(self) -> list[EndHost]:
         return [self.net[f"sta{number}"] for number in range(1, self._stations + 1)]
 
+    def walk(self, way: float) -> None:
+        """Puts the first station on the way from the first access point (0) to the last (1). Raises LabError."""
+        raise LabError("nobody walks on wires: give LAB=mininet-wifi")
+
+    def associations(self) -> dict[str, str]:
+        """Station -> the access point that it is behind; an empty string for none."""
+        return {station.name: ACCESS_POINT for station in self.stations}
+
     def start(self) -> None:
         """Brings everything up: afterwards packets flow as the features say. Raises LabError."""
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -57,12 +57,15 @@ def test_the_probe_measures_the_round_trip_and_both_ways() -> None:
         assert float(rtt) == pytest.approx(float(up) + float(down), abs=2e-6)
 
 
-CUBIC = "ESTAB 0 0 10.0.0.1:5201 10.0.0.11:4 timer:(on,1sec,0) ts sack ecn ecnseen cubic wscale:10,10 rto:204"
+CUBIC = (
+    "ESTAB 0 0 10.0.0.1:5201 10.0.0.11:4 timer:(on,1sec,0)\n"
+    "\t ts sack ecn ecnseen cubic wscale:10,10 rto:204 cwnd:99 bytes_sent:5105648 unacked:99"
+)
 QUIET = {"cpu_busy": 0.3, "cpu_steal": 0.0}
 
 
 def test_a_fit_lab_has_no_problem() -> None:
-    report = check(QUIET, [0.0001] * 100, 0, {"downlink": CUBIC}, "cubic", ecn=True)
+    report = check(QUIET, [0.0001] * 100, 0, {"downlink": [CUBIC]}, "cubic", ecn=True)
     assert report["problems"] == []
     assert report["congestion_control"] == {"downlink": "cubic"} and report["ecn"] == {"downlink": True}
 
@@ -75,8 +78,9 @@ def test_a_fit_lab_has_no_problem() -> None:
         ({}, 0.02, CUBIC, "cubic", "timers were late by 20.0 ms"),
         ({}, 0.0001, CUBIC, "reno", "downlink used congestion control cubic, not reno"),
         ({}, 0.0001, CUBIC.replace(" ecn ecnseen", ""), "cubic", "downlink did not negotiate ECN"),
+        ({}, 0.0001, CUBIC.replace("unacked:99", "unacked:20"), "cubic", "downlink filled its congestion window in 0%"),
     ],
 )
 def test_an_unfit_lab_is_told(cpu: dict[str, float], late: float, tcp: str, cc: str, problem: str) -> None:
-    problems = check(QUIET | cpu, [late] * 100, 0, {"downlink": tcp}, cc, ecn=True)["problems"]
+    problems = check(QUIET | cpu, [late] * 100, 0, {"downlink": [tcp]}, cc, ecn=True)["problems"]
     assert len(problems) == 1 and problems[0].startswith(problem)

@@ -29,8 +29,11 @@ while read -r directory; do
 done <"$lab/writable"
 ip link set lo up
 hostname wifi-kernel
+# Not chroot: who joins a mount namespace lands at its root.
+pivot_root . mnt
+exec </dev/tty0 >/dev/tty0 2>&1
 # A session of its own with this terminal: Ctrl-C reaches the lab.
-setsid --ctty --wait chroot . /bin/bash "$lab/run" <dev/tty0 >dev/tty0 2>&1
-echo $? >".$lab/code"
+setsid --ctty --wait /bin/bash "$lab/run"
+echo $? >"$lab/code"
 # Power off. The kernel would take the end of its first process for a failure.
-exec chroot . /usr/bin/python3 -c 'import ctypes; libc = ctypes.CDLL(None); libc.sync(); libc.reboot(0x4321FEDC)'
+exec /usr/bin/python3 -c 'import ctypes; libc = ctypes.CDLL(None); libc.sync(); libc.reboot(0x4321FEDC)'

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,10 @@ class WifiLab(Lab):
         return list(self.net.aps)
 
     def walk(self, way: float) -> None:
-        """Puts the first station somewhere on the way from the first access point (0) to the last (1)."""
         x = way * DISTANCE * (self._access_points - 1)
         self.stations[0].setPosition(f"{x:.1f},0,0")
 
     def associations(self) -> dict[str, str]:
-        """Station -> its access point; an empty string for none."""
         names = {ap.wintfs[0].mac: ap.name for ap in self.net.aps}
         return {station.name: names.get(station.access_point(), "") for station in self.stations}
 
@@ -85,7 +84,8 @@ class WifiLab(Lab):
                 access_point.stop()
         super().stop()
         if net:
-            for node in [*net.aps, *net.stations]:
+            for node in [*net.stations, *net.aps]:
+                _remove_radios(node)
                 node.terminate()
             _end_daemons()
 
@@ -129,8 +129,15 @@ class WifiLab(Lab):
         return net
 
 
+def _remove_radios(node: Any) -> None:
+    """Those in the node's namespace. A namespace, and a radio in it, may last until its last connection gives up."""
+    words = str(node.pexec("iw", "phy")[0]).split()
+    for name in (after for before, after in pairwise(words) if before == "Wiphy"):
+        node.pexec("hwsim_mgmt", "-x", name)
+
+
 def _end_daemons() -> None:
-    """Ends the hostapd and wmediumd of this network namespace, which run on their own. Its radios go with it."""
+    """Ends the hostapd and wmediumd of this network namespace, which run on their own."""
     w_server.disconnect()
     own = os.stat("/proc/self/ns/net").st_ino
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of lab: which can be had here, and where it runs. Imports nothing of Mininet."""
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topologies.requirements import LabError
+
+if TYPE_CHECKING:
+    from topologies.network import Lab
+
+WIRED, WIRELESS = "wired", "mininet-wifi"
+LABS = (WIRED, WIRELESS)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kind of lab, and whether it needs a kernel of its own: then what asked for it has to be started in there."""
+
+    lab: str = WIRED
+    own_kernel: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lab", default=WIRED, help=f"kind of lab: {', '.join(LABS)} (default: {WIRED})")
+    parser.add_argument(
+        "--fallback", metavar="LAB", help=f"the lab to take when parts of the wanted one are missing: {WIRED}"
+    )
+    parser.add_argument("--wmediumd", action="store_true", help="on radios: frames take airtime and fade with distance")
+
+
+def choose(options: argparse.Namespace) -> Place:
+    """What `--lab` and `--fallback` ask for. Raises LabError when it cannot be had."""
+    for lab in (options.lab, options.fallback or WIRED):
+        if lab not in LABS:
+            raise LabError(f"lab '{lab}' is unknown: choose one of {', '.join(LABS)}")
+    if options.lab == WIRED:
+        if options.wmediumd:
+            raise LabError(f"wmediumd is for radios: give LAB={WIRELESS} too")
+        return Place()
+    from topologies.wifi import requirements
+
+    try:
+        return Place(WIRELESS, own_kernel=requirements.check(options.wmediumd))
+    except LabError as error:
+        if options.fallback != WIRED:
+            raise LabError(f"{error}; FALLBACK={WIRED} would take the wired lab instead") from None
+        print(f"note: {error}; this is the wired lab instead", file=sys.stderr)
+        return Place()
+
+
+def air(options: argparse.Namespace) -> str:
+    """What radios do to frames, as topologies.wifi.network.WifiLab takes it."""
+    return "wmediumd" if options.wmediumd else "plain"
+
+
+def lab_class(name: str) -> "type[Lab]":
+    """To be called before anything imports Mininet."""
+    if name == WIRELESS:
+        from topologies.wifi import use_system_packages
+
+        use_system_packages()
+        from topologies.wifi.network import WifiLab
+
+        return WifiLab
+    from topologies.network import Lab
+
+    return Lab

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a wireless lab needs beside what a wired one does. Whatever is missing is named in one line, with the mend."""
+
+import importlib
+import importlib.util
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from topologies.requirements import LabError
+from topologies.wifi import kernel, use_system_packages
+
+MODULE = "mac80211_hwsim"
+_TOOLS = {
+    "hostapd": "apt install hostapd",
+    "iw": "apt install iw",
+    "iwconfig": "apt install wireless-tools",
+    "rfkill": "apt install rfkill",
+    "modprobe": "apt install kmod",
+    "hwsim_mgmt": "util/install.sh -W` of Mininet-WiFi, or `make install` of mac80211_hwsim_mgmt",
+}
+
+
+def check(wmediumd: bool = False) -> bool:
+    """Whether the lab needs the user-mode kernel, since this one has no mac80211_hwsim. Raises LabError for the first
+    thing missing: Mininet-WiFi, a tool, the kernel module.
+
+    wmediumd: whether it is needed too.
+    """
+    use_system_packages()
+    if not importlib.util.find_spec("mn_wifi"):
+        raise LabError("Mininet-WiFi is missing: install it for the system's Python as docs/wifi.md says")
+    for tool, mend in _TOOLS.items():
+        if not shutil.which(tool):
+            raise LabError(f"{tool} is missing: install it with `{mend}`")
+    if wmediumd and not shutil.which("wmediumd"):
+        raise LabError("wmediumd is missing: install it with `util/install.sh -l` of Mininet-WiFi, or leave it out")
+    own_kernel = not has_radios()
+    if own_kernel and kernel.inside():
+        raise LabError(f"the user-mode kernel has no {MODULE}: build it anew with `make wifi-kernel`")
+    if own_kernel and not kernel.is_built():
+        raise LabError(
+            f"the kernel module {MODULE} is missing: Linux {platform.release()} has none; "
+            f"build a user-mode kernel that has it with `make wifi-kernel`"
+        )
+    return own_kernel
+
+
+def has_radios() -> bool:
+    """Whether this kernel has mac80211_hwsim, or can load it."""
+    if Path(f"/sys/module/{MODULE}").exists():
+        return True
+    return (
+        subprocess.run(["modprobe", "--dry-run", "--quiet", MODULE], check=False, capture_output=True).returncode == 0
+    )
+
+
+def mininet_wifi() -> str:
+    """The version of Mininet-WiFi. Raises LabError when it cannot be imported."""
+    use_system_packages()
+    try:
+        return str(importlib.import_module("mn_wifi.net").VERSION)
+    except ImportError as error:
+        raise LabError(
+            f"Mininet-WiFi cannot be imported: {error}; install what it needs as docs/wifi.md says"
+        ) from None
