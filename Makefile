@@ -14,13 +14,13 @@ TARGET ?= apswitch
 # bash has a variable SECONDS of its own: only what stands on make's command line counts.
 given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
 LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc) \
-	$(call given,TARGET,target)
+	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(if $(WMEDIUMD),--wmediumd)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 
-.PHONY: help setup system python switch hosts run test check p4 ptf bench lab experiment
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: python switch hosts ## install what is missing and build the switch and the hosts' transports
 
@@ -37,17 +37,23 @@ switch: python
 hosts: system switch
 	@$(CARGO) build --release --quiet $(HOSTS)
 
-run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2
+run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi
 	@$(VENV)/python -m experiments headline $(RUN_ARGS)
 
-experiment: setup ## an experiment by its name: NAME=headline, and what `run` takes
+experiment: setup ## an experiment by its name: NAME=headline|many-stations|handover, and what `run` takes
 	@$(VENV)/python -m experiments $(or $(NAME),headline) $(RUN_ARGS)
 
-lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt
-	@$(VENV)/python -m topologies.lab $(LINK_ARGS)
+lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, and on radios ACCESS_POINTS=1
+	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points)
+
+wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
+	@tools/wifi-kernel.sh
 
 ptf: setup ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
+
+versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
+	@$(VENV)/python tools/versions.py
 
 bench: setup ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m bench

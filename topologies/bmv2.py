@@ -57,6 +57,9 @@ def _call(thrift: int, method: str, fields: bytes) -> None:
             connection.sendall(message)
             answer = connection.recv(1024)
     except OSError as error:
-        raise LabError(f"BMv2's Thrift interface does not answer at port {thrift}: {error}") from None
+        raise LabError(
+            f"BMv2's Thrift interface does not answer at port {thrift} ({error}): build simple_switch_grpc with Thrift "
+            "(configure --with-thrift, or WITH_THRIFT with CMake)"
+        ) from None
     if answer[-8:] != struct.pack(">bhib", 8, 0, 0, 0):
         raise LabError(f"BMv2 refuses {method}: {answer!r}")
