@@ -3,6 +3,7 @@
 # Installs what a fresh Debian 12 lacks, and says what. Called by make; safe to call again, quick when nothing is missing.
 #   tools/install.sh system    Debian packages that the lab and the builds need
 #   tools/install.sh python    .venv with requirements.txt
+#   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +13,9 @@ die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 # What is there when its package is (a command, or a file), then the package. clang, libelf and zlib build the BPF programs.
 SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl
     clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev"
+
+KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod
+    hostapd:hostapd wpa_supplicant:wpasupplicant iw:iw iwconfig:wireless-tools rfkill:rfkill"
 
 apt_install() {
     command -v apt-get >/dev/null || die "missing: $*; this system has no apt-get, install them by hand"
@@ -26,12 +30,19 @@ apt_install() {
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >/dev/null
 }
 
-install_system() {
+# What is missing of its words, each as in SYSTEM.
+install_missing() {
     local missing=() pair
-    for pair in $SYSTEM; do
+    for pair in "$@"; do
         command -v "${pair%%:*}" >/dev/null || [ -f "${pair%%:*}" ] || missing+=("${pair#*:}")
     done
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
+}
+
+install_wifi_kernel() {
+    # shellcheck disable=SC2086 # words
+    install_missing $KERNEL
+    ls /usr/src/linux-source-*.tar.xz >/dev/null 2>&1 || apt_install linux-source
 }
 
 install_python() {
@@ -56,7 +67,9 @@ install_python() {
 }
 
 case "${1:-}" in
-    system) install_system ;;
+    # shellcheck disable=SC2086 # words
+    system) install_missing $SYSTEM ;;
     python) install_python ;;
-    *) die "usage: tools/install.sh system|python" ;;
+    wifi-kernel) install_wifi_kernel ;;
+    *) die "usage: tools/install.sh system|python|wifi-kernel" ;;
 esac
