@@ -6,8 +6,14 @@
 struct sock_common {
 } __attribute__((preserve_access_index));
 
+struct inet_connection_sock {
+	__u8 icsk_ca_state : 5;
+} __attribute__((preserve_access_index));
+
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	__u32 snd_cwnd_clamp;
+	__u32 snd_ssthresh;
 } __attribute__((preserve_access_index));
 
 struct bpf_iter__tcp {
@@ -18,6 +24,8 @@ struct bpf_iter__tcp {
 #define NO_PREALLOC 1
 #define SOL_TCP 6
 #define TCP_BPF_SNDCWND_CLAMP 1002
+#define TCP_CA_CWR 2
+#define TCP_CA_RECOVERY 3
 #define SOCKETS 4096
 #define UNBOUNDED 0x7fffffff /* the highest clamp that bpf_setsockopt takes; a fresh socket has 0xffffffff */
 
@@ -47,6 +55,8 @@ struct {
 __u64 lease_until;
 /* Sockets that refused a clamp. */
 __u64 refused;
+/* Sockets that could not yet get theirs: another pass is needed. */
+__u64 waiting;
 
 /* Sets the slow-start threshold, too: below its bound the window grows by slow start. */
 static bool set_clamp(struct tcp_sock *tp, int clamp)
@@ -55,6 +65,14 @@ static bool set_clamp(struct tcp_sock *tp, int clamp)
 		return true;
 	__sync_fetch_and_add(&refused, 1);
 	return false;
+}
+
+/* The clamp is the slow-start threshold, too. Raised during a reduction of the window, proportional rate reduction (RFC 6937)
+ * multiplies what is delivered by threshold / window before the loss: thousands of segments where that window was 1. */
+static bool must_wait(struct tcp_sock *tp, __u32 clamp)
+{
+	__u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
+	return (state == TCP_CA_CWR || state == TCP_CA_RECOVERY) && clamp > tp->snd_ssthresh;
 }
 
 SEC("iter/tcp")
@@ -78,6 +96,10 @@ int bound(struct bpf_iter__tcp *ctx)
 	}
 	if (clamp == *want)
 		return 0;
+	if (must_wait(tp, *want)) {
+		__sync_fetch_and_add(&waiting, 1);
+		return 0;
+	}
 	struct undo now = {
 		.clamp = *want,
 		.before = undo ? undo->before : clamp < UNBOUNDED ? clamp : UNBOUNDED,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds on the congestion windows of live sockets, set by a BPF iterator, and their undoing whatever happens.
 //!
-//! A bound is a socket's clamp; it outlives the program that set it. So a guardian, forked from the daemon and in a session
-//! of its own, holds the iterator too. It undoes every bound when the daemon ends in any way, and also when the lease in the
+//! A bound is a socket's clamp; it outlives the program that set it. So a guardian, forked from the daemon into a process
+//! group of its own, holds the iterator too. It undoes every bound when the daemon ends in any way, and also when the lease in the
 //! BPF program is over because the daemon hangs. A guardian that ends is replaced.
 
 use std::collections::HashMap;
@@ -82,6 +82,8 @@ impl Bounds {
         }
         // A lease that ran out was seen by the guardian: what it undid is bounded again.
         changed |= !self.wanted.is_empty() && self.lease() < monotonic_ns();
+        let data = self.skel.maps.bss_data.as_deref_mut().expect("the program has variables");
+        changed |= std::mem::take(&mut data.waiting) > 0;
         self.set_lease(if self.wanted.is_empty() { 0 } else { monotonic_ns() + LEASE.as_nanos() as u64 });
         if changed || !ended.is_empty() {
             run_pass(&self.link).about("bounding the sockets")?;
@@ -113,6 +115,8 @@ impl Bounds {
                 0 => self.guard(),
                 pid => pid,
             };
+            // Before anything is bounded: what kills the daemon's process group spares the guardian.
+            libc::setpgid(self.guardian, self.guardian);
         }
         Ok(())
     }
@@ -133,9 +137,8 @@ impl Bounds {
     fn guard(&mut self) -> ! {
         let keep = [self.link.as_fd().as_raw_fd(), self.daemon.as_raw_fd()];
         close_all_but(&keep);
-        // SAFETY: plain system calls. A session of its own: what kills the daemon's process group spares the guardian.
+        // SAFETY: plain system calls.
         unsafe {
-            libc::setsid();
             libc::prctl(libc::PR_SET_NAME, c"cwnd-guardian".as_ptr());
             for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
                 libc::signal(signal, libc::SIG_IGN);

@@ -14,6 +14,8 @@ pub const OFF_RATIO: f64 = 2.0;
 /// How long the ratio must stay that low before control ends; doubled up to `LONGEST_HOLD` when ending it was wrong.
 pub const HOLD: Duration = Duration::from_secs(10);
 pub const LONGEST_HOLD: Duration = Duration::from_secs(160);
+/// How long a window of one may take to drain the queue before others count as its cause.
+pub const DRAIN: Duration = Duration::from_secs(2);
 /// A receiver may hold back the ACK of a lone segment (RFC 1122, 4.2.3.2); Linux does for at least this long.
 pub const DELAYED_ACK_US: u32 = 40_000;
 /// Bytes of a segment (paper 002, expression 2).
@@ -65,6 +67,7 @@ pub enum Bound {
 #[derive(Debug)]
 pub struct Control {
     on: bool,
+    one_since: Option<Instant>,
     low_since: Option<Instant>,
     ended: Option<Instant>,
     hold: Duration,
@@ -72,12 +75,16 @@ pub struct Control {
 
 impl Default for Control {
     fn default() -> Self {
-        Self { on: false, low_since: None, ended: None, hold: HOLD }
+        Self { on: false, one_since: None, low_since: None, ended: None, hold: HOLD }
     }
 }
 
 impl Control {
     /// What bounds the connection after a reading of its ratio (paper 002, "Expressions for Proposed Control Mechanism").
+    ///
+    /// A window of one drains this terminal's part of the queue. When the ratio stays above 5 for 2 s all the same, others
+    /// fill it: terminals without the middleware, or whose connections began when the queue stood and so have a high minimum
+    /// RTT. Then the window of one and the ideal one take turns of 2 s, as this terminal would starve by yielding alone.
     ///
     /// The paper has no end of control, so a link that became faster would stay unused. Here it ends once the ratio stayed
     /// up to `OFF_RATIO` for 10 s. Was that wrong, because the ratio exceeds 6 again within as long a time, the next try
@@ -93,17 +100,24 @@ impl Control {
         } else if self.on && now.duration_since(*self.low_since.get_or_insert(now)) >= self.hold {
             self.end(now);
         }
-        match self.on {
-            false => Bound::None,
-            true if ratio > ONE_RATIO => Bound::One,
-            true => Bound::Ideal,
+        if !self.on {
+            return Bound::None;
         }
+        if ratio <= ONE_RATIO {
+            self.one_since = None;
+            return Bound::Ideal;
+        }
+        let since = self.one_since.get_or_insert(now);
+        if now.duration_since(*since) >= 2 * DRAIN {
+            *since = now;
+        }
+        if now.duration_since(*since) < DRAIN { Bound::One } else { Bound::Ideal }
     }
 
     /// Ends control, as of a connection that has nothing to send.
     pub fn end(&mut self, now: Instant) {
         if self.on {
-            *self = Self { on: false, low_since: None, ended: Some(now), hold: self.hold };
+            *self = Self { ended: Some(now), hold: self.hold, ..Self::default() };
         }
     }
 }
@@ -155,6 +169,16 @@ mod tests {
         assert_eq!(control.step(now, 5.01), Bound::One);
         assert_eq!(control.step(now, 5.0), Bound::Ideal);
         assert_eq!(control.step(now, 5.5), Bound::One);
+    }
+
+    #[test]
+    fn yielding_alone_is_limited() {
+        let (start, mut control) = (Instant::now(), Control::default());
+        let mut at = |ms: u64, ratio: f64| control.step(start + Duration::from_millis(ms), ratio);
+        let bounds: Vec<Bound> = (0..24).map(|halves| at(500 * halves, 9.0)).collect();
+        let turns = [[Bound::One; 4], [Bound::Ideal; 4]].concat().repeat(3);
+        assert_eq!(bounds, turns);
+        assert_eq!((at(12_000, 4.0), at(12_500, 9.0), at(14_000, 9.0)), (Bound::Ideal, Bound::One, Bound::One));
     }
 
     /// Seconds of a low ratio that end control which starts at `at`; the clock goes on in half seconds.

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CWND middleware on real TCP: terminals that share a slow uplink with a deep buffer."""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from hosts.tests.cell import HOSTS, Cell, Flow, Terminal, eventually
+from topologies.requirements import LabError
+
+privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+FIVE = ("--bandwidth", "5")
+
+
+def start(terminals: list[Terminal]) -> list[Flow]:
+    """A flow each, all of which have seen the empty link."""
+    flows = [terminal.connect() for terminal in terminals]
+    return [flow.go() for flow in flows]
+
+
+@privileged
+def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
+    with Cell(4) as cell:
+        flows = start(cell.terminals)
+        high = eventually(lambda: min(flow.ratios()[0] for flow in flows) > 8, 20)
+        assert high, f"the uplink's buffer does not fill: {[flow.ratios() for flow in flows]}"
+        daemons = [terminal.middleware(*FIVE) for terminal in cell.terminals]
+        assert eventually(lambda: max(flow.ratios()[0] for flow in flows) < 6, 15)
+        ratios, before = [], [flow.info()[0]["acked"] for flow in flows]
+        for _ in range(12):
+            time.sleep(0.5)
+            ratios.append([flow.ratios()[0] for flow in flows])
+        for terminal in zip(*ratios, strict=True):
+            assert statistics.median(terminal) < 6, ratios
+        status = cell.terminals[0].status()
+        assert (status["control"], status["terminals"], status["sending"], status["refused"]) == ("on", 4, 4, 0)
+        assert status["connections"][0]["bound"], status
+        # The link stays busy and is shared: 6 s of 5 Mb/s.
+        sent = [flow.info()[0]["acked"] - old for flow, old in zip(flows, before, strict=True)]
+        assert sum(sent) * 8 > 0.7 * 5e6 * 6
+        assert sum(sent) ** 2 / len(sent) / sum(one**2 for one in sent) > 0.8, sent
+        bounded = [flow.info()[0]["cwnd"] for flow in flows]
+        for daemon in daemons:
+            daemon.terminate()
+            assert daemon.wait(5) == 0
+        grown = eventually(lambda: all(f.info()[0]["cwnd"] > 2 * w for f, w in zip(flows, bounded, strict=True)), 15)
+        assert grown, (bounded, [flow.info() for flow in flows])
+
+
+@privileged
+def test_partly_deployed() -> None:
+    with Cell(3) as cell:
+        first, second, plain = cell.terminals
+        for terminal in (first, second):
+            terminal.middleware(*FIVE)
+        flows = start(cell.terminals)
+        for terminal in (first, second):
+            assert eventually(
+                lambda t=terminal: [c["bound"] for c in t.status()["connections"]] not in ([], [None]), 20
+            )
+        # Who does not run it is neither counted nor bounded, and who does is not starved.
+        assert (first.status()["terminals"], first.status()["sending"]) == (2, 2)
+        before = [flow.info()[0]["acked"] for flow in flows]
+        time.sleep(6)
+        after = [flow.info()[0] for flow in flows]
+        assert all(now["acked"] - old > 30_000 for now, old in zip(after, before, strict=True)), (before, after)
+        assert after[2]["cwnd"] > max(after[0]["cwnd"], after[1]["cwnd"])
+        with pytest.raises(LabError, match="no middleware runs here"):
+            plain.status()
+
+
+@privileged
+def test_strangers_change_nothing() -> None:
+    with Cell(3) as cell:
+        first, second, stranger = cell.terminals
+        first.middleware(*FIVE)
+        leaver = second.middleware(*FIVE)
+        other = stranger.middleware(*FIVE, key="not the key of the cell")
+        assert eventually(lambda: first.status()["terminals"] == 2 and first.status()["datagrams"]["forged"] > 2)
+        recorder = (
+            "import random, socket, sys, time\n"
+            "s = socket.socket(type=socket.SOCK_DGRAM)\n"
+            "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+            "s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)\n"
+            "s.bind(('', 24530))\n"
+            "heard = [s.recv(99) for _ in range(12)]\n"
+            "print('recorded', flush=True)\n"
+            "sys.stdin.readline()\n"
+            "for i in range(60):\n"
+            "    for datagram in heard:\n"
+            "        s.sendto(datagram, ('255.255.255.255', 24530))\n"
+            "        fuzzed = bytearray(datagram)\n"
+            "        fuzzed[random.randrange(len(fuzzed))] ^= 1 << random.randrange(8)\n"
+            "        s.sendto(fuzzed, ('255.255.255.255', 24530))\n"
+            "    s.sendto(random.randbytes(random.randrange(1400)), ('255.255.255.255', 24530))\n"
+            "    time.sleep(0.05)\n"
+        )
+        other.terminate()
+        other.wait(5)
+        play = stranger.host.popen("python3", "-c", recorder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert play.stdout
+        assert play.stdout.readline() == "recorded\n"
+        leaver.kill()
+        leaver.wait()
+        assert eventually(lambda: first.status()["terminals"] == 1)
+        before = first.status()["datagrams"]
+        play.communicate("play\n", timeout=30)
+        status = first.status()
+        after = status["datagrams"]
+        assert status["terminals"] == 1, status
+        assert after["accepted"] == before["accepted"]
+        for kind in ("malformed", "forged", "replayed"):
+            assert after[kind] - before[kind] > 20, (kind, before, after)
+
+
+@privileged
+def test_without_privilege_it_announces_and_counts() -> None:
+    with Cell(2) as cell:
+        cell.terminals[0].middleware(*FIVE)
+        weak = cell.terminals[1]
+        daemon = weak.middleware(*FIVE, through=("setpriv", "--bounding-set=-all", "--inh-caps=-all"))
+        assert eventually(lambda: all(terminal.status()["terminals"] == 2 for terminal in cell.terminals))
+        assert weak.status()["control"].startswith("missing: BPF is not permitted: it needs root"), weak.status()
+        assert cell.terminals[0].status()["control"] == "on"
+        weak.connect("--pause", "0.02").go()
+        assert eventually(lambda: cell.terminals[0].status()["sending"] == 1)
+        daemon.terminate()
+        assert "announcing and counting go on" in daemon.communicate(timeout=5)[1]
+        assert daemon.returncode == 0
+
+
+@privileged
+def test_follows_its_interface() -> None:
+    with Cell(2) as cell:
+        first, second = cell.terminals
+        first.middleware(*FIVE)
+        second.middleware(*FIVE)
+        assert eventually(lambda: first.status()["terminals"] == 2)
+        first.host.ip("link", "set", "eth0", "down")
+        assert eventually(lambda: not first.announces() and first.status()["terminals"] == 1)
+        first.host.ip("link", "set", "eth0", "up")
+        assert eventually(lambda: first.announces() and first.status()["terminals"] == 2)
+        first.host.ip("link", "delete", "eth0")
+        assert eventually(lambda: not first.announces())
+        first.host.ip("link", "add", "eth0", "type", "veth", "peer", "name", "other")
+        for name in ("eth0", "other"):
+            first.host.ip("link", "set", name, "up")
+        first.host.ip("address", "add", "10.2.0.1/16", "dev", "eth0")
+        assert eventually(first.announces)
+
+
+@privileged
+def test_calibrates_live() -> None:
+    with Cell(2) as cell:
+        first, second = cell.terminals
+        for terminal in cell.terminals:
+            terminal.middleware("--observe")
+        flows = [first.connect().go(), second.connect()]
+        assert eventually(lambda: first.status()["kbit_per_s"] > 4000)
+        command = [HOSTS, "cwnd", "calibrate", "--interface", "eth0", "--seconds", "8", "--json"]
+        calibration = first.host.popen(*command, stdout=subprocess.PIPE, text=True)
+        time.sleep(4)
+        flows[1].go()
+        fit = json.loads(calibration.communicate(timeout=20)[0])
+        # A wired link: two carry as much as one, so f does not fall.
+        assert 4.3 < fit["mbit_per_s"] < 5.3, fit
+        assert -0.35 < fit["exponent"] <= 0, fit
+        assert fit["points"] == 2
+        assert first.status()["control"] == "off (--observe)"
+        assert "another `hosts cwnd run` serves eth0" in first.refusal("--observe")
+
+
+def hosts(*words: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([HOSTS, "cwnd", *words], capture_output=True, text=True, timeout=20)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "key"
+    path.touch(mode=0o600)
+    path.write_text("0123456789abcdef\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--interface", "no-such", "--bandwidth", "5"], "no interface no-such"),
+        (["--interface", "lo", "--bandwidth", "0"], "above 0"),
+        (["--interface", "lo", "--bandwidth", "nan"], "above 0"),
+        (["--interface", "lo", "--bandwidth", "5", "--exponent", "0.5"], "-10 to 0"),
+        (["--interface", "lo", "--calibration", "/no-such"], "/no-such"),
+        (["--interface", "lo"], "--bandwidth"),
+    ],
+)
+def test_bad_input_is_named(words: list[str], says: str, key: Path) -> None:
+    done = hosts("run", "--key-file", key, *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "panicked" not in done.stderr
+
+
+def test_bad_keys_are_named(key: Path) -> None:
+    def said() -> str:
+        done = hosts("run", "--key-file", key, "--interface", "lo", "--observe")
+        assert done.returncode == 2
+        return done.stderr
+
+    key.write_text("short\n")
+    assert "holds 5 bytes" in said()
+    key.write_text("0123456789abcdef")
+    key.chmod(0o644)
+    assert "chmod 600" in said()
+    key.unlink()
+    assert "No such file" in said()
+
+
+def test_calibrates_from_a_file(tmp_path: Path) -> None:
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps([{"terminals": n, "mbit_per_s": 19 * n**-0.4} for n in (1, 2, 4, 10)]))
+    fit = json.loads(hosts("calibrate", "--measured", measured, "--json").stdout)
+    assert fit["mbit_per_s"] == pytest.approx(19)
+    assert fit["exponent"] == pytest.approx(-0.4)
+    assert "-0.400" in hosts("calibrate", "--measured", measured).stdout
+    measured.write_text('[{"terminals": 1, "mbit": 19}]')
+    done = hosts("calibrate", "--measured", measured)
+    assert (done.returncode, "unknown field `mbit`" in done.stderr) == (2, True)
