@@ -68,7 +68,7 @@ def test_ratios() -> None:
     assert found["ncr_ping_p50_of_fifo"] == pytest.approx(10.5 / 581.5, abs=1e-4)
 
 
-def decide(target: str = "apswitch", **changes: float) -> list[bool]:
+def decide(target: str = "apswitch", /, **changes: float) -> list[bool]:
     fifo, _, ncr = HEADLINE.arms
     figures = {"during": 12.9, "up": 0.87, "ping": 9.0} | changes
     arms = {
