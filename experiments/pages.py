@@ -36,7 +36,8 @@ def page(title: str, summaries: Sequence[Summary]) -> str:
 def _run(summary: Summary) -> list[str]:
     profile = summary["profile"]
     links = f"{profile['down'] / 1e6:g}/{profile['up'] / 1e6:g} Mb/s, {profile['rtt'] * 1e3:g} ms"
-    lines = [f"## {profile['name']}: {links}, TCP {summary['cc']}, {summary['seconds']} s an arm", "", HEADER]
+    title = "" if summary["experiment"] == "headline" else f"{summary['experiment']}, "
+    lines = [f"## {title}{profile['name']}: {links}, TCP {summary['cc']}, {summary['seconds']} s an arm", "", HEADER]
     for name, arm in summary["arms"].items():
         down, up, ping = arm["downlink_mbps"], arm["uplink_mbps"], arm["ping_ms"]
         kept = summary["ratios"].get(f"{name}_downlink_during_of_before")
@@ -45,6 +46,12 @@ def _run(summary: Summary) -> list[str]:
         cells += ["-" if ping[key] is None else f"{ping[key]:.1f}" for key in ("p50", "p99", "max")]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [""]
+    for name, arm in summary["arms"].items():
+        if "handover" in arm:
+            way = f"{arm['handover']['from']['sta1']} to {arm['handover']['to']['sta1']}"
+            lines += [
+                f"- {name}: sta1 went from {way}; at most {arm['handover']['longest_gap_ms']} ms without an answer"
+            ]
     lines += [f"- {'met' if verdict['met'] else 'not met'}: {verdict['text']}" for verdict in summary["verdicts"]]
     for name, arm in summary["arms"].items():
         lines += [f"- caution: {name}: {problem}" for problem in arm["self_check"]["problems"]]

@@ -15,8 +15,7 @@ from experiments import flent, plots, report, tables
 from experiments.experiment import Experiment, Summary
 from experiments.metrics import Verdict, ratios, verdicts
 from experiments.runner import ArmRun, Setting
-from topologies import targets
-from topologies.network import Lab
+from topologies import labs, targets
 from topologies.requirements import ROOT
 
 _GENERATED = ("summary.json", "samples.csv", "report.html", "*.flent.gz", "*.png", "*.svg")
@@ -50,11 +49,12 @@ def summarise(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun]) 
         "cc": setting.cc,
         "ecn": setting.ecn,
         "target": target(experiment, setting),
+        "lab": {"name": setting.lab, "air": setting.air} if setting.lab == labs.WIRELESS else {"name": setting.lab},
         "profile": setting.profile.as_dict(),
         "arms": arms,
         "ratios": ratios(experiment, setting.profile, arms),
         "verdicts": [{"arm": v.arm, "text": v.text, "met": v.met} for v in decided],
-        "versions": versions(setting.target),
+        "versions": versions(setting.target) | labs.versions(setting.lab),
         "machine": machine(),
     }
     return summary, decided
@@ -94,7 +94,7 @@ def versions(switch: str = targets.DEFAULT) -> dict[str, str]:
 def target(experiment: Experiment, setting: Setting) -> dict[str, Any]:
     """The switch under test: name, version, and where it is not what the profile asks for."""
     switch = targets.TARGETS[setting.target]
-    ports = Lab.switch_ports(setting.profile, experiment.stations)
+    ports = labs.lab_class(setting.lab).switch_ports(setting.profile, experiment.stations)
     return {"name": switch.name, "version": switch.version(), "differences": switch.differences(ports)}
 
 

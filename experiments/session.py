@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from experiments import results, tables
 from experiments.experiment import Experiment
 from experiments.runner import ArmRun, Setting, run_arm
+from topologies import labs
 from topologies.lab import fail
 from topologies.requirements import LabError
 
@@ -32,12 +33,14 @@ class Session:
     def run(self) -> int:
         """Runs every arm and returns the exit code. An interrupted run keeps its samples and claims no summary."""
         results.clear(self.directory)
-        profile = self.setting.profile
+        profile, versions = self.setting.profile, labs.versions(self.setting.lab)
         self.console.print(
             f"[bold]{self.experiment.title}[/]: {profile.name}, {profile.describe()}, TCP {self.setting.cc}, "
             f"{len(self.runs)} arms of {self.setting.seconds} s",
             highlight=False,
         )
+        if self.setting.lab == labs.WIRELESS:
+            self.console.print(f"On radios: {', '.join(f'{n} {v}' for n, v in versions.items())}", highlight=False)
         tables.show_target(self.console, results.target(self.experiment, self.setting))
         try:
             self._measure()

@@ -56,6 +56,15 @@ def air(options: argparse.Namespace) -> str:
     return "wmediumd" if options.wmediumd else "plain"
 
 
+def versions(name: str) -> dict[str, str]:
+    """Of what a kind of lab has beside the others. Raises LabError."""
+    if name == WIRED:
+        return {}
+    from topologies.wifi import requirements
+
+    return requirements.versions()
+
+
 def lab_class(name: str) -> "type[Lab]":
     """To be called before anything imports Mininet."""
     if name == WIRELESS:

@@ -4,6 +4,7 @@
 import importlib
 import importlib.util
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -36,6 +37,7 @@ def check(wmediumd: bool = False) -> bool:
             raise LabError(f"{tool} is missing: install it with `{mend}`")
     if wmediumd and not shutil.which("wmediumd"):
         raise LabError("wmediumd is missing: install it with `util/install.sh -l` of Mininet-WiFi, or leave it out")
+    versions()
     own_kernel = not has_radios()
     if own_kernel and kernel.inside():
         raise LabError(f"the user-mode kernel has no {MODULE}: build it anew with `make wifi-kernel`")
@@ -56,12 +58,13 @@ def has_radios() -> bool:
     )
 
 
-def mininet_wifi() -> str:
-    """The version of Mininet-WiFi. Raises LabError when it cannot be imported."""
+def versions() -> dict[str, str]:
+    """Of Mininet-WiFi, the Mininet below it, and hostapd. Raises LabError when Mininet-WiFi cannot be imported."""
     use_system_packages()
     try:
-        return str(importlib.import_module("mn_wifi.net").VERSION)
+        found = {name: str(importlib.import_module(f"{name}.net").VERSION) for name in ("mn_wifi", "mininet")}
     except ImportError as error:
-        raise LabError(
-            f"Mininet-WiFi cannot be imported: {error}; install what it needs as docs/wifi.md says"
-        ) from None
+        raise LabError(f"Mininet-WiFi cannot be imported: {error}; install it as docs/wifi.md says") from None
+    said = subprocess.run(["hostapd", "-v"], check=False, capture_output=True, text=True)
+    match = re.search(r"hostapd v(\S+)", said.stderr + said.stdout)
+    return {"mininet-wifi": found["mn_wifi"], "mininet": found["mininet"], "hostapd": match[1] if match else "unknown"}
