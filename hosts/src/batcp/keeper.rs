@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -92,12 +91,7 @@ impl Client {
         match result {
             Ok(link) => {
                 attempt.wait = RETRY.0;
-                let state = shared.state();
-                let old: Vec<u32> =
-                    state.subflows.iter().filter(|(_, s)| usize::from(s.number) == number).map(|(&id, _)| id).collect();
-                drop(state);
-                shared.add(number as u8, self.interfaces[number].clone(), link, BytesMut::new());
-                old.into_iter().for_each(|id| shared.remove(id));
+                shared.add(number as u8, self.interfaces[number].clone(), link);
             }
             Err(error) => {
                 tracing::debug!("no subflow on {}: {error}", self.interfaces[number]);
@@ -173,7 +167,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the peer refuses the connection"));
             };
             let shared = Shared::new(options.clone(), connection, Keys::new(key, theirs), token, window);
-            shared.add(mark.interface, interface.clone(), Link::new(stream, HELLO, options.timeout)?, BytesMut::new());
+            shared.add(mark.interface, interface.clone(), Link::new(stream, HELLO, options.timeout)?);
             Ok(Opened::Batcp(shared))
         };
         match attempt.await {
@@ -256,17 +250,18 @@ pub async fn keep(shared: Arc<Shared>, mut client: Option<Client>) {
         }
     }
     drop(client);
-    part(&shared).await;
+    part(&shared, &peer).await;
 }
 
 /// Lets the subflows end: TCP's FIN on each when both directions are complete, else the reset.
-async fn part(shared: &Shared) {
+async fn part(shared: &Shared, peer: &str) {
     let deadline = Instant::now() + if shared.state().error.is_none() { FAREWELL.0 } else { FAREWELL.1 };
     loop {
         {
-            let mut state = shared.state();
+            let (mut state, now) = (shared.state(), Instant::now());
+            state.look(now, shared.options.timeout, peer);
             state.wake_writers();
-            if !state.is_alive() || Instant::now() > deadline {
+            if !state.is_alive() || now > deadline {
                 end(&mut state);
                 break;
             }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use serde::Serialize;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -170,12 +169,7 @@ impl Desk {
             connections.lock().expect("no panic holds it").remove(&token);
             return Err(error);
         }
-        shared.add(
-            hello.mark.interface,
-            hello.interface.clone(),
-            Link::new(stream, ANSWER, self.options.timeout)?,
-            BytesMut::new(),
-        );
+        shared.add(hello.mark.interface, hello.interface.clone(), Link::new(stream, ANSWER, self.options.timeout)?);
         let connection = Connection::new(shared.clone());
         tokio::spawn(async move {
             keep(shared, None).await;
@@ -196,7 +190,7 @@ impl Desk {
         };
         stream.write_all(&Answer::joined(hello, &shared.keys).encode()).await?;
         let link = Link::new(stream, ANSWER, self.options.timeout)?;
-        shared.add(hello.mark.interface, hello.interface.clone(), link, BytesMut::new());
+        shared.add(hello.mark.interface, hello.interface.clone(), link);
         Ok(|counters| &counters.joined)
     }
 

@@ -47,6 +47,8 @@ mod segment;
 mod sender;
 mod status;
 mod subflow;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod transport;
 

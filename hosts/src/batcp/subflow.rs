@@ -182,7 +182,8 @@ pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<
 }
 
 /// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
-pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>, mut buffer: BytesMut) -> io::Result<()> {
+pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
     loop {
         shared.received(id, &mut buffer)?;
         link.stream.readable().await?;

@@ -172,8 +172,9 @@ impl Shared {
         self.state.lock().expect("no thread panics while it holds the state")
     }
 
-    /// Takes in a subflow whose hello is done: `link`, and what was read behind the hello.
-    pub fn add(self: &Arc<Self>, number: u8, interface: Interface, link: Link, read: BytesMut) {
+    /// Takes in a subflow whose hello is done. It takes the place of an earlier one of the same interface, which the other end may
+    /// have lost without our knowing.
+    pub fn add(self: &Arc<Self>, number: u8, interface: Interface, link: Link) {
         let mut state = self.state();
         if state.ended {
             return;
@@ -217,14 +218,16 @@ impl Shared {
         });
         let shared = self.clone();
         let read = tokio::spawn(async move {
-            let _ = subflow::read(shared.clone(), id, link, read).await;
+            let _ = subflow::read(shared.clone(), id, link).await;
             shared.remove(id);
         });
         subflow.tasks = vec![write.abort_handle(), read.abort_handle()];
+        let old: Vec<u32> = state.subflows.iter().filter(|(_, s)| s.number == number).map(|(&id, _)| id).collect();
         state.subflows.insert(id, subflow);
         state.heard = now;
         state.weigh();
         drop(state);
+        old.into_iter().for_each(|id| self.remove(id));
         self.changed.notify_one();
     }
 
@@ -259,12 +262,16 @@ impl Shared {
         self.state().work(id, self.options.scheduler)
     }
 
-    /// Takes the whole frames out of what a subflow has read. Errors: the connection is over.
+    /// Takes the whole frames out of what a subflow has read. Errors: the peer has reset the connection.
     pub fn received(&self, id: u32, buffer: &mut BytesMut) -> io::Result<()> {
         if buffer.is_empty() {
             return Ok(());
         }
         let mut state = self.state();
+        if state.error.is_some() {
+            buffer.clear(); // only the reset is still to be sent
+            return Ok(());
+        }
         let outcome = state.take_frames(id, buffer);
         if let Err(Malformed(what)) = outcome {
             state.fail(io::ErrorKind::InvalidData, format!("the peer broke the protocol: {what}"));
@@ -272,7 +279,7 @@ impl Shared {
         if state.error.is_some() || state.is_done() {
             self.changed.notify_one();
         }
-        if state.error.is_some() { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        if state.reset_by_peer { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 
     /// Ends the connection with an error, at both ends.

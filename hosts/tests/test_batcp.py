@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BATCP over real links: whatever happens to an interface, the file arrives whole, or both ends say why not."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hosts.tests.files import HOSTS, PORT, Transfer, make_file, when_received
+from topologies.paths import PathHost, PathLink, Paths
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+SIZE = 2_000_000
+RATE = {"rate": "6mbit", "delay": "5ms", "limit": 40}
+Links = list[PathLink]
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Paths, PathHost, PathHost]]:
+    with Paths() as paths:
+        yield paths, paths.host("client"), paths.host("server")
+
+
+@pytest.fixture
+def links(hosts: tuple[Paths, PathHost, PathHost]) -> Iterator[Links]:
+    paths, a, b = hosts
+    links = [paths.link(a, b, **RATE), paths.link(a, b, **RATE)]
+    yield links
+    for link in links:
+        link.restore()  # a stopped switch would have to be waited for
+
+
+def whole(links: Links, tmp_path: Path, fault: Callable[[], object] = lambda: None, **options: tuple[str, ...]) -> dict:
+    """Sends a file, does `fault` once a fifth of it has arrived; it arrives whole. Returns the sender's summary."""
+    folder = tmp_path / "received"
+    folder.mkdir()
+    digest = make_file(tmp_path / "file", SIZE)
+    with Transfer(links, tmp_path / "file", folder, **options) as transfer:
+        when_received(links[0], SIZE // 5, fault)
+        sender, receiver = transfer.ends()
+    assert (sender.code, receiver.code) == (0, 0), f"{sender.said} {receiver.said}"
+    assert sender.summary["sha256"] == receiver.summary["sha256"] == digest
+    assert os.listdir(folder) == ["file"]
+    return sender.summary
+
+
+def carried(summary: dict) -> dict[str, int]:
+    return {total["interface"]: total["bytes_sent"] for total in summary["status"]["totals"]}
+
+
+@pytest.mark.parametrize("scheduler", ["earliest", "paper"])
+def test_both_interfaces_carry_the_file(links: Links, tmp_path: Path, scheduler: str) -> None:
+    share = carried(whole(links, tmp_path, both=("--scheduler", scheduler)))
+    assert min(share.values()) > 0.4 * SIZE
+    assert sum(share.values()) < 1.02 * SIZE
+
+
+def test_one_percent_of_loss(hosts: tuple[Paths, PathHost, PathHost], tmp_path: Path) -> None:
+    paths, a, b = hosts
+    links = [paths.link(a, b, **RATE), paths.link(a, b, **RATE, loss=0.01, jitter="3ms")]
+    assert min(carried(whole(links, tmp_path)).values()) > 0.1 * SIZE
+
+
+@pytest.mark.parametrize("scheduler", ["earliest", "paper"])
+def test_an_interface_goes_down(links: Links, tmp_path: Path, scheduler: str) -> None:
+    fault = lambda: links[0].a.ip("link", "set", links[0].a_if, "down")  # noqa: E731
+    share = carried(whole(links, tmp_path, fault, both=("--scheduler", scheduler)))
+    assert share["eth1"] > 0.5 * SIZE
+
+
+def test_an_interface_becomes_a_black_hole(links: Links, tmp_path: Path) -> None:
+    summary = whole(links, tmp_path, links[0].blackhole)
+    assert carried(summary)["eth1"] > 0.5 * SIZE
+    assert summary["status"]["segments_repeated"] > 0
+
+
+def test_a_short_black_hole_on_all_interfaces(links: Links, tmp_path: Path) -> None:
+    def fault() -> None:
+        for link in links:
+            link.blackhole()
+        time.sleep(2.5)
+        for link in links:
+            link.restore()
+
+    whole(links, tmp_path, fault)
+
+
+def test_an_interface_appears(links: Links, tmp_path: Path) -> None:
+    late = links[1]
+    late.a.ip("link", "set", late.a_if, "down")
+    share = carried(whole(links, tmp_path, lambda: late.a.ip("link", "set", late.a_if, "up")))
+    assert share["eth1"] > 0.1 * SIZE
+
+
+def test_an_interface_is_renumbered(links: Links, tmp_path: Path) -> None:
+    moved = links[0]
+
+    def fault() -> None:
+        moved.a.ip("address", "del", f"{moved.a_ip}/24", "dev", moved.a_if)
+        moved.a.ip("address", "add", moved.a_ip + "0/24", "dev", moved.a_if)
+
+    summary = whole(links, tmp_path, fault)
+    first = next(total for total in summary["status"]["totals"] if total["interface"] == moved.a_if)
+    assert first["subflows"] >= 2, "the interface came back under its new address"
+
+
+def test_weights_and_prices_shift_the_load(links: Links, tmp_path: Path) -> None:
+    share = carried(whole(links, tmp_path, weights=(":1:0:1", ":0:1:4")))
+    assert share["eth1"] < 0.35 * SIZE
+
+
+def test_without_privilege(links: Links, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all")
+    for parent in [tmp_path, *tmp_path.parents][:3]:
+        parent.chmod(0o755)
+    assert min(carried(whole(links, tmp_path, prefix=prefix)).values()) > 0.4 * SIZE
+
+
+def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) -> tuple[str, str]:
+    """A transfer that cannot end well: what both ends say. Nothing of the file is left."""
+    folder = tmp_path / "received"
+    folder.mkdir()
+    make_file(tmp_path / "file", SIZE)
+    with Transfer(links, tmp_path / "file", folder, both=("--timeout", "3")) as transfer:
+        when_received(links[0], SIZE // 5, lambda: fault(transfer))
+        started = time.monotonic()
+        sender, receiver = transfer.ends()
+        assert time.monotonic() - started < 8, "the stated three seconds"
+    for end, process in ((sender, transfer.sender), (receiver, transfer.receiver)):
+        assert end.code == (2 if process.returncode != -9 else -9)
+    if transfer.receiver.returncode != -9:
+        assert os.listdir(folder) == []
+    return sender.said, receiver.said
+
+
+def test_the_peer_vanishes(links: Links, tmp_path: Path) -> None:
+    sender, receiver = failed(links, tmp_path, lambda _: [link.blackhole() for link in links])
+    assert sender.startswith("error: send ") and "has not answered on any interface for 3 s" in sender
+    assert "has not answered on any interface for 3 s" in receiver
+
+
+def test_the_receiver_is_killed(links: Links, tmp_path: Path) -> None:
+    sender, _ = failed(links, tmp_path, lambda transfer: transfer.receiver.kill())
+    assert "no longer knows this connection" in sender
+
+
+def test_the_sender_is_killed(links: Links, tmp_path: Path) -> None:
+    _, receiver = failed(links, tmp_path, lambda transfer: transfer.sender.kill())
+    assert "has not answered on any interface for 3 s" in receiver
+
+
+def test_nobody_listens(links: Links, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    words = ["--to", f"{links[0].b_ip}:{PORT}", "--interface", "eth0", "--interface", "eth9"]
+    done = links[0].a.popen(HOSTS, "batcp", "send", tmp_path / "file", *words, stderr=subprocess.PIPE, text=True)
+    said = done.communicate(timeout=20)[1]
+    assert done.returncode == 2
+    assert "eth0: Connection refused" in said and "eth9: No such device" in said
+    assert said.count("\n") == 1
+
+
+def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    """Octets that are no hello, forged joins and half-open connections beside a transfer on this host."""
+    folder = tmp_path / "received"
+    folder.mkdir()
+    digest = make_file(tmp_path / "file", SIZE)
+    command = [HOSTS, "batcp", "receive", "--listen", "127.0.0.1:0", "--output", folder, "--count", "1", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
+        assert receiver.stderr
+        port = int(receiver.stderr.readline().rpartition(":")[2])
+        magic = b"BATCP\r\n\x01"
+        one, zero = b"\x3f\x80\0\0", bytes(4)
+        join = magic + b"\x02\x00\x04\xd2" + one + zero + one + os.urandom(8) + bytes(16) + os.urandom(16)
+        strangers = []
+        for octets in (b"", b"GET / HTTP/1.1\r\n" + bytes(60), os.urandom(64), join, magic + b"\x07" + bytes(55)):
+            for _ in range(20):
+                stranger = socket.create_connection(("127.0.0.1", port))
+                stranger.sendall(octets)
+                strangers.append((octets, stranger))
+        send = [HOSTS, "batcp", "send", tmp_path / "file", "--to", f"127.0.0.1:{port}", "--interface", "lo"]
+        subprocess.run(send, check=True, capture_output=True, timeout=30)
+        for octets, stranger in strangers:
+            stranger.settimeout(6)
+            answer = b""
+            try:
+                answer = stranger.recv(100)
+            except ConnectionResetError:
+                pass
+            assert answer == (magic + bytes(7) + b"\x03" + bytes(32) if octets is join else b"")
+            stranger.close()
+        output, said = receiver.communicate(timeout=20)
+    assert digest in output, said
