@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from topologies import targets
 from topologies.requirements import ROOT, LabError
+from topologies.tests.conftest import eventually
 
 COMMAND = [sys.executable, "-m", "experiments"]
 
@@ -66,7 +66,9 @@ def test_an_interrupted_run_claims_no_summary(tmp_path: Path, number: signal.Sig
         [*COMMAND, "headline", "--seconds", "30", "--arms", "fifo", "--out", str(tmp_path)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    time.sleep(7)
+    # However slow the machine is: the controller writes a row for each of two ports ten times a second.
+    statistics = tmp_path / "headline/logs/fifo/controller.csv"
+    assert eventually(lambda: statistics.exists() and statistics.read_text().count("\n") > 120, seconds=60)
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == code, output
