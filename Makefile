@@ -67,6 +67,7 @@ test: setup check ## every test
 	@if command -v simple_switch_grpc >/dev/null; then $(VENV)/python ptf-tests/run.py --target bmv2; \
 	else echo "bmv2: simple_switch_grpc is not on PATH, its PTF run is left out"; fi
 	@$(VENV)/python -m topologies.targets
+	@$(VENV)/python -m topologies.wifi.requirements || true
 
 check: python system ## format, lint and types
 	$(CARGO) fmt --check $(MANIFEST)

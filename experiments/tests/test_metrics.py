@@ -9,9 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.headline import HEADLINE
-from experiments.metrics import arm_summary, mean_rate, percentile, ratios, verdicts, window
+from experiments.metrics import (
+    arm_summary,
+    longest_gap,
+    mean_rate,
+    percentile,
+    ratios,
+    summed,
+    verdicts,
+    window,
+)
 from experiments.tests import synthetic
 from experiments.traffic import Sample
+from experiments.wireless import MANY_STATIONS
 from topologies.profiles import PROFILES, link_profile
 
 TESTBED = PROFILES["testbed"]
@@ -26,6 +36,26 @@ def test_a_rate_is_the_volume_of_the_window_over_its_length() -> None:
 
 def test_a_gap_counts_as_nothing() -> None:
     assert mean_rate([Sample(0.5, "x", 10.0, 1.0)], "x", 0, 4) == pytest.approx(2.5)
+
+
+def test_flows_of_one_quantity_are_summed_up() -> None:
+    one = [Sample(i / 4 + 0.1, "downlink_mbps", 2.0, 0.25) for i in range(8)]
+    two = [Sample(i / 4 + 0.2, "downlink_mbps", 1.0, 0.25) for i in range(8)]
+    pings = [Sample(0.5, "ping_ms", 7.0)]
+    result = summed([*one, *two, *pings], MANY_STATIONS, 2)
+    assert [s for s in result if s.quantity == "ping_ms"] == pings
+    total = [s for s in result if s.quantity == "downlink_mbps"]
+    assert len(total) == 8 and all(s.span == 0.25 for s in total)
+    assert [s.value for s in total[1:7]] == pytest.approx([3.0] * 6)
+    assert mean_rate(total, "downlink_mbps", 0.25, 1.75) == pytest.approx(3.0)
+    assert summed(one, HEADLINE, 2) == one, "a single flow's samples stay as they are"
+
+
+def test_the_longest_gap_counts_from_edge_to_edge() -> None:
+    samples = [Sample(time, "ping_ms", 5.0) for time in (0.9, 1.2, 1.9, 2.0)]
+    assert longest_gap(samples, "ping_ms", 1, 3) == pytest.approx(1.0)
+    assert longest_gap(samples, "ping_ms", 1, 2.1) == pytest.approx(0.7)
+    assert longest_gap(samples, "loss", 1, 3) == 2
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=2, max_size=200))

@@ -5,6 +5,7 @@ Mininet-WiFi, the Mininet that it needs and what both import are installed for t
 virtual environment does not see. `use_system_packages` makes them importable, after this environment's own.
 """
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -24,9 +25,16 @@ class _SystemPackages(MetaPathFinder):
         return PathFinder.find_spec(name, SYSTEM_PACKAGES) if path is None else None
 
 
+def is_installed() -> bool:
+    """Whether Mininet-WiFi is, for this Python or the system's."""
+    return bool(importlib.util.find_spec("mn_wifi") or PathFinder.find_spec("mn_wifi", SYSTEM_PACKAGES))
+
+
 def use_system_packages() -> None:
     """To be called before anything imports a module of Mininet: Mininet-WiFi may need a newer one than `topologies` has
     bound. More than one call does no harm."""
-    if not any(isinstance(finder, _SystemPackages) for finder in sys.meta_path):
+    if any(isinstance(finder, _SystemPackages) for finder in sys.meta_path):
+        return
+    if not any(name.startswith("mininet.") for name in sys.modules):
         sys.modules.pop("mininet", None)
-        sys.meta_path.append(_SystemPackages())
+    sys.meta_path.append(_SystemPackages())

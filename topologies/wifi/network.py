@@ -25,6 +25,7 @@ from topologies.targets import Port
 from topologies.wifi.nodes import P4AP, Backbone, WifiStation
 
 SSID = "lab"
+AIRS = ("plain", "wmediumd")
 CHANNELS = ("1", "6", "11")  # of 2.4 GHz, without overlap
 DISTANCE = 80.0  # m between two access points
 RANGE = 60  # m: halfway a station hears both
@@ -50,6 +51,8 @@ class WifiLab(Lab):
             raise LabError(f"{access_points} access points are not possible: give 1 to {len(CHANNELS)}")
         if self._stations > MAX_STATIONS:
             raise LabError(f"{self._stations} stations are not possible on radios: give 1 to {MAX_STATIONS}")
+        if air not in AIRS:
+            raise LabError(f"air '{air}' is unknown: choose one of {', '.join(AIRS)}")
         self._access_points = access_points
         self._air = air
 

@@ -2,18 +2,19 @@
 """What a wireless lab needs beside what a wired one does. Whatever is missing is named in one line, with the mend."""
 
 import importlib
-import importlib.util
 import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+from topologies.labs import WIRELESS
 from topologies.requirements import LabError
-from topologies.wifi import kernel, use_system_packages
+from topologies.wifi import is_installed, kernel, use_system_packages
 
 MODULE = "mac80211_hwsim"
-_TOOLS = {
+TOOLS = {
     "hostapd": "apt install hostapd",
     "iw": "apt install iw",
     "iwconfig": "apt install wireless-tools",
@@ -29,10 +30,9 @@ def check(wmediumd: bool = False) -> bool:
 
     wmediumd: whether it is needed too.
     """
-    use_system_packages()
-    if not importlib.util.find_spec("mn_wifi"):
+    if not is_installed():
         raise LabError("Mininet-WiFi is missing: install it for the system's Python as docs/wifi.md says")
-    for tool, mend in _TOOLS.items():
+    for tool, mend in TOOLS.items():
         if not shutil.which(tool):
             raise LabError(f"{tool} is missing: install it with `{mend}`")
     if wmediumd and not shutil.which("wmediumd"):
@@ -68,3 +68,19 @@ def versions() -> dict[str, str]:
     said = subprocess.run(["hostapd", "-v"], check=False, capture_output=True, text=True)
     match = re.search(r"hostapd v(\S+)", said.stderr + said.stdout)
     return {"mininet-wifi": found["mn_wifi"], "mininet": found["mininet"], "hostapd": match[1] if match else "unknown"}
+
+
+def main() -> int:
+    """`python -m topologies.wifi.requirements` says whether a wireless lab runs here, and on what; 2: none does."""
+    try:
+        own_kernel = check()
+    except LabError as error:
+        print(f"{WIRELESS}: none here: {error}")
+        return 2
+    where = f"in {kernel.directory() / 'linux'}" if own_kernel else f"on Linux {platform.release()}"
+    print(f"{WIRELESS}: {', '.join(f'{name} {version}' for name, version in versions().items())}, {where}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

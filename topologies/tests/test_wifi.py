@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wireless labs: what is missing is named, and labs run on real radios where there are any."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from topologies.requirements import ROOT
+from topologies.tests.conftest import Start, descendants, eventually
+from topologies.wifi import kernel, requirements
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PARTS = subprocess.run(
+    [sys.executable, "-m", "topologies.wifi.requirements"], cwd=ROOT, capture_output=True, text=True, check=False
+)
+HERE = PARTS.returncode == 0
+needs_parts = pytest.mark.skipif(not HERE, reason=PARTS.stdout.strip() or PARTS.stderr.strip()[-200:])
+needs_kernel = pytest.mark.skipif(not kernel.is_built(), reason=f"{kernel.directory()}/linux is not built")
+
+
+def output_of(start: Start, *arguments: str, code: int = 0, timeout: float = 250, **environment: str) -> str:
+    process = start(*arguments, **environment)
+    output, _ = process.communicate(timeout=timeout)
+    assert process.returncode == code, output
+    return output
+
+
+def path_without(program: str, directory: Path) -> str:
+    """A PATH with every program of the system's but one."""
+    for place in SYSTEM_PATH.split(":"):
+        for found in Path(place).iterdir():
+            link = directory / found.name
+            if found.name != program and not link.is_symlink():
+                link.symlink_to(found)
+    return str(directory)
+
+
+@pytest.mark.usefixtures("privileged")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lab", "radio"], "lab 'radio' is unknown: choose one of wired, mininet-wifi"),
+        (["--lab", "mininet-wifi", "--fallback", "none"], "lab 'none' is unknown"),
+        (["--wmediumd"], "wmediumd is for radios: give LAB=mininet-wifi too"),
+    ],
+)
+@pytest.mark.parametrize("program", [["topologies.lab"], ["experiments", "headline"]])
+def test_bad_input_gets_one_line(start: Start, program: list[str], options: list[str], message: str) -> None:
+    output = output_of(start, "-m", *program, *options, code=2)
+    assert output.startswith(f"error: {message}") and output.count("\n") == 1
+
+
+@pytest.mark.usefixtures("privileged")
+def test_two_access_points_need_radios(start: Start) -> None:
+    output = output_of(start, "-m", "experiments", "handover", code=2)
+    assert output.startswith("error: experiment 'handover' needs more than one access point: give LAB=mininet-wifi")
+
+
+WITHOUT_PACKAGES = """
+import sys, topologies.wifi
+topologies.wifi.SYSTEM_PACKAGES = ()
+from topologies.lab import main
+sys.exit(main(sys.argv[1:]))
+"""
+MISSING = "error: Mininet-WiFi is missing: install it for the system's Python as docs/wifi.md says"
+
+
+@pytest.mark.usefixtures("privileged")
+def test_missing_mininet_wifi_is_named(start: Start) -> None:
+    output = output_of(start, "-c", WITHOUT_PACKAGES, "--lab", "mininet-wifi", code=2)
+    assert output == f"{MISSING}; FALLBACK=wired would take the wired lab instead\n"
+
+
+@pytest.mark.usefixtures("privileged")
+def test_the_wired_lab_is_taken_only_when_asked_for(start: Start) -> None:
+    options = ["--lab", "mininet-wifi", "--fallback", "wired", "--exec", "sta1 ping -c 1 server"]
+    output = output_of(start, "-c", WITHOUT_PACKAGES, *options)
+    assert output.startswith(f"{MISSING.replace('error', 'note')}; this is the wired lab instead\n")
+    assert "1 packets transmitted, 1 received" in output
+
+
+@pytest.mark.usefixtures("privileged")
+def test_mininet_wifi_that_lacks_something_is_named(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "mn_wifi").mkdir()
+    (tmp_path / "mn_wifi/__init__.py").touch()
+    (tmp_path / "mn_wifi/net.py").write_text("import a_package_that_nobody_has\n")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in requirements.TOOLS:
+        (tools / tool).symlink_to("/bin/true")
+    path = f"{tools}:{SYSTEM_PATH}"
+    output = output_of(
+        start, "-m", "topologies.lab", "--lab", "mininet-wifi", code=2, PYTHONPATH=str(tmp_path), PATH=path
+    )
+    assert output.startswith("error: Mininet-WiFi cannot be imported: No module named 'a_package_that_nobody_has'")
+
+
+@needs_parts
+@pytest.mark.usefixtures("privileged")
+@pytest.mark.parametrize(
+    ("tool", "options", "message"),
+    [
+        ("hostapd", [], "hostapd is missing: install it with `apt install hostapd`"),
+        ("hwsim_mgmt", [], "hwsim_mgmt is missing: install it with `util/install.sh -W` of Mininet-WiFi"),
+        ("wmediumd", ["--wmediumd"], "wmediumd is missing: install it with `util/install.sh -l` of Mininet-WiFi"),
+    ],
+)
+def test_missing_tools_are_named(start: Start, tmp_path: Path, tool: str, options: list[str], message: str) -> None:
+    path = path_without(tool, tmp_path)
+    output = output_of(start, "-m", "topologies.lab", "--lab", "mininet-wifi", *options, code=2, PATH=path)
+    assert output.startswith(f"error: {message}")
+
+
+@needs_parts
+@pytest.mark.skipif(requirements.has_radios(), reason="this kernel has mac80211_hwsim")
+@pytest.mark.usefixtures("privileged")
+def test_a_missing_kernel_module_is_named(start: Start, tmp_path: Path) -> None:
+    output = output_of(start, "-m", "topologies.lab", "--lab", "mininet-wifi", code=2, XDG_CACHE_HOME=str(tmp_path))
+    assert output.startswith("error: the kernel module mac80211_hwsim is missing: Linux ")
+    assert "build a user-mode kernel that has it with `make wifi-kernel`" in output
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from topologies import labs
+from topologies.profiles import PROFILES
+from topologies.requirements import LabError
+WifiLab = labs.lab_class("mininet-wifi")
+print(sorted(WifiLab(PROFILES["testbed"], Path("."), stations=5).ports))
+for options in ({"stations": 65}, {"access_points": 4}, {"air": "thick"}):
+    try:
+        WifiLab(PROFILES["testbed"], Path("."), **options)
+    except LabError as error:
+        print(error)
+"""
+
+
+@needs_parts
+@pytest.mark.usefixtures("privileged")
+def test_stations_share_the_radio(start: Start) -> None:
+    assert output_of(start, "-c", MAKE).splitlines() == [
+        "[1, 2]",
+        "65 stations are not possible on radios: give 1 to 64",
+        "4 access points are not possible: give 1 to 3",
+        "air 'thick' is unknown: choose one of plain, wmediumd",
+    ]
+
+
+IN_THE_KERNEL = """
+import sys
+from pathlib import Path
+from topologies.wifi import kernel
+sys.exit(kernel.run("topologies.tests.in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
+"""
+
+
+@needs_kernel
+def test_the_kernel_has_radios_and_leaves_the_machine_alone(start: Start, tmp_path: Path) -> None:
+    kept, lost = tmp_path / "kept", tmp_path / "lost"
+    kept.mkdir()
+    output = output_of(start, "-c", IN_THE_KERNEL, str(kept), str(lost), code=7)
+    assert output.splitlines()[-1] == "radios True, terminal False"
+    assert (kept / "file").read_text() == "kept" and not lost.exists()
+
+
+@needs_kernel
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_ended_kernel_leaves_nothing(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    process = start("-c", IN_THE_KERNEL, str(tmp_path), "sleep")
+    assert eventually((tmp_path / "file").exists, 60)
+    pids = descendants(process.pid)
+    assert len(pids) > 2
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+@needs_kernel
+def test_a_kernel_that_dies_is_told(start: Start, tmp_path: Path) -> None:
+    built = tmp_path / "programmable-access-point/wifi-kernel"
+    (built / "lib/modules/6").mkdir(parents=True)
+    (built / "linux").write_text("#!/bin/sh\necho 'no memory' >&2\n")
+    (built / "linux").chmod(0o755)
+    output = output_of(start, "-c", IN_THE_KERNEL, str(tmp_path), code=1, XDG_CACHE_HOME=str(tmp_path))
+    assert "LabError: the kernel" in output and output.rstrip().endswith("ended before the lab did; it said: no memory")
+
+
+@needs_parts
+@pytest.mark.usefixtures("privileged")
+def test_stations_walk_from_one_access_point_to_the_next(start: Start) -> None:
+    commands = [
+        "py net.lab.associations()",
+        "sta1 ping -c 3 -i 0.2 server",
+        "py net.lab.walk(1.0)",
+        "sta1 ping -c 3 -w 10 -i 0.2 server",
+        "py net.lab.associations()",
+        "sta1 ping -c 3 -w 10 -i 0.2 sta2",
+        "sta1 iperf3 -c server -R -t 3 -f k",
+    ]
+    options = ["--lab", "mininet-wifi", "--access-points", "2", "--stations", "2", "--down", "2mbit", "--rtt", "30ms"]
+    started = time.monotonic()
+    output = output_of(
+        start, "-m", "topologies.lab", *options, *(word for command in commands for word in ("--exec", command))
+    )
+    print(f"{time.monotonic() - started:.0f} s\n{output}")
+    places = [json.loads(line.replace("'", '"')) for line in output.splitlines() if line.startswith("{")]
+    assert places == [{"sta1": "ap1", "sta2": "ap1"}, {"sta1": "ap2", "sta2": "ap1"}]
+    assert output.count(", 0% packet loss") == 3
+    assert "iperf Done" in output
