@@ -91,7 +91,9 @@ def _number(value: float | None, digits: int) -> str:
 def show_target(console: Console, target: dict[str, Any]) -> None:
     """Prints where a target is not what was asked for; nothing when it is."""
     if target["differences"]:
-        console.print(f"On {target['name']} {target['version']}:", style="yellow", highlight=False)
+        console.print(
+            f"{target['name']} {target['version']} is not all that was asked for:", style="yellow", highlight=False
+        )
     for difference in target["differences"]:
         console.print(Padding(Text(difference, style="yellow"), (0, 0, 0, 2)))
 

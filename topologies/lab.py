@@ -108,7 +108,7 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
                 )
             )
             for difference in lab.target.differences(lab.ports):
-                print(f"  - {difference}")
+                print(f"  {lab.target.title}: {difference}")
             CLI(lab.net)
     except LabError as error:
         return fail(error)

@@ -141,11 +141,11 @@ class _Bmv2(Target):
             for pace, rate in paces.items()
         )
         return [
-            "BMv2 has no rate in bit/s and no delay: wires behind the switch keep the links' rates, delays and limits",
-            f"with ACK priority BMv2 paces the bulk queue by packets to below the link: {paced}; the rest is left to "
-            "the priority queues, whether they need it or not",
-            "BMv2 has a queue limit per priority queue, not per port",
-            "BMv2's ACKs hardly ever wait for the link, so the ACK filter finds few to supersede",
+            "no rate in bit/s and no delay: wires behind the switch keep the links' rates, delays and limits",
+            f"with ACK priority the bulk queue is paced by packets to below the link: {paced}; the rest is left to the "
+            "priority queues, whether they need it or not",
+            "a queue limit for each priority queue, none for the port",
+            "ACKs hardly ever wait for the link, so the ACK filter finds few to supersede",
         ]
 
     def _own_options(self, wiring: Wiring) -> list[str]:
