@@ -58,6 +58,7 @@ versions: setup ## try the p4c and the targets on PATH: a row in docs/results/ve
 bench: setup ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m controller.bench
+	@$(VENV)/python -m hosts.bench
 
 test: setup check ## every test
 	$(CARGO) test --release --quiet $(MANIFEST)

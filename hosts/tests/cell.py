@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from topologies.paths import PathHost, Paths
-from topologies.requirements import ROOT
+from topologies.requirements import ROOT, LabError
 
 HOSTS = ROOT / "hosts/target/release/hosts"
 FLOW = Path(__file__).parent / "flow.py"
@@ -47,7 +47,7 @@ class Flow:
     def info(self) -> list[dict[str, int]]:
         """What the kernel says of each: rtt and min_rtt in µs, cwnd and ssthresh in segments, acked in bytes."""
         self._write("info")
-        return json.loads(self._read())  # type: ignore[no-any-return]
+        return json.loads(self._read())
 
     def thresholds(self) -> set[int]:
         """Slow-start thresholds. Without losses that is how a bound shows: it is the threshold, too."""
@@ -75,7 +75,12 @@ class Flow:
 class Terminal:
     def __init__(self, host: PathHost, address: str, address6: str, server: str, folder: Path) -> None:
         self.host, self.address, self.address6 = host, address, address6
-        self._server, self._folder = server, folder
+        self._server = server
+        self.key_file = folder / f"{address}.key"
+
+    def write_key(self, key: str = KEY) -> None:
+        self.key_file.touch(mode=0o600)
+        self.key_file.write_text(f"{key}\n")
 
     def middleware(
         self, *options: str, key: str = KEY, through: tuple[str, ...] = (), **popen: Any
@@ -97,23 +102,27 @@ class Terminal:
     def _start(
         self, options: tuple[str, ...], key: str, through: tuple[str, ...], **popen: Any
     ) -> "subprocess.Popen[str]":
-        key_file = self._folder / f"{self.address}.key"
-        key_file.touch(mode=0o600)
-        key_file.write_text(f"{key}\n")
-        command = [*through, HOSTS, "cwnd", "run", "--interface", "eth0", "--key-file", key_file, *options]
+        self.write_key(key)
+        command: list[str | Path] = [*through, HOSTS, "cwnd", "run", "--interface", "eth0"]
+        command += ["--key-file", self.key_file, *options]
         return self.host.popen(*command, stderr=subprocess.PIPE, text=True, **popen)
 
     def announces(self) -> bool:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(LabError):
             return bool(self.status()["announcing"])
         return False
 
     def status(self) -> dict[str, Any]:
-        return json.loads(self.host.run(HOSTS, "cwnd", "status", "--json"))  # type: ignore[no-any-return]
+        return json.loads(self.host.run(HOSTS, "cwnd", "status", "--json"))
+
+    def bounds(self) -> list[int]:
+        """The bounds in force, segments."""
+        bounds = (connection["bound"] for connection in self.status()["connections"])
+        return [bound for bound in bounds if bound is not None]
 
     def connect(self, *options: str, to: str | None = None) -> Flow:
         """Starts a sender, by default to the server."""
-        command = [sys.executable, FLOW, "send", to or self._server, str(PORT), *options]
+        command: list[str | Path] = [sys.executable, FLOW, "send", to or self._server, str(PORT), *options]
         return Flow(self.host.popen(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
 
 

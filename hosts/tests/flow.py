@@ -67,7 +67,7 @@ def send(options: argparse.Namespace) -> None:
                 key.fileobj.send(bulk)  # type: ignore[union-attr]
                 continue
             # Not readline: it may take in more lines than it returns, and select does not know of them.
-            lines = os.read(sys.stdin.fileno(), 4096).decode().splitlines()
+            lines = os.read(0, 4096).decode().splitlines()
             if not lines:
                 return
             for line in lines:

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from hosts.tests.cell import HOSTS, Cell, Flow, Terminal, eventually
-from topologies.requirements import LabError
+from topologies.requirements import ROOT, LabError
 
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 FIVE = ("--bandwidth", "5")
+PAGE = ROOT / "docs/hosts/cwnd.md"
 
 
 def start(terminals: list[Terminal]) -> list[Flow]:
@@ -39,7 +41,7 @@ def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
             assert statistics.median(terminal) < 6, ratios
         status = cell.terminals[0].status()
         assert (status["control"], status["terminals"], status["sending"], status["refused"]) == ("on", 4, 4, 0)
-        assert status["connections"][0]["bound"], status
+        assert all(terminal.bounds() for terminal in cell.terminals), status
         # The link stays busy and is shared: 6 s of 5 Mb/s.
         sent = [flow.info()[0]["acked"] - old for flow, old in zip(flows, before, strict=True)]
         assert sum(sent) * 8 > 0.7 * 5e6 * 6
@@ -60,9 +62,7 @@ def test_partly_deployed() -> None:
             terminal.middleware(*FIVE)
         flows = start(cell.terminals)
         for terminal in (first, second):
-            assert eventually(
-                lambda t=terminal: [c["bound"] for c in t.status()["connections"]] not in ([], [None]), 20
-            )
+            assert eventually(terminal.bounds, 20)
         # Who does not run it is neither counted nor bounded, and who does is not starved.
         assert (first.status()["terminals"], first.status()["sending"]) == (2, 2)
         before = [flow.info()[0]["acked"] for flow in flows]
@@ -162,7 +162,7 @@ def test_calibrates_live() -> None:
             terminal.middleware("--observe")
         flows = [first.connect().go(), second.connect()]
         assert eventually(lambda: first.status()["kbit_per_s"] > 4000)
-        command = [HOSTS, "cwnd", "calibrate", "--interface", "eth0", "--seconds", "8", "--json"]
+        command: list[str | Path] = [HOSTS, "cwnd", "calibrate", "--interface", "eth0", "--seconds", "8", "--json"]
         calibration = first.host.popen(*command, stdout=subprocess.PIPE, text=True)
         time.sleep(4)
         flows[1].go()
@@ -173,6 +173,22 @@ def test_calibrates_live() -> None:
         assert fit["points"] == 2
         assert first.status()["control"] == "off (--observe)"
         assert "another `hosts cwnd run` serves eth0" in first.refusal("--observe")
+
+
+@privileged
+def test_the_commands_of_its_page() -> None:
+    block = re.search(r"^```sh\n# in a namespace\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    assert block
+    run, *others = block[1].splitlines()
+    with Cell(1) as cell:
+        terminal = cell.terminals[0]
+        terminal.write_key()
+        daemon = terminal.host.popen(*run.replace("cell.key", str(terminal.key_file)).split(), cwd=ROOT)
+        assert eventually(terminal.announces)
+        for command in others:
+            assert "19.0" in terminal.host.run(*command.split(), cwd=ROOT)
+        daemon.terminate()
+        assert daemon.wait(5) == 0
 
 
 def hosts(*words: str | Path) -> "subprocess.CompletedProcess[str]":

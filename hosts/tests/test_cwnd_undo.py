@@ -22,7 +22,8 @@ def bpf_programs() -> list[str]:
     """The names of all loaded BPF programs (bpf(2))."""
     bpf = ctypes.CDLL(None, use_errno=True).syscall
     get_next_id, get_fd_by_id, get_info = 11, 13, 15
-    names, number = [], 0
+    names: list[str] = []
+    number = 0
     while True:
         attributes = ctypes.create_string_buffer(struct.pack("IIII", number, 0, 0, 0), 128)
         if bpf(321, get_next_id, attributes, 128) < 0:
