@@ -8,7 +8,7 @@ from typing import Any
 
 from topologies import bmv2
 from topologies.namespace import Namespace
-from topologies.nodes import OFFLOADS, ApSwitch, link_options
+from topologies.nodes import OFFLOADS, ApSwitch, last_line, link_options
 from topologies.paths import WIRE
 from topologies.requirements import LabError, apswitch
 from topologies.targets import TARGETS, Port
@@ -22,12 +22,16 @@ class Bmv2Switch(ApSwitch):
     def __init__(self, name: str, **params: Any) -> None:
         super().__init__(name, **params)
         self._wires: list[Namespace] = []
+        self._wire_processes: list[tuple[subprocess.Popen[Any], Path]] = []
 
     def start(self, controllers: list[Any]) -> None:
         for intf in self.wired.values():
             if intf.link.model:
                 self._put_wire(intf.name, intf.link.model)
         super().start(controllers)
+        for process, output in self._wire_processes:
+            if process.poll() is not None:
+                raise LabError(f"{self.name}: a wire did not start: {last_line(output) or f'see {output}'}")
 
     def fit(self, ports: Mapping[int, Port], ack_priority: bool) -> None:
         """Sets the queues' limits and the bulk queues' pace, so that they stand in the switch.
@@ -63,7 +67,10 @@ class Bmv2Switch(ApSwitch):
         command: list[str | Path] = [apswitch(), WIRE, "-i", "1@host", "-i", "2@switch", "--link"]
         output = self.log.with_name(f"{self.log.stem}-wire-{name}.out")
         with output.open("wb") as file:
-            wire.popen(*command, f"1:{link_options(model)}", stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+            process = wire.popen(
+                *command, f"1:{link_options(model)}", stdout=file, stderr=file, stdin=subprocess.DEVNULL
+            )
+        self._wire_processes.append((process, output))
 
 
 def _ip(*words: str) -> None:

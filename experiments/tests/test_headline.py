@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,13 +100,18 @@ def test_bad_input_gets_one_line(arguments: list[str], message: str) -> None:
 
 
 @pytest.mark.usefixtures("privileged")
-def test_a_switch_that_does_not_start_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "message"), [("apswitch", "ap1: the switch did not start"), ("bmv2", "ap1: a wire did not start")]
+)
+def test_a_switch_that_does_not_start_is_named(tmp_path: Path, target: str, message: str) -> None:
+    if target == "bmv2" and not shutil.which("simple_switch_grpc"):
+        pytest.skip("simple_switch_grpc is not on PATH")
     switch = tmp_path / "apswitch"
     switch.write_text("#!/bin/sh\n[ $1 = --version ] && echo 1.2.3 || exit 1\n")
     switch.chmod(0o755)
-    done = experiments("headline", "--out", str(tmp_path), APSWITCH=str(switch))
+    done = experiments("headline", "--target", target, "--out", str(tmp_path), APSWITCH=str(switch))
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ap1: the switch did not start") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: {message}") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("privileged")
