@@ -89,7 +89,8 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
         cpu = selfcheck.CpuMeter({"switch": lab.access_point.process.pid, "controller": lab.controller.pid})
         came_from = lab.associations() if experiment.walk else {}
         tcp = _drive(experiment, transfers, started, setting.seconds, lab, tick)
-        report = selfcheck.check(cpu.read(), probe.late, probe.unanswered, tcp, setting.cc, setting.ecn)
+        load, drops = cpu.read(), lab.radio_drops()
+        report = selfcheck.check(load, probe.late, probe.unanswered, tcp, setting.cc, setting.ecn, drops)
         went_to = lab.associations() if experiment.walk else {}
     run.samples[:] = sorted((s for s in run.samples if 0 <= s.time < setting.seconds), key=lambda s: s.time)
     run.samples[:] = summed(run.samples, experiment, setting.seconds)

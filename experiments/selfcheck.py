@@ -2,8 +2,9 @@
 """Is this lab fit to measure in? Timer lateness, CPU saturation, and the TCP that was really in use."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from experiments import window
@@ -48,11 +49,18 @@ class CpuMeter:
 
 
 def check(
-    cpu: dict[str, float], late: Sequence[float], unanswered: int, tcp: dict[str, list[str]], cc: str, ecn: bool
+    cpu: dict[str, float],
+    late: Sequence[float],
+    unanswered: int,
+    tcp: dict[str, list[str]],
+    cc: str,
+    ecn: bool,
+    radio_drops: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The self-check of an arm, with `problems`: empty when fit.
 
     late: of the probe's timer (s). tcp: flow -> what ss said about its connection, some times.
+    radio_drops: radio -> frames that it threw away.
     """
     late_p99 = percentile(late, 0.99) * 1e3 if late else None
     problems = []
@@ -77,6 +85,9 @@ def check(
             problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
         windows[flow] = window.judge(texts)
         problems += [found for found in [window.problem(flow, windows[flow])] if found]
+    for name, drops in radio_drops.items():
+        if drops:
+            problems.append(f"the radio of {name} dropped {drops} frames: it carries less than the link's rate")
     return {
         **cpu,
         "timer_late_p99_ms": None if late_p99 is None else round(late_p99, 3),
@@ -84,6 +95,7 @@ def check(
         "congestion_control": used,
         "ecn": negotiated,
         "window": windows,
+        "radio_drops": dict(radio_drops),
         "problems": problems,
     }
 

@@ -151,6 +151,10 @@ class Lab:
         """Station -> the access point that it is behind; an empty string for none."""
         return {station.name: ACCESS_POINT for station in self.stations}
 
+    def radio_drops(self) -> dict[str, int]:
+        """Host or access point -> frames that its radio threw away, since it could not send them in time."""
+        return {}
+
     def start(self) -> None:
         """Brings everything up: afterwards packets flow as the features say. Raises LabError."""
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -70,6 +70,12 @@ def test_a_fit_lab_has_no_problem() -> None:
     assert report["congestion_control"] == {"downlink": "cubic"} and report["ecn"] == {"downlink": True}
 
 
+def test_a_radio_that_drops_frames_is_told() -> None:
+    tcp = {"downlink": [CUBIC]}
+    report = check(QUIET, [0.0001] * 100, 0, tcp, "cubic", ecn=True, radio_drops={"ap1": 7, "sta1": 0})
+    assert report["problems"] == ["the radio of ap1 dropped 7 frames: it carries less than the link's rate"]
+
+
 @pytest.mark.parametrize(
     ("cpu", "late", "tcp", "cc", "problem"),
     [

@@ -80,6 +80,9 @@ class WifiLab(Lab):
         names = {ap.wintfs[0].mac: ap.name for ap in self.net.aps}
         return {station.name: names.get(station.access_point(), "") for station in self.stations}
 
+    def radio_drops(self) -> dict[str, int]:
+        return {node.name: node.radio_drops() for node in [*self.net.aps, *self.net.stations]}
+
     def stop(self) -> None:
         net = self.net
         if net:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mininet-WiFi classes: stations with plain packets, and access points whose radio is a port of the switch."""
 
+import re
 import subprocess
 from typing import Any
 
@@ -11,7 +12,20 @@ from topologies.nodes import OFFLOADS, ApSwitch, EndHost
 from topologies.requirements import LabError
 
 
-class WifiStation(EndHost, Station):
+class _OnRadio:
+    """What stations and access points have in common. mac80211_hwsim counts the frames that its full queue dropped."""
+
+    wintfs: dict[int, Any]
+    pexec: Any
+
+    def radio_drops(self) -> int:
+        name = self.wintfs[0].name
+        driver = re.search(r"d_tx_dropped: (\d+)", self.pexec("ethtool", "-S", name)[0])
+        above = re.findall(r"dropped (\d+)", self.pexec("tc", "-s", "qdisc", "show", "dev", name, "root")[0])
+        return sum(map(int, above)) + (int(driver[1]) if driver else 0)
+
+
+class WifiStation(_OnRadio, EndHost, Station):
     """A station, with the addresses, the congestion control and the ECN setting of any end host."""
 
     def access_point(self) -> str:
@@ -27,7 +41,7 @@ class Radio:
         self.model = model
 
 
-class P4AP(ApSwitch, AP):
+class P4AP(_OnRadio, ApSwitch, AP):
     """An access point: hostapd runs its radio, `apswitch` the program. The radio is port 1, the uplink port 2.
 
     The radio's interface gives and takes Ethernet frames. hostapd's `ap_isolate` keeps mac80211 from passing frames on
