@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
+// Stages that touch an extern of the architecture are in v1model/.
 //
-//   ingress: roles - packet_io - learn - forward - flows - classify - mark - ack - gate - count arrived
+//   ingress: roles - packet_io - learn - forward - flows - sparse - classify - mark - ack - gate - count arrived - report
 //   egress:  prune - ack_filter - count sent
 #include <core.p4>
 #include <v1model.p4>
 
+#include "v1model/externs.p4"
 #include "ids.p4"
 #include "headers.p4"
 #include "parser.p4"
@@ -14,19 +16,14 @@
 #include "stages/learn.p4"
 #include "stages/forward.p4"
 #include "stages/flows.p4"
+#include "v1model/sparse.p4"
 #include "stages/classify.p4"
 #include "stages/mark.p4"
 #include "stages/ack.p4"
-#include "stages/gate.p4"
+#include "v1model/ack_filter.p4"
+#include "v1model/gate.p4"
 #include "stages/prune.p4"
-
-// Shared by ingress and egress, which v1model allows and hardware does not.
-@id(REGISTER_NEWEST_ACK)
-register<bit<40>>(FLOWS_SIZE) newest_ack;
-@id(REGISTER_GATE_ADMITTED)
-register<bit<32>>(PORTS_SIZE) gate_admitted;
-@id(REGISTER_GATE_RELEASED)
-register<bit<32>>(PORTS_SIZE) gate_released;
+#include "v1model/report.p4"
 
 parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
@@ -36,33 +33,29 @@ parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
 }
 
-control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+// A frame from a port of the access point.
+control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // Per egress port ++ class.
     @id(COUNTER_ARRIVED)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) arrived;   // entered the queue
+    COUNTER(CLASSES_SIZE) arrived;   // entered the queue
     @id(COUNTER_MARKED)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) marked;    // got CE
+    COUNTER(CLASSES_SIZE) marked;    // got CE
     @id(COUNTER_DROPPED)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) dropped;   // dropped by feedback
+    COUNTER(CLASSES_SIZE) dropped;   // dropped by feedback
     @id(COUNTER_REFUSED)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) refused;   // dropped by the gate
+    COUNTER(CLASSES_SIZE) refused;   // dropped by the gate
     // Per egress port ++ queue.
     @id(COUNTER_QUEUED)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) queued;    // which queue they entered
+    COUNTER(CLASSES_SIZE) queued;    // which queue they entered
 
     apply {
-        meta.ingress_port = standard_metadata.ingress_port;
-        if (hdr.packet_out.isValid()) {
-            PacketOut.apply(hdr, standard_metadata);
-            return;
-        }
-        if (!hdr.ethernet.isValid()) {
-            mark_to_drop(standard_metadata);
-            return;
-        }
         IngressRole.apply(meta);
-        Punt.apply(hdr, meta, standard_metadata);
-        if (standard_metadata.egress_spec == CPU_PORT) {
+        Punt.apply(hdr, meta);
+        if (meta.copy_to_cpu == 1) {
+            clone_preserving_field_list(CloneType.I2E, CPU_CLONE_SESSION, FIELD_LIST_PACKET_IN);
+        }
+        if (meta.to_cpu == 1) {
+            standard_metadata.egress_spec = CPU_PORT;
             return;
         }
         Learn.apply(hdr, meta);
@@ -77,12 +70,13 @@ control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         }
         standard_metadata.egress_spec = meta.egress_port;
         EgressRole.apply(meta);
-        Flows.apply(hdr, meta, standard_metadata.ingress_global_timestamp[31:0]);
+        Flows.apply(hdr, meta);
+        Sparse.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
         Classify.apply(hdr, meta);
 
         bit<12> index = meta.egress_port ++ meta.class_id;
         feedback_t random_number;
-        random(random_number, 0, 65534);
+        random(random_number, 1, 65535);
         Mark.apply(hdr, meta, random_number);
         if (meta.drop == 1) {
             dropped.count((bit<32>)index);
@@ -94,32 +88,48 @@ control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         }
         AckPriority.apply(meta);
         QueueMeter.apply(meta);
-        Gate.apply(meta, gate_admitted, gate_released);
+        Gate.apply(meta);
         if (meta.drop == 1) {
             refused.count((bit<32>)index);
             mark_to_drop(standard_metadata);
             return;
         }
-        AckRemember.apply(hdr, meta, newest_ack);
+        AckRemember.apply(hdr, meta);
         standard_metadata.priority = meta.queue;
         arrived.count((bit<32>)index);
         queued.count((bit<32>)(meta.egress_port ++ meta.queue));
     }
 }
 
+control ApIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    apply {
+        meta.ingress_port = standard_metadata.ingress_port;
+        if (hdr.packet_out.isValid()) {
+            PacketOut.apply(hdr, standard_metadata.egress_spec);
+        } else if (hdr.ethernet.isValid()) {
+            Frame.apply(hdr, meta, standard_metadata);
+            if (meta.report != REPORT_NONE) {
+                Report.apply(hdr, meta);
+            }
+        } else {
+            mark_to_drop(standard_metadata);
+        }
+    }
+}
+
 control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // Both per egress port ++ class, so that arrived - sent - filtered is what the queue holds.
     @id(COUNTER_SENT)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) sent;
+    COUNTER(CLASSES_SIZE) sent;
     @id(COUNTER_FILTERED)
-    counter(CLASSES_SIZE, CounterType.packets_and_bytes) filtered;   // superseded ACKs
+    COUNTER(CLASSES_SIZE) filtered;   // superseded ACKs
 
     apply {
         if (standard_metadata.egress_port == CPU_PORT) {
             PacketIn.apply(hdr, meta);
             return;
         }
-        GateRelease.apply(meta, gate_released);
+        GateRelease.apply(meta);
         Prune.apply(meta, standard_metadata.egress_port);
         if (meta.drop == 1) {
             mark_to_drop(standard_metadata);
@@ -127,7 +137,7 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         }
         if (meta.unicast == 1) {
             bit<12> index = meta.egress_port ++ meta.class_id;
-            AckFilter.apply(hdr, meta, newest_ack);
+            AckFilter.apply(hdr, meta);
             if (meta.drop == 1) {
                 filtered.count((bit<32>)index);
                 mark_to_drop(standard_metadata);

@@ -124,7 +124,9 @@ struct metadata_t {
     bit<8>       protocol;
     bit<6>       dscp;
     bit<16>      transport_length; // bytes of transport header and payload that the IP header claims
-    bit<1>       source_reported;  // by a digest; targets send one for a packet, so its flow must wait
+    bit<1>       to_cpu;           // instead of anywhere else
+    bit<1>       copy_to_cpu;
+    report_t     report;           // targets send one digest for a packet: a new source first, its flow later
     bit<1>       known_flow;
     flow_index_t flow_index;
     bit<8>       generation;       // tells the users of one flow index apart
@@ -139,8 +141,8 @@ struct metadata_t {
     bit<1>       demoted;          // above its queue's meter: waits with the bulk
     bit<1>       regulated;        // feedback applies
     bit<1>       mark_only;
-    feedback_t   feedback;
-    feedback_t   excess;           // feedback above the random number; not 0: act
+    feedback_t   feedback;         // the flow's
+    feedback_t   margin;           // a random number of 1..65535, less all feedback; 0: act
     bit<1>       marked;
     bit<1>       gated;            // this packet holds a place in the gate's buffer
 }

@@ -38,12 +38,11 @@
 #define ACTION_SET_CLASS          0x0100000E
 #define ACTION_ADD_CLASS_FEEDBACK 0x0100000F
 #define ACTION_ADD_PORT_FEEDBACK  0x01000010
-#define ACTION_MARK_IPV4_ECT0     0x01000011
-#define ACTION_MARK_IPV4_ECT1     0x01000012
 #define ACTION_MARK_IPV6          0x01000013
 #define ACTION_DROP_NOT_ECT       0x01000014
 #define ACTION_PRIORITISE         0x01000015
 #define ACTION_BATCH_GATE         0x01000016
+#define ACTION_MARK_IPV4          0x01000017
 
 // Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16)
 #define COUNTER_ARRIVED        0x12000001
@@ -67,15 +66,14 @@
 // Sizes
 #define PORTS_SIZE     512     // every value of a 9-bit port
 #define STATIONS_SIZE  4096    // MAC addresses behind the access point
-#define FLOWS_SIZE     65536   // per IP version
+#define FLOWS_SIZE     65536   // flow indices; also IPv4 flows
 #define CLASSIFY_SIZE  256
 #define PUNT_SIZE      64
 #define CLASSES_SIZE   4096    // port x class, also port x queue
 
-// Well-known values
-const bit<9>  CPU_PORT = 510;
+// Well-known values; CPU_PORT and FLOWS_IPV6_SIZE are the architecture's (its externs.p4).
 const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point
-const bit<32> CPU_CLONE_SESSION = 1;  // clone session with the CPU port
+#define CPU_CLONE_SESSION 1           // clone session with the CPU port
 
 typedef bit<9>  port_t;
 typedef bit<48> mac_t;
@@ -94,8 +92,11 @@ typedef bit<2> direction_t;
 const direction_t DIRECTION_UPLINK = 1;
 const direction_t DIRECTION_DOWNLINK = 2;
 
-// Meter colours of v1model and PSA.
-typedef bit<2> color_t;
-const color_t COLOR_GREEN = 0;
+// What the controller is told of a packet; a packet causes one digest at most.
+typedef bit<3> report_t;
+const report_t REPORT_NONE = 0;
+const report_t REPORT_SOURCE = 1;
+const report_t REPORT_FLOW_IPV4 = 2;
+const report_t REPORT_FLOW_IPV6 = 3;
 
 #endif

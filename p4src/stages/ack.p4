@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ack: pure ACKs go first, and an ACK that a newer one supersedes is not sent at all.
+// ack: pure ACKs leave through the priority queue of a busy port (QoS-guaranteed TCP, section III), and an ACK that a
+// newer one supersedes is not sent at all (`ack_filter`, the architecture's).
 //
-//   ingress: ack_priority (per egress port) -> queue, filter; queue_meter keeps every priority queue within its
-//            rate: above it the packet waits with the bulk, so nobody buys priority with a flood of ACKs
-//   ingress, once the packet is admitted: newest_ack[flow] = the newest ACK number of the flow; not that of a
-//            demoted ACK, for the older ones in the priority queue arrive before it
-//   egress:  a supersedable ACK older than newest_ack[flow] is dropped when it leaves the queue (RFC 3449, 5.2.1)
-//
-// newest_ack holds generation ++ ACK number: what an earlier user of the flow index left behind never counts.
-// v1model lets ingress and egress share the register.
+//   ack_priority (per egress port) -> queue, filter
+//   queue_meter keeps every priority queue within its rate: above it the packet waits with the bulk, so nobody buys
+//   priority with a flood of ACKs
 #ifndef ACK_P4
 #define ACK_P4
 
@@ -38,41 +34,15 @@ control AckPriority(inout metadata_t meta) {
 control QueueMeter(inout metadata_t meta) {
     // Per egress port ++ queue.
     @id(METER_QUEUE)
-    meter(CLASSES_SIZE, MeterType.bytes) queue_meter;
+    METER(CLASSES_SIZE) queue_meter;
 
     apply {
         if (meta.queue != 0) {
             color_t color = COLOR_GREEN;
-            queue_meter.execute_meter<color_t>((bit<32>)(meta.egress_port ++ meta.queue), color);
+            EXECUTE_METER(queue_meter, meta.egress_port ++ meta.queue, color);
             if (color != COLOR_GREEN) {
                 meta.queue = 0;
                 meta.demoted = 1;
-            }
-        }
-    }
-}
-
-control AckRemember(in headers_t hdr, in metadata_t meta, register<bit<40>> newest_ack) {
-    apply {
-        if (meta.filter == 1 && meta.demoted == 0 && meta.known_flow == 1) {
-            bit<40> newest;
-            newest_ack.read(newest, (bit<32>)meta.flow_index);
-            bit<32> ahead = hdr.tcp.acknowledgment - newest[31:0];
-            if (newest[39:32] != meta.generation || ahead[31:31] == 0) {
-                newest_ack.write((bit<32>)meta.flow_index, meta.generation ++ hdr.tcp.acknowledgment);
-            }
-        }
-    }
-}
-
-control AckFilter(in headers_t hdr, inout metadata_t meta, register<bit<40>> newest_ack) {
-    apply {
-        if (meta.filter == 1 && meta.known_flow == 1 && meta.supersedable == 1) {
-            bit<40> newest;
-            newest_ack.read(newest, (bit<32>)meta.flow_index);
-            bit<32> ahead = hdr.tcp.acknowledgment - newest[31:0];
-            if (newest[39:32] == meta.generation && ahead[31:31] == 1) {
-                meta.drop = 1;
             }
         }
     }

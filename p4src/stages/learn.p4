@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// learn: a source MAC not yet seen behind its port -> digest; the controller answers with entries here and in
+// learn: a source MAC not yet seen behind its port -> report; the controller answers with entries here and in
 // `forward`, and ages them by this table's idle timeout (IEEE 802.1Q, 8.8). Group addresses are no sources.
 #ifndef LEARN_P4
 #define LEARN_P4
@@ -10,8 +10,7 @@ control Learn(in headers_t hdr, inout metadata_t meta) {
 
     @id(ACTION_UNKNOWN_SOURCE)
     action unknown_source() {
-        digest<source_digest_t>(1, { hdr.ethernet.src_addr, meta.ingress_port });
-        meta.source_reported = 1;
+        meta.report = REPORT_SOURCE;
     }
 
     @id(TABLE_LEARN)
@@ -23,7 +22,7 @@ control Learn(in headers_t hdr, inout metadata_t meta) {
         actions = { known_source; @defaultonly unknown_source; }
         const default_action = unknown_source();
         size = STATIONS_SIZE;
-        support_timeout = true;
+        IDLE_TIMEOUT;
     }
 
     apply {

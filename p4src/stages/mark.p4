@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // mark: the computed feedback meets the packet (NCR, section 3.1), decided once from one random number.
 //
-//   flow + class + port feedback, saturating -> excess over `random` -> CE, or drop when not ECN-capable
+//   random - flow - port - class feedback, saturating -> 0: CE, or drop when not ECN-capable
 //
-// Each addition is a table of its own and the decision a small ternary table: what a hardware stage can do.
-// A pure ACK is never marked or dropped here. `random` is uniform over 0..65534, so 65535 marks always.
+// Each subtraction is a table of its own and the decision a small ternary table: what a hardware stage can do.
+// A pure ACK is never marked or dropped here. `random` is of 1..65535, so 65535 marks always and 0 never.
 // No architecture extern.
 #ifndef MARK_P4
 #define MARK_P4
 
 control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_number) {
-    // What HC (RFC 1624, eqn. 3) becomes when a word of the header grows by `delta`.
-    action grow_ipv4_word(bit<16> delta) {
-        bit<17> sum = (bit<17>)(~hdr.ipv4.checksum) + (bit<17>)delta;
-        hdr.ipv4.checksum = ~(sum[15:0] + (bit<16>)sum[16:16]);
-    }
-
     @id(ACTION_ADD_CLASS_FEEDBACK)
     action add_class_feedback(feedback_t feedback, bit<1> mark_only) {
-        meta.feedback = meta.feedback |+| feedback;
+        meta.margin = meta.margin |-| feedback;
         meta.mark_only = mark_only;
     }
 
@@ -35,7 +29,7 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
 
     @id(ACTION_ADD_PORT_FEEDBACK)
     action add_port_feedback(feedback_t feedback) {
-        meta.feedback = meta.feedback |+| feedback;
+        meta.margin = meta.margin |-| feedback;
     }
 
     @id(TABLE_PORT_FEEDBACK)
@@ -46,17 +40,11 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
         size = PORTS_SIZE;
     }
 
-    @id(ACTION_MARK_IPV4_ECT0)
-    action mark_ipv4_ect0() {
+    // HC' = ~(~HC + m) (RFC 1624, eqn. 3) is HC - m, and one less where that borrows; m is 1 from ECT(0), 2 from ECT(1).
+    @id(ACTION_MARK_IPV4)
+    action mark_ipv4(bit<16> decrement) {
         hdr.ipv4.ecn = ECN_CE;
-        grow_ipv4_word(1);
-        meta.marked = 1;
-    }
-
-    @id(ACTION_MARK_IPV4_ECT1)
-    action mark_ipv4_ect1() {
-        hdr.ipv4.ecn = ECN_CE;
-        grow_ipv4_word(2);
+        hdr.ipv4.checksum = hdr.ipv4.checksum - decrement;
         meta.marked = 1;
     }
 
@@ -78,27 +66,30 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
             hdr.ipv4.isValid(): exact @name("ipv4_valid");
             hdr.ipv6.isValid(): exact @name("ipv6_valid");
             hdr.ipv4.ecn: ternary @name("ipv4_ecn");
+            hdr.ipv4.checksum: ternary @name("ipv4_checksum");
             hdr.ipv6.ecn: ternary @name("ipv6_ecn");
             meta.mark_only: ternary @name("mark_only");
         }
-        actions = { mark_ipv4_ect0; mark_ipv4_ect1; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
+        actions = { mark_ipv4; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (true, false, ECN_ECT0, _, _): mark_ipv4_ect0();
-            (true, false, ECN_ECT1, _, _): mark_ipv4_ect1();
-            (true, false, ECN_NOT_ECT, _, 0): drop_not_ect();
-            (false, true, _, ECN_ECT0, _): mark_ipv6();
-            (false, true, _, ECN_ECT1, _): mark_ipv6();
-            (false, true, _, ECN_NOT_ECT, 0): drop_not_ect();
+            (true, false, ECN_ECT0, 0, _, _): mark_ipv4(2);
+            (true, false, ECN_ECT0, _, _, _): mark_ipv4(1);
+            (true, false, ECN_ECT1, 0 &&& 0xFFFE, _, _): mark_ipv4(3);
+            (true, false, ECN_ECT1, _, _, _): mark_ipv4(2);
+            (true, false, ECN_NOT_ECT, _, _, 0): drop_not_ect();
+            (false, true, _, _, ECN_ECT0, _): mark_ipv6();
+            (false, true, _, _, ECN_ECT1, _): mark_ipv6();
+            (false, true, _, _, ECN_NOT_ECT, 0): drop_not_ect();
         }
     }
 
     apply {
+        meta.margin = random_number |-| meta.feedback;
         if (meta.regulated == 1 && meta.pure_ack == 0) {
-            class_feedback.apply();
             port_feedback.apply();
-            meta.excess = meta.feedback |-| random_number;
-            if (meta.excess != 0) {
+            class_feedback.apply();
+            if (meta.margin == 0) {
                 mark.apply();
             }
         }

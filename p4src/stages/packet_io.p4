@@ -3,27 +3,29 @@
 //
 //   packet-out: the controller names the egress port; no stage touches the packet
 //   packet-in:  `punt` sends a packet, or a copy of it, to the controller, with the port it came from
+//
+// No architecture extern.
 #ifndef PACKET_IO_P4
 #define PACKET_IO_P4
 
-control PacketOut(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
+control PacketOut(inout headers_t hdr, out port_t egress_port) {
     apply {
-        standard_metadata.egress_spec = hdr.packet_out.egress_port;
+        egress_port = hdr.packet_out.egress_port;
         hdr.packet_out.setInvalid();
     }
 }
 
-control Punt(in headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control Punt(in headers_t hdr, inout metadata_t meta) {
     // When the controller answers for the network (its own addresses).
     @id(ACTION_SEND_TO_CPU)
     action send_to_cpu() {
-        standard_metadata.egress_spec = CPU_PORT;
+        meta.to_cpu = 1;
     }
 
     // When the controller only wants to see.
     @id(ACTION_COPY_TO_CPU)
     action copy_to_cpu() {
-        clone_preserving_field_list(CloneType.I2E, CPU_CLONE_SESSION, FIELD_LIST_PACKET_IN);
+        meta.copy_to_cpu = 1;
     }
 
     @id(TABLE_PUNT)

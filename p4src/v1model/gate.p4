@@ -6,10 +6,16 @@
 //
 // depth = admitted - released: one register written by ingress alone, one by egress alone, so that a target
 // with a thread for each needs no lock. The port's own queue must hold `buffer` packets.
-#ifndef GATE_P4
-#define GATE_P4
+#ifndef V1MODEL_GATE_P4
+#define V1MODEL_GATE_P4
 
-control Gate(inout metadata_t meta, register<bit<32>> gate_admitted, register<bit<32>> gate_released) {
+// Shared by ingress and egress, which v1model allows and hardware does not.
+@id(REGISTER_GATE_ADMITTED)
+register<bit<32>>(PORTS_SIZE) gate_admitted;
+@id(REGISTER_GATE_RELEASED)
+register<bit<32>>(PORTS_SIZE) gate_released;
+
+control Gate(inout metadata_t meta) {
     @id(REGISTER_GATE_CLOSED)
     register<bit<1>>(PORTS_SIZE) gate_closed;
 
@@ -42,7 +48,7 @@ control Gate(inout metadata_t meta, register<bit<32>> gate_admitted, register<bi
     }
 }
 
-control GateRelease(in metadata_t meta, register<bit<32>> gate_released) {
+control GateRelease(in metadata_t meta) {
     apply {
         if (meta.gated == 1) {
             bit<32> released;

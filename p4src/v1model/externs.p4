@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How v1model spells what the shared stages need of an architecture.
+#ifndef V1MODEL_EXTERNS_P4
+#define V1MODEL_EXTERNS_P4
+
+const bit<9> CPU_PORT = 510;
+
+#define FLOWS_IPV6_SIZE 65536
+
+typedef bit<2> color_t;
+const color_t COLOR_GREEN = 0;
+
+#define COUNTER(size) counter(size, CounterType.packets_and_bytes)
+#define DIRECT_COUNTER() direct_counter(CounterType.packets_and_bytes)
+#define METER(size) meter(size, MeterType.bytes)
+#define DIRECT_METER() direct_meter<color_t>(MeterType.bytes)
+#define EXECUTE_METER(meter, index, color) meter.execute_meter<color_t>((bit<32>)(index), color)
+#define READ_DIRECT_METER(meter, color) meter.read(color)
+#define COUNTED_BY(counter) counters = counter
+#define METERED_BY(meter) meters = meter
+#define IDLE_TIMEOUT support_timeout = true
+
+#endif
