@@ -4,7 +4,8 @@
 from experiments.experiment import Criterion, Experiment, Flow, Summary
 from experiments.headline import HEADLINE, THIRD
 
-STATIONS = 6
+STATIONS = 4
+SECONDS = 60  # connections come up slowly behind a full queue, and a walk takes its time
 MAX_GAP = 1000.0  # ms without an answered probe; reassociation and a retransmission timeout take less
 _ARMS = tuple(arm for arm in HEADLINE.arms if arm.name in ("fifo", "ncr"))
 _THIRDS = HEADLINE.phases
@@ -36,6 +37,7 @@ MANY_STATIONS = Experiment(
         ),
     ),
     stations=STATIONS,
+    seconds=SECONDS,
 )  # fmt: skip
 
 HANDOVER = Experiment(
@@ -59,6 +61,7 @@ HANDOVER = Experiment(
             at_least=False, shown="{:.0f} ms",
         ),
     ),
+    seconds=SECONDS,
     access_points=2,
     walk=(THIRD, 2 * THIRD),
 )  # fmt: skip
