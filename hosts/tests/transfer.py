@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends and receives TCP with a named congestion control: a program for network namespaces and other kernels.
 
-transfer.py receive PORT                   prints {"bytes", "seconds", "mbit"} of one connection
-transfer.py send ADDRESS PORT CONTROL PLAN prints {"bytes", "rtt_ms", "cwnd"}: means while it sent, after the first 2 s
+transfer.py receive PORT                   prints {"bytes", "mbit"} of one connection: all of it, its rate after WARM_UP
+transfer.py send ADDRESS PORT CONTROL PLAN prints {"bytes", "rtt_ms", "cwnd"}: all sent, means after WARM_UP
 PLAN: comma-separated steps: 5s sends for 5 s, 10000b sends bytes, wait1.2s sends nothing.
 CONTROL: a congestion control, or - for the system's.
 """
@@ -14,7 +14,7 @@ import sys
 import time
 
 BLOCK = bytes(65536)
-WARM_UP = 2.0  # s, not counted into the means
+WARM_UP = 3.0  # s
 
 
 def receive(port: int) -> None:
@@ -22,13 +22,15 @@ def receive(port: int) -> None:
     print("ready", flush=True)
     connection, _ = listener.accept()
     connection.settimeout(60)
-    total, first, last = 0, 0.0, 0.0
+    total, counted, start, last = 0, 0, 0.0, 0.0
     while block := connection.recv(1 << 20):
         last = time.monotonic()
-        first = first or last
+        start = start or last + WARM_UP
         total += len(block)
-    seconds = max(last - first, 1e-9)
-    print(json.dumps({"bytes": total, "seconds": seconds, "mbit": total * 8e-6 / seconds}), flush=True)
+        if last >= start:
+            counted += len(block)
+    mbit = counted * 8e-6 / (last - start) if last > start else 0.0
+    print(json.dumps({"bytes": total, "mbit": mbit}), flush=True)
 
 
 class Sender:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel has loaded: found through its BPF links, whoever holds them.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -23,18 +24,24 @@ pub struct Loaded {
     maps: Vec<MapHandle>,
 }
 
-/// The loaded `control`, if it is and we may look.
-pub fn find(control: &Control) -> Result<Option<Loaded>, Error> {
+/// What is loaded, by the kernel's names. Needs the right to look: CAP_SYS_ADMIN.
+pub fn all() -> Result<HashMap<String, Loaded>, Error> {
     let layout = Layout::of_kernel()?;
-    for map_id in struct_ops_maps().about("list BPF links")? {
+    let mut found = HashMap::new();
+    for map_id in struct_ops_maps().about("list BPF links (which needs root)")? {
         // A map may go between the listing and the look.
         let Ok(map) = MapHandle::from_map_id(map_id) else { continue };
         let Ok(Some(value)) = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY) else { continue };
-        if layout.name(&value) == Some(control.kernel_name.as_bytes()) {
-            return Ok(Some(Loaded { maps: maps_of(&layout.programs(&value)) }));
+        if let Some(name) = layout.name(&value) {
+            found.insert(name.to_string(), Loaded { maps: maps_of(&layout.programs(&value)) });
         }
     }
-    Ok(None)
+    Ok(found)
+}
+
+/// The loaded `control`, if it is.
+pub fn find(control: &Control) -> Result<Option<Loaded>, Error> {
+    Ok(all()?.remove(control.kernel_name))
 }
 
 /// Like `find`; not loaded is an error that says how to load it.
@@ -99,8 +106,8 @@ impl Layout {
         Ok(Self { name: member("name").ok_or_else(no_struct_ops)?, callbacks })
     }
 
-    fn name<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
-        value.get(self.name..self.name + 16)?.split(|&b| b == 0).next()
+    fn name<'v>(&self, value: &'v [u8]) -> Option<&'v str> {
+        std::str::from_utf8(value.get(self.name..self.name + 16)?.split(|&b| b == 0).next()?).ok()
     }
 
     /// The ids of the programs, which the kernel shows where their callbacks stand.

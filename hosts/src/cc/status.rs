@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::controls::{self, CONTROLS, Control};
-use super::loaded;
+use super::loaded::{self, Loaded};
 use crate::output::Format;
 use crate::{About, Error};
 
@@ -29,7 +29,8 @@ struct ControlRow {
 pub fn list(format: Format) {
     let kernel = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     let available: Vec<_> = kernel.split_whitespace().collect();
-    let rows: Vec<_> = CONTROLS.iter().map(|c| control_row(c, &available)).collect();
+    let known = loaded::all().unwrap_or_default();
+    let rows: Vec<_> = CONTROLS.iter().map(|c| control_row(c, known.get(c.kernel_name), &available)).collect();
     let columns = ["name", "kernel's name", "loaded", "options", "counters", "about"];
     format.print(&rows, &columns, |r| {
         let loaded = if r.loaded { "yes" } else { "no" };
@@ -37,11 +38,10 @@ pub fn list(format: Format) {
     });
 }
 
-fn control_row(control: &'static Control, available: &[&str]) -> ControlRow {
-    let known = loaded::find(control).ok().flatten();
-    let values = known.as_ref().and_then(|l| l.options().ok());
+fn control_row(control: &'static Control, known: Option<&Loaded>, available: &[&str]) -> ControlRow {
+    let values = known.and_then(|l| l.options().ok());
     let values = values.unwrap_or_else(|| control.options.iter().map(|o| o.default).collect());
-    let counts = known.as_ref().and_then(|l| l.counters().ok()).unwrap_or_default();
+    let counts = known.and_then(|l| l.counters().ok()).unwrap_or_default();
     ControlRow {
         name: control.name,
         kernel_name: control.kernel_name,

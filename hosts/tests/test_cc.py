@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion controls in BPF on real TCP: chosen, set, watched, unloaded; nothing stays behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, rows
+from topologies.paths import PathHost, Paths
+
+CONTROLS = ["vegas", "vegas_fair", "westwood", "reno_maxwin", "tcp_av"]
+KILLS = 100
+NOBODY = """
+import os, socket
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+s = socket.socket()
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bpf_vegas")
+print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))
+"""
+
+
+@pytest.fixture(autouse=True)
+def root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("loading congestion controls and making network namespaces needs root")
+
+
+@pytest.fixture
+def paths() -> Iterator[Paths]:
+    with Paths() as made:
+        yield made
+
+
+def in_private_mounts(script: str, **options: object) -> "subprocess.CompletedProcess[str]":
+    """Runs a shell script that sees its own mounts; what it pins ends with it."""
+    words = ["unshare", "--mount", "--propagation", "private", "bash", "-eu", "-c", script]
+    return subprocess.run(words, capture_output=True, text=True, env=os.environ | {"HOSTS": str(HOSTS)}, timeout=60)
+
+
+def sockets(host: PathHost, remote: str) -> list[dict[str, object]]:
+    return [row for row in rows("status", host=host) if str(row["remote"]).startswith(remote)]
+
+
+def wait_for_sockets(host: PathHost, remote: str) -> list[dict[str, object]]:
+    deadline = time.monotonic() + 10
+    while not (found := sockets(host, remote)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def test_loaded_until_unloaded() -> None:
+    done = in_private_mounts(
+        """
+        mount -t bpf bpf /sys/fs/bpf
+        for name in vegas vegas_fair westwood reno_maxwin tcp_av; do "$HOSTS" cc load $name; done
+        "$HOSTS" cc set vegas alpha=3 beta=6
+        "$HOSTS" cc list --json
+        cat /proc/sys/net/ipv4/tcp_available_congestion_control
+        "$HOSTS" cc load vegas 2>&1 || echo "exit code $?"
+        for name in vegas vegas_fair westwood reno_maxwin tcp_av; do "$HOSTS" cc unload $name; done
+        test ! -e /sys/fs/bpf/hosts
+        "$HOSTS" cc unload vegas 2>&1 || echo "exit code $?"
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    *listed, kernel, again, code, missing, code_too = done.stdout.splitlines()
+    controls = {row["name"]: row for row in map(json.loads, listed)}
+    assert all(controls[name]["loaded"] for name in CONTROLS)
+    assert controls["vegas"]["options"] == {"alpha": 3, "beta": 6, "gamma": 1}
+    assert {kernel_name(name) for name in CONTROLS} <= set(kernel.split())
+    assert "loaded already" in again
+    assert "not loaded" in missing
+    assert code == code_too == "exit code 2"
+    assert not {kernel_name(name) for name in CONTROLS} & set(available())
+
+
+def test_chosen_by_socket_route_and_namespace(paths: Paths) -> None:
+    with loaded("vegas"), loaded("westwood"):
+        a, b = paths.host("a"), paths.host("b")
+        first, second, third = (paths.link(a, b, rate="10mbit", limit=100, delay="5ms") for _ in range(3))
+        a.set("net.ipv4.tcp_congestion_control", "bpf_westwood")
+        a.ip("route", "replace", f"{second.b_ip}/32", "dev", second.a_if, "congctl", "bpf_vegas")
+        transfers = [Transfer(first, "bpf_vegas", "5s"), Transfer(second, "-", "5s"), Transfer(third, "-", "5s")]
+        chosen = {
+            link.b_ip: {row["control"] for row in wait_for_sockets(a, link.b_ip)} for link in (first, second, third)
+        }
+        assert chosen == {first.b_ip: {"vegas"}, second.b_ip: {"vegas"}, third.b_ip: {"westwood"}}
+        # A program without any rights may ask for a control that is loaded.
+        program = "import os, socket; os.setgroups([]); os.setgid(65534); os.setuid(65534); s = socket.socket();"
+        program += (
+            " s.setsockopt(6, socket.TCP_CONGESTION, b'bpf_vegas'); print(s.getsockopt(6, socket.TCP_CONGESTION, 9))"
+        )
+        assert "bpf_vegas" in a.run(sys.executable, "-c", program)
+        for transfer in transfers:
+            result = transfer.result()
+            assert result["received"] == result["bytes"] > 0
+    assert not {"bpf_vegas", "bpf_westwood"} & set(available())
+
+
+def test_a_bound_obeys_at_once(paths: Paths) -> None:
+    with loaded("reno_maxwin"):
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, delay="20ms")
+        transfer = Transfer(link, "bpf_reno_maxwin", "3s")
+        time.sleep(1)
+        assert [row["cwnd"] for row in sockets(a, link.b_ip)] == [10]
+        hosts("cc", "set", "reno_maxwin", "bound=4")
+        time.sleep(0.5)
+        assert [row["cwnd"] for row in sockets(a, link.b_ip)] == [4]
+        assert rows("list")[CONTROLS.index("reno_maxwin")]["options"] == {"bound": 4}
+        transfer.result()
+
+
+def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
+    """Section II.B: under 3 % of loss Reno's window collapses, that of a target does not; under more it gives way."""
+    with loaded("tcp_av", "rest=600000"):
+        a, b = paths.host("a"), paths.host("b")
+        model = {"rate": "10mbit", "delay": "20ms", "limit": 100}
+        held, plain = paths.link(a, b, loss=0.03, **model), paths.link(a, b, loss=0.03, **model)
+        lost = paths.link(a, b, loss=0.25, **model)
+        hosts("cc", "target", "4mbit", "--to", f"{held.b_ip}/32")
+        hosts("cc", "target", "4mbit", "--to", f"{lost.b_ip}/24")
+        transfers = [Transfer(link, "bpf_tcp_av", "12s") for link in (held, plain, lost)]
+        (row,) = wait_for_sockets(a, plain.b_ip)
+        assert row["detail"]["state"] == "no target"  # type: ignore[index]
+        time.sleep(7)
+        (row,) = sockets(a, held.b_ip)
+        assert row["detail"] | {"loss_percent": 0} == {  # type: ignore[operator]
+            "target_kbit": 4000,
+            "target_window": row["detail"]["target_window"],  # type: ignore[index]
+            "state": "holding",
+            "gave_way": 0,
+            "loss_percent": 0,
+        }
+        (row,) = sockets(a, lost.b_ip)
+        assert (row["detail"]["state"], row["detail"]["gave_way"]) == ("gave way", 1)  # type: ignore[index]
+        assert rows("list")[CONTROLS.index("tcp_av")]["counters"] == {"gave_way": 1, "resumed": 0}
+        # A target of the socket goes before that of its destination.
+        (row,) = sockets(a, held.b_ip)
+        hosts("cc", "target", "1mbit", "--socket", str(row["cookie"]))
+        time.sleep(0.4)
+        (row,) = sockets(a, held.b_ip)
+        assert row["detail"]["target_kbit"] == 1000  # type: ignore[index]
+        targets = {row["whose"]: row["target_kbit"] for row in rows("target")}
+        assert targets[f"to {held.b_ip}/32"] == 4000
+        hosts("cc", "target", "none", "--socket", str(row["cookie"]))
+        assert "no target" in hosts("cc", "target", "none", "--socket", str(row["cookie"]), check=False).stderr
+        rate_held, rate_plain = (transfer.result()["mbit"] for transfer in transfers[:2])
+        assert rate_held > 3.5
+        assert rate_plain < 0.8 * rate_held
+
+
+def test_killed_a_hundred_times_nothing_stays() -> None:
+    before = bpf_maps("control")  # of sockets of other tests that have not closed yet
+    for count in range(KILLS):
+        process = subprocess.Popen(
+            [HOSTS, "cc", "run", CONTROLS[count % len(CONTROLS)]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout
+        assert "is loaded" in process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    deadline = time.monotonic() + 5
+    while bpf_maps("control") > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert bpf_maps("control") <= before
+    assert not {kernel_name(name) for name in CONTROLS} & set(available())
+
+
+def test_a_socket_keeps_its_control_when_it_is_unloaded(paths: Paths) -> None:
+    a, b = paths.host("a"), paths.host("b")
+    link = paths.link(a, b, delay="5ms", rate="20mbit", limit=50)
+    with loaded("vegas"):
+        transfer = Transfer(link, "bpf_vegas", "2s")
+        assert wait_for_sockets(a, link.b_ip)
+    assert "bpf_vegas" not in available()
+    assert [row["control"] for row in sockets(a, link.b_ip)] == ["vegas"]
+    result = transfer.result()
+    assert result["received"] == result["bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["load", "cubic"], "vegas_fair"),
+        (["load", "vegas", "alfa=2"], "alpha=2 beta=4 gamma=1"),
+        (["load", "vegas", "alpha=x"], "whole number from 0"),
+        (["set", "westwood"], "no options"),
+        (["set", "reno_maxwin", "bound=0"], "from 1 to"),
+        (["target", "5", "--to", "10.0.0.1"], "5mbit"),
+        (["target", "5mbit", "--to", "10.0.0.0/40"], "10.0.0.0/24"),
+        (["unload", "vegas_fair"], "not loaded"),
+        (["load", "vegas", "--bpffs", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_input_is_named(words: list[str], named: str) -> None:
+    done = hosts("cc", *words, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert named in done.stderr
+
+
+def test_what_works_without_rights_or_features() -> None:
+    nobody = 'setpriv --reuid=65534 --regid=65534 --clear-groups "$HOSTS"'
+    done = in_private_mounts(
+        f"""
+        cp "$HOSTS" /dev/shm/hosts-$$ && HOSTS=/dev/shm/hosts-$$ && trap 'rm "$HOSTS"' EXIT && chmod 755 "$HOSTS"
+        {nobody} cc list --json | wc -l
+        {nobody} cc run vegas 2>&1 || echo "exit code $?"
+        {nobody} cc status 2>&1 || echo "exit code $?"
+        mkdir -p /tmp/empty-$$ && mount --bind /tmp/empty-$$ /sys/kernel/btf && rmdir /tmp/empty-$$ 2>/dev/null || true
+        "$HOSTS" cc run vegas 2>&1 || echo "exit code $?"
+        "$HOSTS" cc load vegas --bpffs /sys 2>&1 || echo "exit code $?"
+        """
+    )
+    count, load, code, status, code_too, btf, code_btf, *_ = done.stdout.splitlines()
+    assert int(count) == len(CONTROLS)
+    assert "root (CAP_BPF" in load
+    assert "hosts cc list" in load
+    assert "ss -ti" in status
+    assert "CONFIG_DEBUG_INFO_BTF" in btf
+    assert code == code_too == code_btf == "exit code 2"
