@@ -126,10 +126,10 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         lost = paths.link(a, b, loss=0.25, **model)
         hosts("cc", "target", "4mbit", "--to", f"{held.b_ip}/32")
         hosts("cc", "target", "4mbit", "--to", f"{lost.b_ip}/24")
-        transfers = [Transfer(link, "bpf_tcp_av", "12s") for link in (held, plain, lost)]
+        transfers = [Transfer(link, "bpf_tcp_av", "8s") for link in (held, plain, lost)]
         (row,) = wait_for_sockets(a, plain.b_ip)
         assert row["detail"]["state"] == "no target"  # type: ignore[index]
-        time.sleep(7)
+        time.sleep(4)
         (row,) = sockets(a, held.b_ip)
         assert row["detail"] | {"loss_percent": 0} == {  # type: ignore[operator]
             "target_kbit": 4000,
@@ -143,10 +143,10 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         assert rows("list")[CONTROLS.index("tcp_av")]["counters"] == {"gave_way": 1, "resumed": 0}
         # A target of the socket goes before that of its destination.
         (row,) = sockets(a, held.b_ip)
-        hosts("cc", "target", "1mbit", "--socket", str(row["cookie"]))
+        hosts("cc", "target", "5mbit", "--socket", str(row["cookie"]))
         time.sleep(0.4)
         (row,) = sockets(a, held.b_ip)
-        assert row["detail"]["target_kbit"] == 1000  # type: ignore[index]
+        assert row["detail"]["target_kbit"] == 5000  # type: ignore[index]
         targets = {row["whose"]: row["target_kbit"] for row in rows("target")}
         assert targets[f"to {held.b_ip}/32"] == 4000
         hosts("cc", "target", "none", "--socket", str(row["cookie"]))
