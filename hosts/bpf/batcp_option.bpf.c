@@ -12,8 +12,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OPTION_KIND 254
 #define OPTION_LEN (2 + DIGITS)
 #define HEADER_MAX 60
-/* A middlebox may drop SYNs with options that it does not know: the third retransmission goes without (as RFC 8684's). */
-#define SYNS_WITH_OPTION 3
+/* A middlebox may drop SYNs with options that it does not know: the second retransmission goes without. */
+#define SYNS_WITH_OPTION 2
 
 enum role { ANNOUNCES = 1, ANSWERS = 2 };
 
@@ -76,9 +76,9 @@ static __always_inline void count(__u32 which)
 /* A TCP header and what was found in it. */
 struct parser {
 	__u8 header[64];
-	__u8 digits[8];
-	__u32 at, end, found;
-	int wrong; /* an enum count, or 0 */
+	__u32 at, end;
+	__u32 digits; /* where those of the last option of kind 254 are */
+	bool found, again, wrong;
 };
 
 /* One option; 1 ends the loop. */
@@ -98,65 +98,62 @@ static long parse_one(__u64 index, struct parser *p)
 	}
 	len = p->header[(at + 1) & 63];
 	if (at + 1 >= p->end || len < 2 || at + len > p->end || (kind == OPTION_KIND && len != OPTION_LEN)) {
-		if (kind == OPTION_KIND)
-			p->wrong = MALFORMED;
+		p->wrong = kind == OPTION_KIND;
 		return 1;
 	}
 	p->at = at + len;
-	if (kind != OPTION_KIND)
-		return 0;
-	for (int i = 0; i < DIGITS; i++) {
-		__u8 digit = p->header[(at + 2 + i) & 63];
-
-		if (digit < '0' || digit > '9') {
-			p->wrong = MALFORMED;
-			return 1;
-		}
-		p->digits[i] = digit;
+	if (kind == OPTION_KIND) {
+		p->again = p->found; /* no count: the verifier would go through all its values */
+		p->found = true;
+		p->digits = at + 2;
 	}
-	p->found++;
 	return 0;
 }
 
-/* Finds the option in a TCP header. 0: found, in `p->digits`; 1: there is none; else what is wrong, an enum count. */
-static __always_inline int parse(struct parser *p)
+/* Finds the option in a TCP header. 0: found, in `digits`; 1: there is none; else what is wrong, an enum count. */
+static __always_inline int parse(struct parser *p, __u8 digits[8])
 {
 	p->at = 20;
 	p->end = (p->header[12] >> 4) * 4;
 	bpf_loop(HEADER_MAX - 20, parse_one, p, 0);
 	if (p->wrong)
-		return p->wrong;
-	return p->found == 0 ? 1 : p->found == 1 ? 0 : DUPLICATE;
+		return MALFORMED;
+	if (p->again)
+		return DUPLICATE;
+	if (!p->found)
+		return 1;
+	for (int i = 0; i < DIGITS; i++) {
+		__u8 digit = p->header[(p->digits + i) & 63];
+
+		if (digit < '0' || digit > '9')
+			return MALFORMED;
+		digits[i] = digit;
+	}
+	return 0;
 }
 
 /* The option of the SYN that a listener received. */
 static __always_inline int parse_syn(struct bpf_sock_ops *ops, __u8 digits[8])
 {
 	struct parser parser = {};
-	int result;
 
 	if (bpf_getsockopt(ops, SOL_TCP, TCP_BPF_SYN, parser.header, HEADER_MAX) < 20)
 		return 1;
-	result = parse(&parser);
-	__builtin_memcpy(digits, parser.digits, 8);
-	return result;
+	return parse(&parser, digits);
 }
 
 /* The option of the SYN-ACK that is being processed. */
 static __always_inline int parse_answer(struct bpf_sock_ops *ops, __u8 digits[8])
 {
-	const __u8 *data = ops->skb_data, *end = ops->skb_data_end;
+	const __u32 *data = ops->skb_data, *end = ops->skb_data_end;
 	struct parser parser = {};
-	int result;
 
-	for (int i = 0; i < HEADER_MAX; i++) {
+	for (int i = 0; i < HEADER_MAX / 4; i++) {
 		if (data + i + 1 > end)
 			break;
-		parser.header[i] = data[i];
+		((__u32 *)parser.header)[i] = data[i];
 	}
-	result = parse(&parser);
-	__builtin_memcpy(digits, parser.digits, 8);
-	return result;
+	return parse(&parser, digits);
 }
 
 static __always_inline bool answers(struct bpf_sock_ops *ops)

@@ -27,14 +27,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Daemon:
-    """A `hosts` daemon in a namespace, ready when it has said so; its lines are in `log`."""
+    """A daemon in a namespace, `ready` when it has said so (None: not waited for); its lines are in `log`."""
 
-    def __init__(self, host: PathHost, *words: "str | Path", ready: str = " ") -> None:
+    def __init__(self, host: PathHost, *words: "str | Path", ready: str | None) -> None:
         self.process = host.popen(HOSTS, "batcp", *words, stderr=subprocess.PIPE, text=True)
         self.log: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.await_line(ready)
+        if ready:
+            self.await_line(ready)
 
     def _read(self) -> None:
         assert self.process.stderr

@@ -151,7 +151,7 @@ def test_wrong_options_on_a_syn_ack_are_ignored_and_counted(pair: tuple[PathHost
         assert after["accepted"] == 0
 
 
-def test_a_path_that_drops_the_option_is_plain_after_two_retransmissions(
+def test_a_path_that_drops_the_option_is_plain_after_one_retransmission(
     pair: tuple[PathHost, PathHost, list[PathLink]],
 ) -> None:
     a, b, _ = pair
@@ -159,9 +159,9 @@ def test_a_path_that_drops_the_option_is_plain_after_two_retransmissions(
     respond(a, b, ["5000 drop"])
     start = time.monotonic()
     assert socks_connect(a, NOBODY, 5000) == 0
-    assert 2 < time.monotonic() - start < 10
+    assert 1.5 < time.monotonic() - start < 10
     counts = client.counts()
-    assert (counts["announced"], counts["plain"]) == (3, 1)
+    assert (counts["announced"], counts["plain"]) == (2, 1)
 
 
 def test_syn_cookies_make_it_plain_at_both_ends(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:

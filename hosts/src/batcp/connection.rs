@@ -5,9 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -56,6 +57,8 @@ impl Connection {
     }
 
     pub(super) fn plain(stream: TcpStream) -> io::Result<Self> {
+        // Until `shutdown()` a close is a reset, also when this process is killed.
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
         Ok(Self { local: stream.local_addr()?, peer: stream.peer_addr()?, inner: Inner::Plain(stream) })
     }
 
@@ -169,7 +172,10 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shared = match &mut self.inner {
-            Inner::Plain(stream) => return Pin::new(stream).poll_shutdown(context),
+            Inner::Plain(stream) => {
+                ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+                return Poll::Ready(SockRef::from(&*stream).set_linger(None));
+            }
             Inner::Batcp(shared) => shared,
         };
         let mut state = shared.state();

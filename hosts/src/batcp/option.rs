@@ -6,7 +6,7 @@
 //!
 //! - A SYN carries a [`Mark`]. The SYN-ACK repeats them if the listener answers.
 //! - A peer that knows nothing of it answers without, or with anything else: [`Announcer::peer_answer`] is `None` and the
-//!   socket is plain TCP. After two retransmitted SYNs the option is left out, since a box on the path may drop what it does not
+//!   socket is plain TCP. After one retransmitted SYN the option is left out, since a box on the path may drop what it does not
 //!   know.
 //! - Under a SYN flood Linux answers with SYN cookies, which keep no options: those connections are plain TCP at both ends.
 //! - With TCP Fast Open the option is sent and answered as without. The transport does not use it: data in a SYN could not yet

@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BATCP's proxies carry unmodified programs over two interfaces, and never make a cut-off stream look complete.
+
+A client `a` has two links to the proxy's host `b`; the servers are on `c`, behind `b`, and nobody routes there from `a`.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon, programs, python
+from topologies.paths import PathHost, PathLink, Paths
+
+pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
+
+SIZE = 8_000_000
+KEY = "a key that both proxies know"
+# Sends SIZE bytes to whom it accepts, and ends the stream; hears what comes and prints how it ends.
+SOURCE = """
+import os, socket, sys
+listening = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
+print("up", flush=True)
+data = os.urandom(1 << 20)
+while True:
+    s = listening.accept()[0]
+    for start in range(0, int(sys.argv[2]), len(data)):
+        s.sendall(data[:int(sys.argv[2]) - start])
+    s.close()
+"""
+# Takes what comes, prints "COUNT HASH END" for each stream, and answers with the same count.
+SINK = """
+import hashlib, socket, sys
+listening = socket.create_server(("", int(sys.argv[1])))
+print("up", flush=True)
+while True:
+    s = listening.accept()[0]
+    count, seen, end = 0, hashlib.sha256(), "end"
+    try:
+        while data := s.recv(1 << 16):
+            count += len(data)
+            seen.update(data)
+        s.sendall(str(count).encode())
+    except OSError as error:
+        end = type(error).__name__
+    s.close()
+    print(count, seen.hexdigest(), end, flush=True)
+"""
+# Reads a stream at leisure, until it ends or breaks.
+READER = """
+import socket, sys, time
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print("peer", *s.getpeername()[:2], flush=True)
+count = 0
+try:
+    while data := s.recv(1 << 16):
+        count += len(data)
+        if count < 200_000: print("reading", flush=True)
+        time.sleep(float(sys.argv[3]))
+    print(count, "end", flush=True)
+except OSError as error:
+    print(count, type(error).__name__, flush=True)
+"""
+# Sends a file and ends the stream, half closed; prints the answer.
+WRITER = """
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+try:
+    s.sendall(open(sys.argv[3], "rb").read())
+    s.shutdown(socket.SHUT_WR)
+    print(s.recv(100).decode())
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@dataclass
+class Scene:
+    paths: Paths
+    a: PathHost
+    b: PathHost
+    c: PathHost
+    links: list[PathLink]
+    server: str
+    server6: str
+    directory: Path
+    daemons: list[Daemon] = field(default_factory=list)
+
+    @property
+    def via(self) -> list[str]:
+        """The way of a local proxy: each link and the remote proxy's address there."""
+        return [word for link in self.links for word in ("-i", link.a_if, "--via", f"{link.b_ip}:7000")]
+
+    def remote(self, *words: str) -> Daemon:
+        return Daemon(self.b, *REMOTE, "--key-file", self.directory / "key", *words, ready="remote proxy")
+
+    def local(self, *words: str) -> Daemon:
+        key = self.directory / "key"
+        return Daemon(self.a, "proxy", "local", *self.via, "--key-file", key, *words, ready="catching")
+
+    def socks(self, *words: "str | Path") -> Daemon:
+        return Daemon(self.a, "socks", *self.via, "--key-file", self.directory / "key", *words, ready="SOCKS5")
+
+    def serve(self, program: str, *arguments: str) -> "subprocess.Popen[Any]":
+        process = python(self.c, program, *arguments)
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        return process
+
+    def carried(self) -> list[int]:
+        """Bytes that `a` received on each of its links."""
+        shown = json.loads(self.a.run("ip", "-j", "-s", "link"))
+        received = {link["ifname"]: int(link["stats64"]["rx"]["bytes"]) for link in shown}
+        return [received[link.a_if] for link in self.links]
+
+
+REMOTE = ("proxy", "remote", "--listen", "0.0.0.0:7000")
+
+
+def scene(paths: Paths, directory: Path, **model: object) -> Scene:
+    a, b, c = (paths.host(name) for name in "abc")
+    links = [paths.link(a, b, **model) if model else paths.wire(a, b) for _ in range(2)]
+    behind = paths.wire(b, c)
+    key = directory / "key"
+    key.write_text(KEY + "\n")
+    key.chmod(0o600)
+    return Scene(paths, a, b, c, links, behind.b_ip, behind.b_ip6, directory)
+
+
+@pytest.fixture
+def wires(tmp_path: Path) -> Iterator[Scene]:
+    with Paths() as paths:
+        yield scene(paths, tmp_path)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Scene]:
+    """Links of 20 Mb/s, so that a transfer can be disturbed."""
+    with Paths() as paths:
+        yield scene(paths, tmp_path, rate="20mbit", delay="5ms", limit=100)
+
+
+def web(scene: Scene) -> str:
+    """Serves a page of SIZE bytes; its hash."""
+    data = os.urandom(SIZE)
+    (scene.directory / "page").write_bytes(data)
+    process = scene.c.popen(
+        sys.executable, "-u", "-m", "http.server", "8000", cwd=scene.directory, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    process.stdout.readline()
+    return hashlib.sha256(data).hexdigest()
+
+
+def fetched(scene: Scene, *words: str) -> str:
+    """The hash of the page as curl gets it."""
+    got = scene.directory / "got"
+    scene.a.run("curl", "-sS", "--max-time", "60", "-o", got, *words, f"http://{scene.server}:8000/page")
+    return hashlib.sha256(got.read_bytes()).hexdigest()
+
+
+def run_curl(scene: Scene, *words: str) -> str:
+    """What curl says of its failure."""
+    options: dict[str, Any] = {"capture_output": False, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return scene.a.run("curl", "-sS", "--max-time", "30", *words, check=False, **options)
+
+
+def test_curl_through_socks_uses_both_interfaces(wires: Scene) -> None:
+    expected = web(wires)
+    wires.remote()
+    wires.socks()
+    before = wires.carried()
+    assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
+    shares = [after - earlier for after, earlier in zip(wires.carried(), before, strict=True)]
+    assert min(shares) > SIZE / 10, f"one interface carried nearly all: {shares}"
+
+
+def test_unmodified_programs_are_caught(wires: Scene) -> None:
+    expected = web(wires)
+    assert wires.a.run("ip", "route", "get", wires.server, check=False) == "", "there is no way but the proxies"
+    wires.remote()
+    local = wires.local()
+    before = wires.carried()
+    assert fetched(wires) == expected
+    shares = [after - earlier for after, earlier in zip(wires.carried(), before, strict=True)]
+    assert min(shares) > SIZE / 10, f"one interface carried nearly all: {shares}"
+    # Programs see the peer that they asked for: IPv4, IPv6, and IPv4 in IPv6.
+    wires.serve(SOURCE, "9000", "300000")
+    for address in (wires.server, wires.server6, f"::ffff:{wires.server}"):
+        output = wires.a.run(sys.executable, "-c", READER, address, "9000", "0")
+        assert output.splitlines()[0] == f"peer {address} 9000"
+        assert output.splitlines()[-1] == "300000 end"
+    # Half-closed streams: all arrives, then the answer.
+    (wires.directory / "upload").write_bytes(os.urandom(SIZE))
+    sink = wires.serve(SINK, "9001")
+    answer = wires.a.run(sys.executable, "-c", WRITER, wires.server, "9001", str(wires.directory / "upload"))
+    assert answer == f"{SIZE}\n"
+    uploaded = hashlib.sha256((wires.directory / "upload").read_bytes()).hexdigest()
+    assert sink.stdout
+    assert sink.stdout.readline() == f"{SIZE} {uploaded} end\n"
+    local.kill()
+    refused = run_curl(wires, f"http://{wires.server}:8000/page")
+    assert "curl: (7)" in refused, "without the proxy connects go their own way again"
+
+
+def test_what_is_not_meant_is_not_caught(wires: Scene) -> None:
+    first, second = wires.links
+    wires.remote()
+    local = wires.local("--only", "10.1.1.0/24")
+    tell = """
+import socket
+listening = socket.create_server(("", 9100))
+print("up", flush=True)
+while True:
+    s, peer = listening.accept()
+    s.sendall(peer[0].encode())
+    s.close()
+"""
+    for host in (wires.a, wires.b):
+        process = python(host, tell)
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+    ask = """
+import socket, sys
+s = socket.socket()
+if sys.argv[3:]: s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, sys.argv[3].encode())
+s.connect((sys.argv[1], int(sys.argv[2])))
+print(s.recv(100))
+"""
+    for address, port, words, answer in (
+        (first.b_ip, "9100", [], first.b_ip.encode()),  # caught: the server sees the remote proxy
+        (first.b_ip, "9100", [first.a_if], first.a_ip.encode()),  # an interface was chosen
+        (second.b_ip, "9100", [], second.a_ip.encode()),  # not among --only
+        ("127.0.0.1", "9100", [], b"127.0.0.1"),
+    ):
+        assert wires.a.run(sys.executable, "-c", ask, address, port, *words) == f"{answer!r}\n"
+    challenge = wires.a.run(sys.executable, "-c", ask, first.b_ip, "7000")
+    assert challenge.startswith("b'\\x01"), "the remote proxy itself is reached directly"
+    # A stranger who finds the port is reset.
+    port = wires.a.run("ss", "-Hltn", "src", "127.0.0.1", "and", "sport", "!=", "9100").split()[3].rpartition(":")[2]
+    assert run_curl(wires, f"http://127.0.0.1:{port}/").startswith("curl: ")
+    local.await_line("was not caught")
+
+
+def test_only_processes_of_the_cgroup_are_caught(wires: Scene) -> None:
+    wires.remote()
+    expected = web(wires)
+    root = next(line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
+    cgroup = Path(root) / f"batcp-test-{os.getpid()}"
+    cgroup.mkdir()
+    try:
+        wires.local("--cgroup", f"/{cgroup.name}")
+        outside = run_curl(wires, f"http://{wires.server}:8000/")
+        assert "curl: (7)" in outside
+        script = f"echo $$ > {cgroup}/cgroup.procs; exec curl -sS http://{wires.server}:8000/page | sha256sum"
+        assert wires.a.run("sh", "-c", script).split()[0] == expected
+    finally:
+        time.sleep(0.1)
+        cgroup.rmdir()
+
+
+def test_refusals_are_told_by_the_protocols(wires: Scene) -> None:
+    wires.remote("--allow", f"{wires.server}:9000", "--allow", "127.0.0.1:1")
+    wires.socks()
+    wires.serve(SOURCE, "9000", "1000")
+
+    def curl(*words: str) -> str:
+        return run_curl(wires, "--http0.9", "-o", "/dev/null", *words)
+
+    proxy = ("--proxy", "socks5h://127.0.0.1:1080")
+    assert "(97)" not in curl(*proxy, f"http://{wires.server}:9000/"), "allowed"
+    assert "(2)" in curl(*proxy, f"http://{wires.server}:9001/"), "not allowed"
+    assert "(5)" in curl(*proxy, "http://127.0.0.1:1/"), "refused"
+    assert "(4)" in curl(*proxy, "http://no-such-name.invalid:9000/"), "no such host"
+    stranger = wires.directory / "other"
+    stranger.write_text("another key than theirs")
+    stranger.chmod(0o600)
+    other = Daemon(wires.a, "socks", *wires.via, "--key-file", stranger, "--listen", "127.0.0.1:1081", ready="SOCKS5")
+    assert "(1)" in curl("--proxy", "socks5h://127.0.0.1:1081", f"http://{wires.server}:9000/")
+    other.await_line("another key")
+
+
+def test_socks_users(wires: Scene) -> None:
+    expected = web(wires)
+    credentials = wires.directory / "credentials"
+    credentials.write_text("ann:a secret\n")
+    credentials.chmod(0o600)
+    wires.remote()
+    wires.socks("--credentials", credentials, "--listen", "0.0.0.0:1080")
+    assert fetched(wires, "--proxy", "socks5h://ann:a%20secret@127.0.0.1:1080") == expected
+    for user in ("ann:wrong@", ""):
+        proxy = f"socks5h://{user}127.0.0.1:1080"
+        assert "curl: (97)" in run_curl(wires, "--proxy", proxy, f"http://{wires.server}:8000/")
+
+
+@pytest.mark.parametrize(
+    ("words", "mend"),
+    [
+        (["socks", "--listen", "0.0.0.0:1080"], "give --credentials, or listen on 127.0.0.1"),
+        (["proxy", "remote", "--listen", "0.0.0.0:7000"], "give --key-file or --allow"),
+        (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "SHORT"], "a key has 16 bytes at least"),
+        (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "OPEN"], "chmod 600"),
+        (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "NONE"], "No such file"),
+        (["proxy", "remote", "--listen", "203.0.113.1:7000", "--allow", "10.0.0.0/8", "--in-band"], "listen on 203.0"),
+        (["proxy", "remote", "--listen", "0.0.0.0:7000", "--allow", "10.0.0.0/33"], "10.0.0.0/8"),
+        (["proxy", "local", "--via", "127.0.0.1:1", "--cgroup", "/no/such"], "no/such"),
+        (["socks", "--credentials", "SHORT"], "NAME:PASSWORD"),
+    ],
+)
+def test_bad_input_is_named_with_the_mend(tmp_path: Path, words: list[str], mend: str) -> None:
+    for name, mode in (("SHORT", 0o600), ("OPEN", 0o644)):
+        (tmp_path / name).write_text("short")
+        (tmp_path / name).chmod(mode)
+    done = subprocess.run([HOSTS, "batcp", *words], cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2
+    assert mend in done.stderr
+    assert "panicked" not in done.stderr
+
+
+def reading(scene: Scene, port: str) -> "subprocess.Popen[Any]":
+    """A reader that is in the middle of a long stream."""
+    reader = python(scene.a, READER, scene.server, port, "0.001")
+    assert reader.stdout
+    for _ in range(2):
+        reader.stdout.readline()
+    return reader
+
+
+def last_line(process: "subprocess.Popen[Any]") -> str:
+    output, _ = process.communicate(timeout=60)
+    return str(output.splitlines()[-1])
+
+
+@pytest.mark.parametrize("whom", ["local", "remote", "both"])
+def test_killed_proxies_break_streams_and_restarted_ones_serve(slow: Scene, whom: str) -> None:
+    remote, local = slow.remote(), slow.local()
+    slow.serve(SOURCE, "9000", "50000000")
+    sink = slow.serve(SINK, "9001")
+    reader = reading(slow, "9000")
+    (slow.directory / "upload").write_bytes(os.urandom(SIZE))
+    writer = python(slow.a, WRITER, slow.server, "9001", str(slow.directory / "upload"))
+    time.sleep(0.5)
+    if whom != "local":
+        remote.kill()
+    if whom != "remote":
+        local.kill()
+    assert last_line(reader).endswith("ConnectionResetError"), "a stream that is cut off is no end of file"
+    assert last_line(writer) in ("ConnectionResetError", "BrokenPipeError")
+    assert sink.stdout
+    assert sink.stdout.readline().split()[2] == "ConnectionResetError", "at the other end, too"
+    if whom != "local":
+        slow.remote()
+    if whom != "remote":
+        slow.local()
+    assert fetched_upload(slow, sink) == SIZE
+
+
+def fetched_upload(scene: Scene, sink: "subprocess.Popen[Any]") -> int:
+    """Uploads the file and compares what arrived; its size."""
+    path = scene.directory / "upload"
+    answer = scene.a.run(sys.executable, "-c", WRITER, scene.server, "9001", str(path))
+    assert sink.stdout
+    count, digest, end = sink.stdout.readline().split()
+    assert (digest, end) == (hashlib.sha256(path.read_bytes()).hexdigest(), "end")
+    assert answer == f"{count}\n"
+    return int(count)
+
+
+@pytest.mark.parametrize("fault", ["down", "renumbered", "blackhole"])
+def test_a_transfer_survives_an_interface(slow: Scene, fault: str) -> None:
+    slow.remote()
+    slow.local()
+    sink = slow.serve(SINK, "9001")
+    (slow.directory / "upload").write_bytes(os.urandom(SIZE))
+    first = slow.links[0]
+
+    def disturb() -> None:
+        time.sleep(0.7)
+        if fault == "down":
+            slow.a.ip("link", "set", first.a_if, "down")
+        elif fault == "blackhole":
+            first.blackhole()
+        else:
+            slow.a.ip("address", "flush", "dev", first.a_if)
+            slow.a.ip("address", "add", "10.1.1.9/24", "dev", first.a_if)
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    assert fetched_upload(slow, sink) == SIZE
+    thread.join()
+
+
+def test_a_hundred_kills_leave_nothing(wires: Scene) -> None:
+    before = left_behind(wires)
+    assert before[0] == [], "no other BATCP daemon runs"
+    key = wires.directory / "key"
+    for _ in range(100):
+        daemons = [
+            Daemon(wires.b, *REMOTE, "--key-file", key, ready=None),
+            Daemon(wires.a, "proxy", "local", *wires.via, "--key-file", key, ready=None),
+            Daemon(wires.a, "socks", *wires.via, "--key-file", key, ready=None),
+        ]
+        for daemon, ready in zip(daemons, ("remote proxy", "catching", "SOCKS5"), strict=True):
+            daemon.await_line(ready)
+            daemon.kill()
+    deadline = time.monotonic() + 10
+    while (after := left_behind(wires)) != before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    print(f"after 100 kills of each daemon: {len(after[0])} programs, {len(after[1])} cgroups, {len(after[2])} routes")
+    assert after == before
+
+
+def left_behind(scene: Scene) -> tuple[list[str], list[str], list[str]]:
+    """What a daemon could leave: BPF programs, cgroups, routes and rules."""
+    cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/*batcp*")]
+    routes = [
+        line
+        for host in (scene.a, scene.b)
+        for words in (("route", "show", "table", "all"), ("rule",), ("-6", "rule"))
+        for line in host.ip(*words).splitlines()
+    ]
+    return programs(), cgroups, routes
