@@ -75,7 +75,7 @@ def test_syn_and_syn_ack_carry_six_digits(pair: tuple[PathHost, PathHost, list[P
     assert capture.stdout.readline() == "ready\n"
     server = remote(b)
     via = [word for link in links for word in ("--via", f"{link.b_ip}:7000")]
-    client = Daemon(a, "socks", *via, "-i", "eth0", "-i", "eth1", ready="SOCKS5")
+    client = Daemon(a, "socks", *via, "--interface", "eth0", "--interface", "eth1", ready="SOCKS5")
     assert socks_connect(a, links[0].b_ip, 9) == 5, "the remote proxy's connect is refused"
     seen = captured(capture, 4)
     # First one interface alone, to its SYN-ACK; then the other.
@@ -102,7 +102,7 @@ def test_a_peer_that_does_not_answer_gets_plain_tcp(
     web = b.popen(sys.executable, "-u", "-m", "http.server", "8000", cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert web.stdout
     web.stdout.readline()
-    client = Daemon(a, "socks", "-i", "eth0", "-i", "eth1", ready="SOCKS5")
+    client = Daemon(a, "socks", "--interface", "eth0", "--interface", "eth1", ready="SOCKS5")
     proxy = "socks5h://127.0.0.1:1080"
     got = a.run("curl", "-sS", "--proxy", proxy, f"http://{links[0].b_ip}:8000/page")
     assert got == "x" * 100_000
@@ -138,7 +138,7 @@ def test_wrong_options_on_a_syn_are_ignored_and_counted(pair: tuple[PathHost, Pa
 
 def test_wrong_options_on_a_syn_ack_are_ignored_and_counted(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:
     a, b, _ = pair
-    client = Daemon(a, "socks", "-i", "eth0", ready="SOCKS5")
+    client = Daemon(a, "socks", "--interface", "eth0", ready="SOCKS5")
     kinds = {**WRONG, "mismatched": [GOOD]}
     ports = {3000 + i: (kind, some) for i, (kind, some) in enumerate((k, o) for k in kinds for o in kinds[k])}
     ports |= {4000: ("plain", "")}
@@ -155,7 +155,7 @@ def test_a_path_that_drops_the_option_is_plain_after_one_retransmission(
     pair: tuple[PathHost, PathHost, list[PathLink]],
 ) -> None:
     a, b, _ = pair
-    client = Daemon(a, "socks", "-i", "eth0", ready="SOCKS5")
+    client = Daemon(a, "socks", "--interface", "eth0", ready="SOCKS5")
     respond(a, b, ["5000 drop"])
     start = time.monotonic()
     assert socks_connect(a, NOBODY, 5000) == 0
@@ -168,7 +168,7 @@ def test_syn_cookies_make_it_plain_at_both_ends(pair: tuple[PathHost, PathHost, 
     a, b, links = pair
     b.set("net.ipv4.tcp_syncookies", 2)  # always
     server = remote(b)
-    client = Daemon(a, "socks", "--via", f"{links[0].b_ip}:7000", "-i", "eth0", ready="SOCKS5")
+    client = Daemon(a, "socks", "--via", f"{links[0].b_ip}:7000", "--interface", "eth0", ready="SOCKS5")
     assert socks_connect(a, links[0].b_ip, 9) == 5, "the remote proxy's connect is refused"
     assert (client.counts()["accepted"], client.counts()["plain"]) == (0, 1)
     assert (server.counts()["answered"], server.counts()["cookies"]) == (0, 1)

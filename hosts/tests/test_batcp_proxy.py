@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BATCP's proxies carry unmodified programs over two interfaces, and never make a cut-off stream look complete.
 
-A client `a` has two links to the proxy's host `b`; the servers are on `c`, behind `b`, and nobody routes there from `a`.
+A client `a` has two links to the proxy's host `b`; the servers are on `c`, behind `b`, and `a` has no route there.
 """
 
 import hashlib
@@ -98,7 +98,7 @@ class Scene:
     @property
     def via(self) -> list[str]:
         """The way of a local proxy: each link and the remote proxy's address there."""
-        return [word for link in self.links for word in ("-i", link.a_if, "--via", f"{link.b_ip}:7000")]
+        return [word for link in self.links for word in ("--interface", link.a_if, "--via", f"{link.b_ip}:7000")]
 
     def remote(self, *words: str) -> Daemon:
         return Daemon(self.b, *REMOTE, "--key-file", self.directory / "key", *words, ready="remote proxy")
@@ -244,7 +244,7 @@ print(s.recv(100))
     ):
         assert wires.a.run(sys.executable, "-c", ask, address, port, *words) == f"{answer!r}\n"
     challenge = wires.a.run(sys.executable, "-c", ask, first.b_ip, "7000")
-    assert challenge.startswith("b'\\x01"), "the remote proxy itself is reached directly"
+    assert "\\x01" in challenge[:6], "the remote proxy itself is reached directly"
     # A stranger who finds the port is reset.
     port = wires.a.run("ss", "-Hltn", "src", "127.0.0.1", "and", "sport", "!=", "9100").split()[3].rpartition(":")[2]
     assert run_curl(wires, f"http://127.0.0.1:{port}/").startswith("curl: ")
@@ -342,7 +342,8 @@ def last_line(process: "subprocess.Popen[Any]") -> str:
 
 @pytest.mark.parametrize("whom", ["local", "remote", "both"])
 def test_killed_proxies_break_streams_and_restarted_ones_serve(slow: Scene, whom: str) -> None:
-    remote, local = slow.remote(), slow.local()
+    # A remote proxy waits that long for a local one that may only have lost its interfaces.
+    remote, local = slow.remote("--timeout", "3"), slow.local()
     slow.serve(SOURCE, "9000", "50000000")
     sink = slow.serve(SINK, "9001")
     reader = reading(slow, "9000")
@@ -420,12 +421,14 @@ def test_a_hundred_kills_leave_nothing(wires: Scene) -> None:
 
 
 def left_behind(scene: Scene) -> tuple[list[str], list[str], list[str]]:
-    """What a daemon could leave: BPF programs, cgroups, routes and rules."""
+    """What a daemon could leave: BPF programs, cgroups, routes and rules.
+
+    IPv6 routes are left out: the kernel adds some by itself seconds after an interface has come up."""
     cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/*batcp*")]
     routes = [
         line
         for host in (scene.a, scene.b)
-        for words in (("route", "show", "table", "all"), ("rule",), ("-6", "rule"))
+        for words in (("-4", "route", "show", "table", "all"), ("-4", "rule"), ("-6", "rule"))
         for line in host.ip(*words).splitlines()
     ]
     return programs(), cgroups, routes

@@ -73,9 +73,9 @@ pub struct TransportOptions {
     /// Interface (or source address) to use, with its weights for throughput and cost, whose sum is 1, and its price;
     /// again for each. Without it: all that have a route to the receiver
     #[arg(long, value_name = "NAME[:THROUGHPUT:COST[:PRICE]]")]
-    interface: Vec<Interface>,
+    pub interface: Vec<Interface>,
     #[command(flatten)]
-    receiver: ReceiverOptions,
+    pub receiver: ReceiverOptions,
 }
 
 impl ReceiverOptions {

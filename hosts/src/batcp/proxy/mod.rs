@@ -30,22 +30,16 @@ use self::catch::{Catcher, Net};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::pair::Key;
 use self::socks::Credentials;
-use super::{Announcer, Connection, InBand, Interface, Listener, Negotiation, Options, Scheduler, connect};
+use super::transfer::{ReceiverOptions, TransportOptions};
+use super::{Announcer, Connection, InBand, Interface, Listener, Negotiation, Options, connect};
 use crate::{About, Error};
 
 /// A destination that does not answer in this time is given up; a client waits for its reply longer.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// How the connections over several interfaces are made.
+/// What all proxies can choose.
 #[derive(Args)]
-struct CarrierOptions {
-    /// Use this interface: a device or one of this host's addresses, with weights of throughput and cost and a price
-    /// [default: all that are up]
-    #[arg(short, long = "interface", value_name = "NAME[:THROUGHPUT:COST[:PRICE]]")]
-    interfaces: Vec<Interface>,
-    /// How segments are spread over the interfaces
-    #[arg(long, value_enum, default_value_t)]
-    scheduler: Scheduler,
+struct ProxyOptions {
     /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
     #[arg(long)]
     in_band: bool,
@@ -54,11 +48,11 @@ struct CarrierOptions {
     connections: u16,
 }
 
-impl CarrierOptions {
-    fn options(&self) -> Result<Options, Error> {
+impl ProxyOptions {
+    fn options(&self, transport: &ReceiverOptions) -> Result<Options, Error> {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
-        Ok(Options { scheduler: self.scheduler, negotiation, ..Options::default() })
+        Ok(Options { negotiation, ..transport.options() })
     }
 }
 
@@ -81,7 +75,9 @@ pub struct SocksOptions {
     #[arg(long, value_name = "PREFIX[:PORT]", conflicts_with = "via")]
     allow: Vec<Rule>,
     #[command(flatten)]
-    carrier: CarrierOptions,
+    transport: TransportOptions,
+    #[command(flatten)]
+    proxy: ProxyOptions,
 }
 
 #[derive(Subcommand)]
@@ -107,7 +103,9 @@ pub struct LocalOptions {
     #[arg(long, value_name = "PREFIX")]
     only: Vec<Prefix>,
     #[command(flatten)]
-    carrier: CarrierOptions,
+    transport: TransportOptions,
+    #[command(flatten)]
+    proxy: ProxyOptions,
 }
 
 #[derive(Args)]
@@ -122,7 +120,9 @@ pub struct RemoteOptions {
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Rule>,
     #[command(flatten)]
-    carrier: CarrierOptions,
+    transport: ReceiverOptions,
+    #[command(flatten)]
+    proxy: ProxyOptions,
 }
 
 /// Runs the SOCKS5 proxy (RFC 1928) until the process ends.
@@ -138,13 +138,13 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
         via: options.via,
         key: read_key(options.key_file.as_deref())?,
         rules: Rules(options.allow),
-        options: options.carrier.options()?,
-        interfaces: options.carrier.interfaces,
+        options: options.proxy.options(&options.transport.receiver)?,
+        interfaces: options.transport.interface,
     });
     run_async(async {
         let listener = TcpListener::bind(options.listen).await.about(format!("listen on {}", options.listen))?;
         report(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
-        accept_all(&[listener], options.carrier.connections, |stream, _| {
+        accept_all(&[listener], options.proxy.connections, |stream, _| {
             let (carrier, credentials) = (carrier.clone(), credentials.clone());
             async move { serve_socks(stream, &carrier, credentials.as_deref()).await }
         })
@@ -165,8 +165,8 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         via: options.via,
         key: read_key(options.key_file.as_deref())?,
         rules: Rules::default(),
-        options: options.carrier.options()?,
-        interfaces: options.carrier.interfaces,
+        options: options.proxy.options(&options.transport.receiver)?,
+        interfaces: options.transport.interface,
     });
     run_async(async {
         let ipv4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.about("listen on 127.0.0.1")?;
@@ -185,7 +185,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         })?);
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
         report(format_args!("catching {families}connects for {}", carrier.via[0]));
-        accept_all(&listeners, options.carrier.connections, |stream, peer| {
+        accept_all(&listeners, options.proxy.connections, |stream, peer| {
             let (carrier, catcher) = (carrier.clone(), catcher.clone());
             async move { serve_caught(stream, peer, &carrier, &catcher).await }
         })
@@ -199,11 +199,11 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     }
     let key = Arc::new(read_key(options.key_file.as_deref())?);
     let rules = Arc::new(Rules(options.allow));
-    let transport = options.carrier.options()?;
+    let transport = options.proxy.options(&options.transport)?;
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         report(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
-        let permits = Arc::new(Semaphore::new(options.carrier.connections.into()));
+        let permits = Arc::new(Semaphore::new(options.proxy.connections.into()));
         loop {
             let permit = permits.clone().acquire_owned().await.expect("nobody closes it");
             let connection = listener.accept().await.about(format!("listen on {}", options.listen))?;
