@@ -123,7 +123,7 @@ impl Hello {
         let mark = Mark { interface: from.get_u8(), connection: from.get_u16() };
         let [weight_throughput, weight_cost, cost] = [from.get_f32(), from.get_f32(), from.get_f32()].map(f64::from);
         let weights = [weight_throughput, weight_cost];
-        if !weights.iter().all(|weight| (0.0..=1.0).contains(weight)) || !(cost > 0.0 && cost.is_finite()) {
+        if !(weights.iter().all(|weight| (0.0..=1.0).contains(weight)) && cost > 0.0 && cost.is_finite()) {
             return Err(Malformed("weights outside 0..1 or a cost not above 0"));
         }
         let Mark { interface: number, connection } = mark;
