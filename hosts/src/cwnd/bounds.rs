@@ -34,7 +34,8 @@ pub struct Bounds {
     link: Link,
     wanted: HashMap<u64, u32>,
     daemon: OwnedFd,
-    guardian: libc::pid_t,
+    /// A child that has not been waited for
+    guardian: Option<libc::pid_t>,
 }
 
 impl Bounds {
@@ -57,7 +58,7 @@ impl Bounds {
             }
             OwnedFd::from_raw_fd(fd)
         };
-        let mut bounds = Self { skel, link, wanted: HashMap::new(), daemon, guardian: 0 };
+        let mut bounds = Self { skel, link, wanted: HashMap::new(), daemon, guardian: None };
         bounds.keep_guardian()?;
         Ok(bounds)
     }
@@ -106,17 +107,21 @@ impl Bounds {
     pub fn keep_guardian(&mut self) -> Result<(), Error> {
         // SAFETY: plain system calls; the process has one thread, so the child may go on as usual.
         unsafe {
-            let mut status = 0;
-            if self.guardian > 0 && libc::waitpid(self.guardian, &mut status, libc::WNOHANG) == 0 {
+            if let Some(guardian) = self.guardian
+                && libc::waitpid(guardian, &mut 0, libc::WNOHANG) == 0
+            {
                 return Ok(());
             }
-            self.guardian = match libc::fork() {
+            self.guardian = None;
+            match libc::fork() {
                 -1 => return Err(io::Error::last_os_error()).about("start of the guardian"),
                 0 => self.guard(),
-                pid => pid,
-            };
-            // Before anything is bounded: what kills the daemon's process group spares the guardian.
-            libc::setpgid(self.guardian, self.guardian);
+                guardian => {
+                    // Before anything is bounded: what kills the daemon's process group spares the guardian.
+                    libc::setpgid(guardian, guardian);
+                    self.guardian = Some(guardian);
+                }
+            }
         }
         Ok(())
     }
@@ -165,11 +170,14 @@ impl Bounds {
 impl Drop for Bounds {
     fn drop(&mut self) {
         self.set_lease(0);
-        if run_pass(&self.link).is_ok() {
-            // SAFETY: the guardian is this process's own child and not yet waited for.
+        // A guardian that stays after a pass that failed tries again.
+        if run_pass(&self.link).is_ok()
+            && let Some(guardian) = self.guardian
+        {
+            // SAFETY: a child that has not been waited for: the id is its own.
             unsafe {
-                libc::kill(self.guardian, libc::SIGKILL);
-                libc::waitpid(self.guardian, &mut 0, 0);
+                libc::kill(guardian, libc::SIGKILL);
+                libc::waitpid(guardian, &mut 0, 0);
             }
         }
     }

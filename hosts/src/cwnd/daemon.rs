@@ -42,7 +42,8 @@ struct Daemon {
     air: Option<(u32, Air)>,
     announcing: bool,
     neighbours: Neighbours,
-    sockets: Sockets,
+    /// None: the kernel cannot be asked
+    sockets: Option<Sockets>,
     bounds: Option<Bounds>,
     control: String,
     connections: HashMap<u64, Tracked>,
@@ -61,20 +62,20 @@ pub fn run(settings: Settings) -> Result<(), Error> {
     let mut server = Server::bind(&interface)?;
     let air = Air::open(&interface, index, settings.port)
         .about(format!("announcements on {interface}, UDP port {}", settings.port))?;
-    let (bounds, control) = match settings.capacity.map(|_| Bounds::load()) {
-        None => (None, "off (--observe)".into()),
-        Some(Ok(bounds)) => (Some(bounds), "on".into()),
-        Some(Err(error)) => {
-            eprintln!("control is missing, announcing and counting go on: {error}");
-            (None, format!("missing: {error}"))
-        }
+    let sockets = Sockets::open().and_then(|mut sockets| sockets.read(index, &[]).map(|_| sockets));
+    let sockets = sockets.about("the kernel does not tell of its connections (CONFIG_INET_DIAG)");
+    let (sockets, bounds, control) = match (sockets, settings.capacity.map(|_| Bounds::load())) {
+        (Ok(sockets), None) => (Some(sockets), None, "off (--observe)".into()),
+        (Ok(sockets), Some(Ok(bounds))) => (Some(sockets), Some(bounds), "on".into()),
+        (sockets, Some(Err(error))) => (sockets.ok(), None, missing(&error)),
+        (Err(error), _) => (None, None, missing(&error)),
     };
     let start = Instant::now();
     let mut daemon = Daemon {
         air: Some((index, air)),
         announcing: false,
         neighbours: Neighbours::new(Key::clone(&settings.key)),
-        sockets: Sockets::open().about("reading of sockets (CONFIG_INET_DIAG)")?,
+        sockets,
         bounds,
         control,
         connections: HashMap::new(),
@@ -131,9 +132,14 @@ impl Daemon {
 
     /// Reads the connections and bounds them.
     fn read(&mut self, now: Instant) -> Result<(), Error> {
+        let Some(sockets) = &mut self.sockets else { return Ok(()) };
         let addresses = air::addresses(&self.settings.interface).about("addresses of the interface")?;
         let index = self.air.as_ref().map_or(0, |(index, _)| *index);
-        let readings = self.sockets.read(index, &addresses).about("reading of sockets (CONFIG_INET_DIAG)")?;
+        let Ok(readings) = sockets.read(index, &addresses) else {
+            // An incomplete answer says nothing of the connections that are missing in it. Ask anew next time.
+            *sockets = Sockets::open().about("socket to the kernel")?;
+            return Ok(());
+        };
         let mut acked = 0;
         let mut connections = HashMap::with_capacity(readings.len());
         for reading in readings {
@@ -207,6 +213,11 @@ impl Daemon {
                 .collect(),
         }
     }
+}
+
+fn missing(error: &Error) -> String {
+    eprintln!("control is missing, announcing and counting go on: {error}");
+    format!("missing: {error}")
 }
 
 /// A connection after another reading; `held` is the bound that it had since the last one. Without new ACKs there is no new

@@ -164,6 +164,16 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn an_ipv4_connection_of_an_ipv6_socket_is_one_of_the_ipv4_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let Ok(client) = TcpStream::connect(format!("[::ffff:127.0.0.1]:{port}")) else { return };
+        let local = SocketAddr::new("127.0.0.1".parse().unwrap(), client.local_addr().unwrap().port());
+        let readings = Sockets::open().unwrap().read(1, &[local.ip()]).unwrap();
+        assert_eq!(of(&readings, local).len(), 1);
+    }
+
     fn of(readings: &[Reading], local: SocketAddr) -> Vec<&Reading> {
         readings.iter().filter(|reading| reading.local == local).collect()
     }
