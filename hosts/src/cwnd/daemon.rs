@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::air::{self, Air};
 use super::announce::{INTERVAL, Key, Neighbours};
 use super::bounds::Bounds;
-use super::model::{Bound, Capacity, Control, HOLD, ratio};
+use super::model::{Bound, Capacity, Control, HOLD, path_rtt, ratio};
 use super::sockets::{Reading, Sockets};
 use super::status::{self, Server, Status};
 use crate::{About, Error};
@@ -30,6 +30,8 @@ struct Tracked {
     reading: Reading,
     control: Control,
     bound: Bound,
+    /// Without a delayed ACK, µs
+    rtt_us: u32,
     ratio: f64,
     /// It has data on the way or had since the last reading
     sending: bool,
@@ -157,7 +159,7 @@ impl Daemon {
             let bounded = || self.connections.values().filter(|tracked| tracked.bound != Bound::None);
             let sharing = bounded().filter(|tracked| tracked.sending).count();
             bounds.set(bounded().map(|tracked| {
-                let ideal = || capacity.ideal_window(terminals, sharing, tracked.reading.rtt_us);
+                let ideal = || capacity.ideal_window(terminals, sharing, tracked.rtt_us);
                 (tracked.reading.cookie, if tracked.bound == Bound::One { 1 } else { ideal() })
             }))?;
         }
@@ -229,6 +231,7 @@ fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Inst
         reading,
         control: Control::default(),
         bound: Bound::None,
+        rtt_us: reading.rtt_us,
         ratio: 1.0,
         sending,
         sent: now,
@@ -242,7 +245,8 @@ fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Inst
         tracked.bound = Bound::None;
     }
     if acked && sending && reading.min_rtt_us < u32::MAX {
-        tracked.ratio = ratio(reading.rtt_us, reading.min_rtt_us, held.unwrap_or(reading.window));
+        tracked.rtt_us = path_rtt(reading.rtt_us, reading.min_rtt_us, held.unwrap_or(reading.window));
+        tracked.ratio = ratio(tracked.rtt_us, reading.min_rtt_us);
         tracked.bound = tracked.control.step(now, tracked.ratio);
     }
     tracked

@@ -45,11 +45,16 @@ impl Capacity {
     }
 }
 
-/// RTT over minimum RTT (paper 002, expression 5), at least 1. A window of one segment is judged without the delayed ACK
-/// that it provokes: with a minimum RTT below 8 ms that alone would keep the ratio above 6 and the window at 1 for ever.
-pub fn ratio(rtt_us: u32, min_rtt_us: u32, window: u32) -> f64 {
+/// The RTT without the delayed ACK that a window of one segment provokes, µs. With a minimum RTT below 8 ms, that alone would
+/// keep the ratio above 6 and the window at 1 for ever.
+pub fn path_rtt(rtt_us: u32, min_rtt_us: u32, window: u32) -> u32 {
     let rtt = if window == 1 { rtt_us.saturating_sub(DELAYED_ACK_US) } else { rtt_us };
-    (f64::from(rtt) / f64::from(min_rtt_us.max(1))).max(1.0)
+    rtt.max(min_rtt_us)
+}
+
+/// RTT over minimum RTT (paper 002, expression 5), at least 1; 1 without a minimum.
+pub fn ratio(rtt_us: u32, min_rtt_us: u32) -> f64 {
+    if min_rtt_us == 0 { 1.0 } else { (f64::from(rtt_us) / f64::from(min_rtt_us)).max(1.0) }
 }
 
 /// What bounds a connection now.
@@ -153,11 +158,11 @@ mod tests {
 
     #[test]
     fn a_lone_segment_is_judged_without_its_delayed_ack() {
-        assert_eq!(ratio(44_000, 4_000, 20), 11.0);
-        assert_eq!(ratio(44_000, 4_000, 1), 1.0);
-        assert_eq!(ratio(140_000, 20_000, 1), 5.0);
-        assert_eq!(ratio(3_000, 4_000, 20), 1.0);
-        assert!(ratio(u32::MAX, 0, 1).is_finite());
+        assert_eq!(path_rtt(44_000, 4_000, 20), 44_000);
+        assert_eq!(path_rtt(44_000, 4_000, 1), 4_000);
+        assert_eq!(path_rtt(20_000, 4_000, 1), 4_000);
+        assert_eq!(ratio(path_rtt(140_000, 20_000, 1), 20_000), 5.0);
+        assert_eq!((ratio(44_000, 4_000), ratio(3_000, 4_000), ratio(5, 0)), (11.0, 1.0, 1.0));
     }
 
     #[test]
