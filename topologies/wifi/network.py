@@ -22,7 +22,7 @@ from topologies.nodes import ApLink, ApSwitch, EndHost
 from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
 from topologies.targets import Port
-from topologies.wifi.nodes import P4AP, Backbone, WifiStation
+from topologies.wifi.nodes import ACCESS_POINTS, Backbone, WifiStation
 
 SSID = "lab"
 AIRS = ("plain", "wmediumd")
@@ -30,7 +30,7 @@ CHANNELS = ("1", "6", "11")  # of 2.4 GHz, without overlap
 DISTANCE = 80.0  # m between two access points
 RANGE = 60  # m: halfway a station hears both
 MAX_STATIONS = 64
-ASSOCIATION_TIMEOUT = 20.0  # s
+ASSOCIATION_TIMEOUT, ASSOCIATION_RETRY = 20.0, 3.0  # s
 RADIOS_TIMEOUT = 5.0  # s: those of an ended namespace go a little later
 RADIOS = Path("/sys/kernel/debug/ieee80211")
 
@@ -96,10 +96,17 @@ class WifiLab(Lab):
             _end_daemons()
 
     def _await_associations(self) -> None:
-        deadline = time.monotonic() + ASSOCIATION_TIMEOUT
+        started = time.monotonic()
+        asked = started
         while alone := [name for name, access_point in self.associations().items() if not access_point]:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > started + ASSOCIATION_TIMEOUT:
                 raise LabError(f"{', '.join(alone)} did not associate within {ASSOCIATION_TIMEOUT:.0f} s")
+            if now > asked + ASSOCIATION_RETRY:
+                # The kernel asks an access point three times within a second, and then no more.
+                asked = now
+                for name in alone:
+                    self.net[name].wintfs[0].associate_infra(self.net.aps[0].wintfs[0])
             time.sleep(0.1)
 
     def _network(self) -> Mininet:
@@ -116,7 +123,9 @@ class WifiLab(Lab):
         for number in range(self._access_points):
             place = f"{number * DISTANCE},10,0"
             where = {"channel": CHANNELS[number], "position": place, "range": RANGE}
-            net.addAccessPoint(f"ap{number + 1}", **self._switch() | {"cls": P4AP}, radio=radio, **where)
+            net.addAccessPoint(
+                f"ap{number + 1}", **self._switch() | {"cls": ACCESS_POINTS[self.target.name]}, radio=radio, **where
+            )
         for number in range(1, self._stations + 1):
             where = {"position": f"0,{-number},0", "range": RANGE, "ip6": None}
             net.addStation(f"sta{number}", cls=WifiStation, **addresses(10 + number), **self._host, **where)

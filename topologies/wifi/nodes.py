@@ -3,13 +3,17 @@
 
 import re
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 from mininet.node import Switch
 from mn_wifi.node import AP, Station
 
-from topologies.nodes import OFFLOADS, ApSwitch, EndHost
-from topologies.requirements import LabError
+from topologies.bmv2_switch import Bmv2Switch
+from topologies.nodes import OFFLOADS, ApSwitch, EndHost, link_options, stop_process
+from topologies.paths import WIRE
+from topologies.requirements import LabError, apswitch
+from topologies.targets import Wiring
 
 
 class _OnRadio:
@@ -41,8 +45,8 @@ class Radio:
         self.model = model
 
 
-class P4AP(_OnRadio, ApSwitch, AP):
-    """An access point: hostapd runs its radio, `apswitch` the program. The radio is port 1, the uplink port 2.
+class _AccessPoint(_OnRadio, ApSwitch):
+    """An access point: hostapd runs its radio, a switch the program. The radio is port 1, the uplink port 2.
 
     The radio's interface gives and takes Ethernet frames. hostapd's `ap_isolate` keeps mac80211 from passing frames on
     between stations by itself: all go through the program, which sends none back through the port that it came from.
@@ -71,6 +75,56 @@ class P4AP(_OnRadio, ApSwitch, AP):
 
     def deleteIntfs(self, checkName: bool = True) -> None:
         """Nothing to do: they go with the lab's network namespace."""
+
+
+class P4AP(_AccessPoint, AP):
+    """An access point with `apswitch`."""
+
+
+class Bmv2P4AP(_AccessPoint, Bmv2Switch, AP):
+    """An access point with BMv2. A radio cannot leave its namespace, as other interfaces do for their wires: its wire
+    is in this one."""
+
+    _radio_wire: "subprocess.Popen[bytes] | None" = None
+
+    def wiring(self) -> Wiring:
+        wiring = super().wiring()
+        return replace(wiring, interfaces={**wiring.interfaces, 1: f"{self.name}-port"})
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        super().stop(deleteIntfs)
+        if self._radio_wire:
+            stop_process(self._radio_wire)
+            self._radio_wire = None
+
+    def _put_wire(self, name: str, model: dict[str, object]) -> None:
+        if name != self.wintfs[0].name:
+            super()._put_wire(name, model)
+            return
+        wire, port = f"{self.name}-wire", f"{self.name}-port"
+        _run("ip", "link", "add", wire, "type", "veth", "peer", "name", port)
+        for end in (wire, port):
+            _run("sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1")
+            _run("ethtool", "-K", end, *OFFLOADS)
+            _run("ip", "link", "set", end, "up")
+        command = [
+            str(apswitch()),
+            str(WIRE),
+            "-i",
+            f"1@{name}",
+            "-i",
+            f"2@{wire}",
+            "--link",
+            f"1:{link_options(model)}",
+        ]
+        command += ["--", "--grpc-server-addr", "127.0.0.1:0"]  # any port: nobody asks it
+        output = self.log.with_name(f"{self.log.stem}-wire-{name}.out")
+        with output.open("wb") as file:
+            self._radio_wire = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        self._wire_processes.append((self._radio_wire, output))
+
+
+ACCESS_POINTS = {"apswitch": P4AP, "bmv2": Bmv2P4AP}
 
 
 class Backbone(Switch):
