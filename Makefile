@@ -22,7 +22,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: python switch hosts ## install what is missing and build the switch and the hosts' transports
+setup: system switch ## install what is missing and build the switch
 
 system:
 	@tools/install.sh system
@@ -34,7 +34,7 @@ switch: python
 	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.88 or newer" >&2; exit 2; }
 	@$(CARGO) build --release --quiet $(MANIFEST)
 
-hosts: system switch
+hosts: setup ## build the program `hosts`: transports of end hosts
 	@$(CARGO) build --release --quiet $(HOSTS)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi
@@ -55,12 +55,12 @@ ptf: setup ## packet tests: TARGET=apswitch|bmv2
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
 
-bench: setup ## speed and memory as ratios within one run, into out/bench/
+bench: hosts ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m controller.bench
 	@$(VENV)/python -m hosts.bench
 
-test: setup check ## every test
+test: hosts check ## every test
 	$(CARGO) test --release --quiet $(MANIFEST)
 	$(CARGO) test --release --quiet $(HOSTS)
 	$(VENV)/python -m pytest -q
