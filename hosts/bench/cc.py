@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hosts.bench._report import Measured, Row, Step
-from hosts.tests.cc_lab import hosts, kernel_name, loaded
+from hosts.tests.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from topologies.paths import PathLink, Paths
 
 ROUNDS = 7
@@ -96,5 +96,24 @@ def measure(step: Step) -> Measured:
         for name, arm in arms.items()
         if name != PEER
     ]
-    raw = {name: {"s_per_gb": arm.costs, "gbit": arm.rates} for name, arm in arms.items()}
+    raw: dict[str, object] = {name: {"s_per_gb": arm.costs, "gbit": arm.rates} for name, arm in arms.items()}
+    if lacks := uml_lacks():
+        step(lacks)
+    else:
+        step("beside the kernel's own under user-mode-linux")
+        agreed, compared = agreement()
+        rows += agreed
+        raw["kernels_own"] = compared
     return Measured(rows, raw)
+
+
+def agreement() -> tuple[list[Row], dict[str, object]]:
+    """Rate and RTT of what the kernel has too, beside its own: 1 is equal."""
+    compared = compare_kernels()
+    model = ", ".join(f"{key} {value}" for key, value in UML_LINK.items())
+    rows = []
+    for name, (bpf, own) in compared.items():
+        for key, what in (("mbit", "rate, Mbit/s"), ("rtt_ms", "RTT, ms")):
+            text = f"{what}: {bpf[key]:.2f} in BPF, {own[key]:.2f} in another kernel; {model}"
+            rows.append(Row(f"{name}_{key}_of_kernels_own", text, bpf[key] / own[key]))
+    return rows, {name: {"bpf": bpf, "own": own} for name, (bpf, own) in compared.items()}

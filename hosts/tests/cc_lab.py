@@ -15,12 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from topologies.paths import Namespace, PathHost, PathLink
+from topologies.paths import Namespace, PathHost, PathLink, Paths
 from topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 TRANSFER = ROOT / "hosts/tests/transfer.py"
+UML_CONTROLS = ["vegas", "westwood"]  # those that both kernels have
 UML_MODULES = Path("/usr/lib/uml/modules")
+UML_LINK = {"rate": "4mbit", "limit": 40, "delay": "50ms"}
+UML_PLAN = "18s"
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_BPF = 321  # x86-64
 MAP_GET_NEXT_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 12, 14, 15
@@ -122,11 +125,12 @@ def start_receiver(host: PathHost, port: int) -> "subprocess.Popen[str]":
     return receiver
 
 
-def uml_lacks(control: str) -> str | None:
-    """What is missing to run `control` of the kernel under user-mode-linux, with the mend; None: nothing."""
+def uml_lacks() -> str | None:
+    """What is missing to run UML_CONTROLS of the kernel under user-mode-linux, with the mend; None: nothing."""
     if not any(Path(folder, "linux.uml").exists() for folder in os.environ["PATH"].split(":")):
         return "user-mode-linux is not installed (apt-get install user-mode-linux)"
-    return None if uml_module(control) else f"the kernel of user-mode-linux has no module tcp_{control}"
+    missing = [name for name in UML_CONTROLS if not uml_module(name)]
+    return f"the kernel of user-mode-linux has no module tcp_{missing[0]}" if missing else None
 
 
 def uml_module(control: str) -> Path | None:
@@ -187,3 +191,22 @@ class UmlTransfer:
             self._folder.cleanup()
         received = json.loads(self.receiver.communicate(timeout=20)[0])
         return {**received, "received": received["bytes"], **sent}
+
+
+def compare_kernels() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Results of each of UML_CONTROLS in BPF and of another kernel's own: all at once, each on a link of its own.
+
+    Raises LabError.
+    """
+    with contextlib.ExitStack() as stack:
+        paths = stack.enter_context(Paths())
+
+        def link() -> PathLink:
+            return paths.link(paths.host("a"), paths.host("b"), **UML_LINK)
+
+        for name in UML_CONTROLS:
+            stack.enter_context(loaded(name))
+        theirs = [UmlTransfer(link(), name, UML_PLAN) for name in UML_CONTROLS]
+        ours = [Transfer(link(), kernel_name(name), UML_PLAN) for name in UML_CONTROLS]
+        pairs = zip(UML_CONTROLS, ours, theirs, strict=True)
+        return {name: (bpf.result(), own.result()) for name, bpf, own in pairs}

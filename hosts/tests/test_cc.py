@@ -37,7 +37,7 @@ def paths() -> Iterator[Paths]:
         yield made
 
 
-def in_private_mounts(script: str, **options: object) -> "subprocess.CompletedProcess[str]":
+def in_private_mounts(script: str) -> "subprocess.CompletedProcess[str]":
     """Runs a shell script that sees its own mounts; what it pins ends with it."""
     words = ["unshare", "--mount", "--propagation", "private", "bash", "-eu", "-c", script]
     return subprocess.run(words, capture_output=True, text=True, env=os.environ | {"HOSTS": str(HOSTS)}, timeout=60)
@@ -220,13 +220,20 @@ def test_what_works_without_rights_or_features() -> None:
         {nobody} cc status 2>&1 || echo "exit code $?"
         mkdir -p /tmp/empty-$$ && mount --bind /tmp/empty-$$ /sys/kernel/btf && rmdir /tmp/empty-$$ 2>/dev/null || true
         "$HOSTS" cc run vegas 2>&1 || echo "exit code $?"
-        "$HOSTS" cc load vegas --bpffs /sys 2>&1 || echo "exit code $?"
+        mount -t tmpfs none /mnt
+        "$HOSTS" cc load vegas --bpffs /mnt 2>&1 || echo "exit code $?"
+        umount /sys/kernel/btf
+        mount -t tmpfs none /boot
+        mount -t tmpfs none /proc
+        "$HOSTS" cc run vegas_fair 2>&1 || echo "exit code $?"
         """
     )
-    count, load, code, status, code_too, btf, code_btf, *_ = done.stdout.splitlines()
+    count, load, code, status, code_too, btf, code_btf, pins, code_pins, clock, code_clock = done.stdout.splitlines()
     assert int(count) == len(CONTROLS)
     assert "root (CAP_BPF" in load
     assert "hosts cc list" in load
     assert "ss -ti" in status
     assert "CONFIG_DEBUG_INFO_BTF" in btf
-    assert code == code_too == code_btf == "exit code 2"
+    assert "mount -t bpf bpf /mnt" in pins
+    assert "/proc/config.gz" in clock
+    assert code == code_too == code_btf == code_pins == code_clock == "exit code 2"

@@ -11,8 +11,8 @@ from typing import IO
 import pytest
 
 from hosts.tests import cc_reference
-from hosts.tests.cc_lab import Transfer, UmlTransfer, kernel_name, loaded, rows, uml_lacks
-from topologies.paths import PathLink, Paths
+from hosts.tests.cc_lab import Transfer, compare_kernels, kernel_name, loaded, rows, uml_lacks
+from topologies.paths import Paths
 
 # Sessions with pauses, so that all of it happens: slow start, avoidance, losses, timeouts, idle restarts.
 PLAN = "30000b,wait1.1s,30000b,wait0.4s,3s,wait1.3s,20000b,wait1.1s,4s"
@@ -25,7 +25,6 @@ OPTIONS: dict[str, dict[str, int]] = {
     "tcp_av": {"target": 2500, "loss_limit": 3, "rest": 400, "timeout_limit": 0},
 }
 Recordings = dict[str, list[cc_reference.Event]]
-UML_RATE, UML_PLAN = "4mbit", "18s"
 AGREEMENT = 0.05  # between two kernels
 
 
@@ -106,36 +105,13 @@ def test_another_filter_is_noticed(recordings: Recordings, monkeypatch: pytest.M
         cc_reference.replay("westwood", {}, recordings["westwood"])
 
 
-def link_for_uml(paths: Paths) -> PathLink:
-    a, b = paths.host("a"), paths.host("b")
-    return paths.link(a, b, rate=UML_RATE, limit=40, delay="50ms")
-
-
-def compare_kernels(names: list[str]) -> dict[str, dict[str, float]]:
-    """How the control in BPF relates to that of another kernel on a link of its own of the same model: rate and RTT."""
-    with contextlib.ExitStack() as stack:
-        paths = stack.enter_context(Paths())
-        for name in names:
-            stack.enter_context(loaded(name))
-        theirs = [UmlTransfer(link_for_uml(paths), name, UML_PLAN) for name in names]
-        ours = [Transfer(link_for_uml(paths), kernel_name(name), UML_PLAN) for name in names]
-        compared = {}
-        for name, one, other in zip(names, ours, theirs, strict=True):
-            bpf, uml = one.result(), other.result()
-            compared[name] = {key: bpf[key] / uml[key] for key in ("mbit", "rtt_ms")}
-            print(f"{name}: BPF {bpf}, module {uml}")
-        return compared
-
-
 def test_agrees_with_the_kernels_own() -> None:
     """vegas and westwood of the kernel under user-mode-linux: rate and RTT on the same link, a few per cent."""
-    names = ["vegas", "westwood"]
-    for name in names:
-        if lacks := uml_lacks(name):
-            pytest.skip(lacks)
+    if lacks := uml_lacks():
+        pytest.skip(lacks)
     for attempt in range(2):  # another kernel's clock suffers when the machine is busy
-        compared = compare_kernels(names)
-        far = [abs(ratio - 1) for ratios in compared.values() for ratio in ratios.values()]
+        compared = compare_kernels()
+        far = [abs(bpf[key] / own[key] - 1) for bpf, own in compared.values() for key in ("mbit", "rtt_ms")]
         if max(far) <= AGREEMENT:
             return
         print(f"attempt {attempt}: {compared}")

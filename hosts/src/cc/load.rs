@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{Link, MapCore, MapType, ObjectBuilder};
@@ -18,10 +18,10 @@ use crate::{About, Error};
 const RING_BYTES: u32 = 16 << 20;
 const BPF_FS_MAGIC: libc::__fsword_t = 0xcafe_4a11;
 
-/// Loads `control` and pins it below `bpffs`, which is mounted if it is not.
+/// Loads `control` and pins it below `bpffs`, a BPF file system.
 pub fn load(control: &Control, settings: &Settings, bpffs: &Path) -> Result<(), Error> {
+    expect_bpf_file_system(bpffs)?;
     let (mut link, _object) = attach(control, settings, false)?;
-    mount(bpffs)?;
     let pin = pin(bpffs, control);
     let directory = pin.parent().expect("a pin has a directory");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).about(directory.display())?;
@@ -78,6 +78,9 @@ pub(super) fn attach(control: &Control, settings: &Settings, record: bool) -> Re
     }
     let failed = |error: libbpf_rs::Error| why_not(control, &error);
     let mut object = ObjectBuilder::default().open_memory(control.object).map_err(failed)?;
+    if object.maps().any(|m| m.name().to_string_lossy().ends_with(".kconfig")) {
+        find_kernel_configuration(control)?;
+    }
     if let Some(mut options) = object.maps_mut().find(|m| m.name() == ".data.options") {
         let bytes = options.initial_value_mut().expect("a data section has a value");
         for &(index, value) in settings {
@@ -101,6 +104,20 @@ pub(super) fn attach(control: &Control, settings: &Settings, record: bool) -> Re
     Ok((link, object))
 }
 
+/// libbpf reads the rate of the kernel's clock (CONFIG_HZ) from one of these.
+fn find_kernel_configuration(control: &Control) -> Result<(), Error> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let boot = format!("/boot/config-{}", release.trim());
+    if Path::new("/proc/config.gz").exists() || Path::new(&boot).exists() {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "{} needs the rate of the kernel's clock, from /proc/config.gz (modprobe configs) or {boot}; the other \
+         congestion controls load without",
+        control.name
+    )))
+}
+
 /// The kernel's answer in terms of what to do.
 fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
     use libbpf_rs::ErrorKind::{AlreadyExists, NotFound, PermissionDenied};
@@ -120,8 +137,9 @@ fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
     }
 }
 
-/// Makes sure that `path` is a BPF file system: one mounted in a private mount namespace would take the pins along.
-fn mount(path: &Path) -> Result<(), Error> {
+/// Checks that `path` is a BPF file system. One that was mounted here could go with a private mount namespace, and the pins
+/// with it, so that is left to whoever knows.
+fn expect_bpf_file_system(path: &Path) -> Result<(), Error> {
     let name = CString::new(path.as_os_str().as_bytes()).about(path.display())?;
     // SAFETY: all of its fields may be zero.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
@@ -132,20 +150,9 @@ fn mount(path: &Path) -> Result<(), Error> {
     if found.f_type == BPF_FS_MAGIC {
         return Ok(());
     }
-    let ours = fs::metadata("/proc/self/ns/mnt").about("/proc/self/ns/mnt")?.ino();
-    if fs::metadata("/proc/1/ns/mnt").is_ok_and(|first| first.ino() != ours) {
-        return Err(Error::new(format!(
-            "{0} is no BPF file system in this mount namespace: run this outside of it (`ip netns exec` makes one; a \
-             control is for all network namespaces anyway), or mount one first: mount -t bpf bpf {0}",
-            path.display()
-        )));
-    }
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: all strings end with a zero.
-    if unsafe { libc::mount(c"bpf".as_ptr(), name.as_ptr(), c"bpf".as_ptr(), flags, c"mode=700".as_ptr().cast()) } != 0
-    {
-        return Err(std::io::Error::last_os_error()).about(format!("mount a BPF file system at {}", path.display()));
-    }
-    eprintln!("mounted a BPF file system at {}", path.display());
-    Ok(())
+    Err(Error::new(format!(
+        "{0} is no BPF file system here: mount one, mount -t bpf bpf {0} (not inside `ip netns exec`, whose mounts end with \
+         it; a control is for all network namespaces), or use hosts cc run",
+        path.display()
+    )))
 }
