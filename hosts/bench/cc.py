@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a congestion control in BPF costs: processor time per byte beside the kernel's cubic, at full speed over a veth.
+"""What a congestion control in BPF costs, and whether it does what it should.
 
-Cost is the time of both ends' processes and of the kernel's threads for network interrupts, by bytes received. Windows
-are opened as far as the options go, since a small window costs by itself, whoever keeps it small: what is compared is
-the work of the control. Vegas with its own options stands beside it. Rounds are interleaved, ratios are of medians.
+Processor time per byte stands beside that of the kernel's cubic, at full speed over a veth: the time of both ends'
+processes and of the kernel's threads for network interrupts, by bytes received. Windows are opened as far as the
+options go, since a small window costs by itself, whoever keeps it small: what is compared is the work of the control.
+Vegas with its own options stands beside it. Rounds are interleaved, ratios are of medians.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hosts.bench._report import Measured, Row, Step
-from hosts.tests.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
+from hosts.tests.cc_lab import UML_LINK, Transfer, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from topologies.paths import PathLink, Paths
 
 ROUNDS = 7
@@ -23,6 +24,7 @@ SECONDS = 2.0
 GOAL = 1.1
 FLOW = Path(__file__).parent / "_flow.py"
 PEER = "cubic"
+TARGET, SHARED = 8, 20  # Mbit/s
 NARROW = "vegas_with_defaults"
 # Options that take the window's bound away from a path without delay.
 CONTROLS = {
@@ -97,6 +99,8 @@ def measure(step: Step) -> Measured:
         if name != PEER
     ]
     raw: dict[str, object] = {name: {"s_per_gb": arm.costs, "gbit": arm.rates} for name, arm in arms.items()}
+    step("tcp_av's target among rivals")
+    rows += [target_row(rivals) for rivals in (0, 4, 9)]
     if lacks := uml_lacks():
         step(lacks)
     else:
@@ -105,6 +109,20 @@ def measure(step: Step) -> Measured:
         rows += agreed
         raw["kernels_own"] = compared
     return Measured(rows, raw)
+
+
+def target_row(rivals: int) -> Row:
+    """How much of its target tcp_av, with a ceiling, gets beside connections of the kernel's cubic."""
+    with contextlib.ExitStack() as stack:
+        paths = stack.enter_context(Paths())
+        stack.enter_context(loaded("tcp_av", f"target={TARGET * 1000}", "ceiling=1"))
+        link = paths.link(paths.host("a"), paths.host("b"), rate=f"{SHARED}mbit", limit=100, delay="10ms")
+        others = [Transfer(link, PEER, "16s") for _ in range(rivals)]
+        rate = Transfer(link, kernel_name("tcp_av"), "14s").result()["mbit"]
+        text = f"of its target of {TARGET} Mbit/s, on {SHARED} Mbit/s with {rivals} connections of {PEER}"
+        for other in others:
+            other.result()
+    return Row(f"tcp_av_of_target_{rivals}", text, rate / TARGET, 0.95)
 
 
 def agreement() -> tuple[list[Row], dict[str, object]]:

@@ -95,6 +95,7 @@ struct tcp_congestion_ops {
 	char name[CA_NAME_MAX];
 	u32 flags;
 	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
 };
 
 #pragma clang attribute pop

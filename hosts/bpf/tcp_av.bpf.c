@@ -124,11 +124,20 @@ CALLBACK(init, struct sock *sk)
 	struct av *av = private_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	av->target = target_of(sk);
+	*av = (struct av){.target = target_of(sk)};
 	renew_window(sk, av);
 	start_round(av, tp);
 	if (av->target)
 		tp->snd_ssthresh = av->window;
+}
+
+/* The target of a socket goes with it. */
+SEC("struct_ops")
+void BPF_PROG(release, struct sock *sk)
+{
+	u64 cookie = sk->__sk_common.skc_cookie.counter;
+
+	bpf_map_delete_elem(&socket_targets, &cookie);
 }
 
 /* The end of a round: what it lost, and what follows from that. */
@@ -216,6 +225,7 @@ ANSWER(undo_cwnd, struct sock *sk)
 SEC(".struct_ops.link")
 struct tcp_congestion_ops control = {
 	.init = (void *)init,
+	.release = (void *)release,
 	.pkts_acked = (void *)pkts_acked,
 	.set_state = (void *)set_state,
 	.cwnd_event = (void *)cwnd_event,

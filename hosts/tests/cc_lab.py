@@ -22,7 +22,7 @@ HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 TRANSFER = ROOT / "hosts/tests/transfer.py"
 UML_CONTROLS = ["vegas", "westwood"]  # those that both kernels have
 UML_MODULES = Path("/usr/lib/uml/modules")
-UML_LINK = {"rate": "4mbit", "limit": 40, "delay": "50ms"}
+UML_LINK = {"rate": "4mbit", "limit": 20, "delay": "50ms"}
 UML_PLAN = "18s"
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_BPF = 321  # x86-64

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import pytest
 
 from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, rows
 from topologies.paths import PathHost, Paths
+from topologies.requirements import ROOT
 
 CONTROLS = ["vegas", "vegas_fair", "westwood", "reno_maxwin", "tcp_av"]
 KILLS = 100
+PAGE = ROOT / "docs/hosts/cc.md"
 NOBODY = """
 import os, socket
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -77,6 +80,15 @@ def test_loaded_until_unloaded() -> None:
     assert "loaded already" in again
     assert "not loaded" in missing
     assert code == code_too == "exit code 2"
+    assert not {kernel_name(name) for name in CONTROLS} & set(available())
+
+
+def test_the_pages_commands() -> None:
+    block = re.search(r"^```sh\n# in a namespace\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    assert block
+    done = in_private_mounts(f"cd {ROOT}\nmount -t bpf bpf /sys/fs/bpf\n{block[1]}")
+    assert done.returncode == 0, done.stderr
+    assert "10.1.0.0/16" in done.stdout
     assert not {kernel_name(name) for name in CONTROLS} & set(available())
 
 
@@ -149,9 +161,11 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         assert row["detail"]["target_kbit"] == 5000  # type: ignore[index]
         targets = {row["whose"]: row["target_kbit"] for row in rows("target")}
         assert targets[f"to {held.b_ip}/32"] == 4000
-        hosts("cc", "target", "none", "--socket", str(row["cookie"]))
-        assert "no target" in hosts("cc", "target", "none", "--socket", str(row["cookie"]), check=False).stderr
+        hosts("cc", "target", "none", "--to", f"{held.b_ip}/32")
+        assert "no target" in hosts("cc", "target", "none", "--to", f"{held.b_ip}/32", check=False).stderr
+        assert any(row["whose"].startswith("socket") for row in rows("target"))
         rate_held, rate_plain = (transfer.result()["mbit"] for transfer in transfers[:2])
+        assert not any(row["whose"].startswith("socket") for row in rows("target")), "it goes with its socket"
         assert rate_held > 3.5
         assert rate_plain < 0.8 * rate_held
 
