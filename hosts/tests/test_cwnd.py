@@ -126,9 +126,12 @@ def test_strangers_change_nothing() -> None:
 
 
 @privileged
-def test_without_privilege_it_announces_and_counts() -> None:
+def test_without_privilege_it_announces_and_counts(tmp_path: Path) -> None:
+    calibration = tmp_path / "calibration.json"
+    calibration.write_text('{"mbit_per_s": 19.0, "exponent": -0.2, "points": 4, "worst": 0.01}')
     with Cell(2) as cell:
-        cell.terminals[0].middleware(*FIVE)
+        cell.terminals[0].middleware("--calibration", str(calibration))
+        assert cell.terminals[0].status()["capacity"] == {"mbit_per_s": 19, "exponent": -0.2}
         weak = cell.terminals[1]
         daemon = weak.middleware(*FIVE, through=("setpriv", "--bounding-set=-all", "--inh-caps=-all"))
         assert eventually(lambda: all(terminal.status()["terminals"] == 2 for terminal in cell.terminals))

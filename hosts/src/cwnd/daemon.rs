@@ -90,11 +90,11 @@ pub fn run(settings: Settings) -> Result<(), Error> {
         let now = Instant::now();
         if now >= announce {
             daemon.announce(now)?;
-            announce = (announce + INTERVAL).max(now);
+            announce = next(announce, INTERVAL, now);
         }
         if now >= read {
             daemon.read(now)?;
-            read = (read + READING).max(now);
+            read = next(read, READING, now);
         }
         if signals.wait(server.interests(), announce.min(read).saturating_duration_since(Instant::now()))? {
             return Ok(());
@@ -215,6 +215,11 @@ impl Daemon {
                 .collect(),
         }
     }
+}
+
+/// When to go on after `due`. What was missed, as in a machine that slept, is not made up for.
+fn next(due: Instant, interval: Duration, now: Instant) -> Instant {
+    if due + interval > now { due + interval } else { now + interval }
 }
 
 fn missing(error: &Error) -> String {

@@ -245,5 +245,20 @@ mod tests {
                 prop_assert_eq!(control.step(start + Duration::from_millis(500 * i as u64), ratio), Bound::None);
             }
         }
+
+        /// The paper's rule as it stands there; what was added here needs 2 s of a high ratio or 10 s of a low one.
+        #[test]
+        fn the_first_two_seconds_are_the_papers(ratios in prop::collection::vec(0.0f64..=12.0, 1..5)) {
+            let (start, mut control, mut enabled) = (Instant::now(), Control::default(), false);
+            for (i, ratio) in ratios.into_iter().enumerate() {
+                enabled |= ratio > 6.0;
+                let expected = match enabled {
+                    false => Bound::None,
+                    true if ratio > 5.0 => Bound::One,
+                    true => Bound::Ideal,
+                };
+                prop_assert_eq!(control.step(start + Duration::from_millis(500 * i as u64), ratio), expected);
+            }
+        }
     }
 }

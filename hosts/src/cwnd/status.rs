@@ -97,7 +97,9 @@ impl Server {
     /// What to poll for, and for which events.
     pub fn interests(&self) -> impl Iterator<Item = (RawFd, i16)> {
         let clients = self.clients.iter().map(|client| (client.stream.as_raw_fd(), libc::POLLOUT));
-        [(self.listener.as_raw_fd(), libc::POLLIN)].into_iter().chain(clients)
+        // Who cannot be served yet must not keep the daemon awake.
+        let free = self.clients.len() < CLIENTS;
+        free.then_some((self.listener.as_raw_fd(), libc::POLLIN)).into_iter().chain(clients)
     }
 
     /// Accepts and writes as far as it goes without waiting; `status` makes the answer.
