@@ -52,8 +52,8 @@ class Transfer:
         both: tuple[str, ...] = (),
         prefix: tuple[str, ...] = (),
     ) -> None:
-        """weights: what follows each interface's name, as ":0.1:0.9:4". sender, both: further options of the sender, of both ends.
-        prefix: the command that runs the sender."""
+        """weights: what follows each interface's name, as ":0.1:0.9:4". sender, both: further options of the sender, of
+        both ends. prefix: the command that runs the sender."""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         words = ["--listen", f"0.0.0.0:{PORT}", "--output", str(folder), "--count", "1", "--json", *both]
         self.receiver = links[0].b.popen(HOSTS, "batcp", "receive", *words, **pipes)

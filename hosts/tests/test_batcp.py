@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BATCP over real links: whatever happens to an interface, the file arrives whole, or both ends say why not."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -121,6 +122,12 @@ def test_without_privilege(links: Links, tmp_path: Path) -> None:
     assert min(carried(whole(links, tmp_path, prefix=prefix)).values()) > 0.4 * SIZE
 
 
+def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
+    summary = whole(links, tmp_path, both=("--announce",))
+    assert not summary["status"]["plain"]
+    assert min(carried(summary).values()) > 0.4 * SIZE
+
+
 def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) -> tuple[str, str]:
     """A transfer that cannot end well: what both ends say. Nothing of the file is left."""
     folder = tmp_path / "received"
@@ -187,10 +194,8 @@ def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
         for octets, stranger in strangers:
             stranger.settimeout(6)
             answer = b""
-            try:
+            with contextlib.suppress(ConnectionResetError):
                 answer = stranger.recv(100)
-            except ConnectionResetError:
-                pass
             assert answer == (magic + bytes(7) + b"\x03" + bytes(32) if octets is join else b"")
             stranger.close()
         output, said = receiver.communicate(timeout=20)

@@ -19,6 +19,9 @@ pub struct Totals {
     /// Subflows that were opened, and that died.
     pub subflows: u64,
     pub lost: u64,
+    /// As last seen: the round-trip time, and the filtered throughput in kbit/s (section 3.5).
+    pub rtt_ms: f64,
+    pub throughput_kbit: f64,
 }
 
 impl Totals {

@@ -7,6 +7,7 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -16,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Connection, Interface, Listener, Options, Scheduler, Status, connect};
+use super::{Announcer, Connection, InBand, Interface, Listener, Negotiation, Options, Scheduler, Status, connect};
 use crate::output::Format;
 use crate::{About, Error};
 
@@ -55,7 +56,7 @@ pub struct ReceiveOptions {
 
 /// What both ends can choose.
 #[derive(Args)]
-pub struct ReceiverOptions {
+struct ReceiverOptions {
     /// How segments are spread over the interfaces
     #[arg(long, value_enum, default_value = "earliest")]
     scheduler: Scheduler,
@@ -65,11 +66,14 @@ pub struct ReceiverOptions {
     /// Seconds without a word from the peer after which the connection ends
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    /// Announce BATCP in TCP's option of kind 254 (needs root), at both ends; if a peer does not answer it, plain TCP is used
+    #[arg(long)]
+    announce: bool,
 }
 
 /// What the end that opens a connection can choose.
 #[derive(Args)]
-pub struct TransportOptions {
+struct TransportOptions {
     /// Interface (or source address) to use, with its weights for throughput and cost, whose sum is 1, and its price;
     /// again for each. Without it: all that have a route to the receiver
     #[arg(long, value_name = "NAME[:THROUGHPUT:COST[:PRICE]]")]
@@ -79,13 +83,12 @@ pub struct TransportOptions {
 }
 
 impl ReceiverOptions {
-    pub fn options(&self) -> Options {
-        Options {
-            scheduler: self.scheduler,
-            window: self.window as usize,
-            timeout: Duration::from_secs(self.timeout),
-            ..Options::default()
-        }
+    /// Errors: the option cannot be had.
+    fn options(&self) -> Result<Options, Error> {
+        let negotiation: Arc<dyn Negotiation> =
+            if self.announce { Arc::new(Announcer::load()?) } else { Arc::new(InBand) };
+        let timeout = Duration::from_secs(self.timeout);
+        Ok(Options { scheduler: self.scheduler, window: self.window as usize, timeout, negotiation })
     }
 }
 
@@ -147,11 +150,12 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
     for to in &options.to {
         peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
     }
+    let transport = options.transport.receiver.options()?;
     runtime()?.block_on(async {
         let mut file = File::open(&options.file).await.about(options.file.display())?;
         let size = file.metadata().await.about(options.file.display())?.len();
         let started = Instant::now();
-        let opened = connect(&peers, &options.transport.interface, &options.transport.receiver.options()).await;
+        let opened = connect(&peers, &options.transport.interface, &transport).await;
         let mut connection = opened.about(format!("connect to {}", options.to.join(", ")))?;
         let bar = progress(size);
         let watch = connection.watch();
@@ -210,7 +214,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
         return Err(Error::new(format!("{}: this is no folder; make it first", options.output.display())));
     }
     runtime()?.block_on(async {
-        let mut listener = Listener::bind(options.listen, options.receiver.options())
+        let mut listener = Listener::bind(options.listen, options.receiver.options()?)
             .about(format!("listen on {}", options.listen))?;
         eprintln!("listening on {}", listener.local_address().about("listen")?);
         let mut failed = None;

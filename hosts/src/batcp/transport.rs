@@ -97,6 +97,8 @@ pub struct Subflow {
     sample: (u64, Instant),
     /// Whether the writer ran out of segments since the last sample.
     starved: bool,
+    /// Bytes per second that it is known to carry at least: the filtered throughput or the last sample, none at first.
+    carries: f64,
     pub stalled: bool,
     pub load: f64,
     dearness: f64,
@@ -127,7 +129,7 @@ impl Subflow {
     }
 
     fn segment_length(&self) -> usize {
-        ((self.throughput() * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_PAYLOAD)
+        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_PAYLOAD)
     }
 
     fn wake(&mut self) {
@@ -197,6 +199,7 @@ impl Shared {
             progress: (delivered, now),
             sample: (delivered, now),
             starved: true,
+            carries: 0.0,
             stalled: false,
             load: 1.0,
             dearness: 1.0,
@@ -552,6 +555,9 @@ impl State {
                 changed.push((id, delivered, stalled));
             }
             subflow.sample(now);
+            let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
+            total.rtt_ms = subflow.path.rtt.as_secs_f64() * 1e3;
+            total.throughput_kbit = subflow.throughput() * 8e-3;
         }
         let stalled = self.stalled();
         for &(id, delivered, stalls) in &changed {
@@ -588,9 +594,10 @@ impl Subflow {
         if rate > 0.0 && (!self.starved || self.rate.estimate().is_some_and(|estimate| rate > estimate)) {
             let jitter = self.path.rtt_variation.as_secs_f64() / self.path.rtt.as_secs_f64().max(1e-6);
             self.rate.update(rate, jitter);
-            let least = 2 * (self.segment_length() + HEADER);
-            self.link.limit_unsent((self.throughput() * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
         }
+        self.carries = self.rate.estimate().unwrap_or(0.0).max(rate);
+        let least = 2 * (self.segment_length() + HEADER);
+        self.link.limit_unsent((self.carries * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
         self.sample = (self.progress.0, now);
         self.starved = false;
     }
