@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::hello::{ANSWER, Answer, HELLO, Hello, Keys};
-use super::subflow::Link;
+use super::link::Link;
 use super::transport::{Shared, State};
 use super::{Interface, Mark, Options};
 

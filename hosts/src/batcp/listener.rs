@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, Purpose};
 use super::keeper::{HANDSHAKE, keep};
-use super::subflow::Link;
+use super::link::Link;
 use super::transport::Shared;
 use super::{Connection, Options};
 

@@ -37,6 +37,7 @@ mod hello;
 mod interface;
 mod kalman;
 mod keeper;
+mod link;
 mod listener;
 mod negotiation;
 mod option;

@@ -4,7 +4,8 @@
 use serde::Serialize;
 
 use super::Scheduler;
-use super::transport::{Shared, Subflow};
+use super::subflow::Subflow;
+use super::transport::Shared;
 
 /// What an interface has carried so far, over all its subflows.
 #[derive(Clone, Debug, Default, Serialize)]

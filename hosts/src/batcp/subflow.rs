@@ -1,160 +1,156 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A subflow's socket: what the kernel says of it, and the two tasks that read and write it.
+//! A subflow in the books of its connection, and the two tasks that read and write its socket.
 
-use std::io::{self, IoSlice};
-use std::mem::{size_of, zeroed};
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use socket2::SockRef;
+use tokio::task::AbortHandle;
+use tokio::time::sleep_until;
 
+use super::Interface;
+use super::kalman::Kalman;
+use super::link::{Link, Path};
 use super::segment::{self, HEADER, MAX_PAYLOAD};
 use super::transport::{Shared, Work};
 
+/// How long a segment may take to go out, and a queue in the kernel to drain: the rate times this is their length.
+pub const GRAIN: Duration = Duration::from_millis(20);
+/// Shortest segment and shortest limit of the kernel's unsent queue, whatever the rate.
+pub const MIN_SEGMENT: usize = 4096 - HEADER;
+/// The longest unsent queue in the kernel, in bytes: a fast subflow's writer may be late by some milliseconds.
+const MAX_UNSENT: f64 = 4e6;
+/// Least time between two samples of the throughput.
+pub const SAMPLE: Duration = Duration::from_millis(100);
+
+/// What a connection knows of one of its subflows.
+pub struct Subflow {
+    pub interface: Interface,
+    pub number: u8,
+    pub link: Arc<Link>,
+    pub path: Path,
+    /// Bytes that were handed to the writer, those before it included.
+    pub committed: u64,
+    pub rate: Kalman,
+    /// Bytes delivered, and since when there have been no more; when the kernel was last asked.
+    pub progress: (u64, Instant),
+    pub asked: Instant,
+    /// Bytes delivered at the last sample, and when.
+    pub sample: (u64, Instant),
+    /// Whether the writer ran out of segments since the last sample.
+    pub starved: bool,
+    /// Bytes per second that it is known to carry at least: the filtered throughput or the last sample, none at first.
+    pub carries: f64,
+    pub stalled: bool,
+    pub load: f64,
+    pub dearness: f64,
+    pub not_before: Instant,
+    pub idle: bool,
+    pub ack_at: Option<Instant>,
+    pub ack_bytes: usize,
+    pub end_sent: bool,
+    pub reset_sent: bool,
+    pub tasks: Vec<AbortHandle>,
+}
+
+impl Subflow {
+    /// A subflow whose hello is done, with nothing measured yet.
+    pub fn new(number: u8, interface: Interface, link: Arc<Link>, now: Instant) -> Self {
+        link.limit_unsent(2 * (MIN_SEGMENT + HEADER) as u32);
+        // The hello is not a segment, but the kernel counts it.
+        let delivered = link.delivered();
+        Self {
+            interface,
+            number,
+            path: link.path(),
+            committed: link.written(),
+            rate: Kalman::default(),
+            progress: (delivered, now),
+            asked: now,
+            sample: (delivered, now),
+            starved: true,
+            carries: 0.0,
+            stalled: false,
+            load: 1.0,
+            dearness: 1.0,
+            not_before: now,
+            idle: false,
+            ack_at: Some(now),
+            ack_bytes: 0,
+            end_sent: false,
+            reset_sent: false,
+            tasks: Vec::new(),
+            link,
+        }
+    }
+
+    /// Bytes per second: filtered, or by window and round-trip time before the first sample.
+    pub fn throughput(&self) -> f64 {
+        self.rate.estimate().unwrap_or(self.path.window_rate).max(1000.0)
+    }
+
+    /// Bytes handed over and not yet acknowledged by the peer's kernel.
+    pub fn queued(&self) -> u64 {
+        self.committed.saturating_sub(self.progress.0)
+    }
+
+    /// Asks the kernel how much has been delivered.
+    pub fn refresh(&mut self, now: Instant) {
+        let delivered = self.link.delivered();
+        self.asked = now;
+        if delivered > self.progress.0 || self.queued() == 0 {
+            self.progress = (delivered.max(self.progress.0), now);
+        }
+    }
+
+    /// Seconds until `bytes` more would have arrived.
+    pub fn arrival(&self, bytes: usize) -> f64 {
+        let drained = (self.queued() + bytes as u64) as f64 / self.throughput();
+        drained.max(self.path.min_rtt.as_secs_f64())
+    }
+
+    pub fn segment_length(&self) -> usize {
+        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_PAYLOAD)
+    }
+
+    pub fn wake(&mut self) {
+        if std::mem::take(&mut self.idle) {
+            self.link.ready.notify_one();
+        }
+    }
+
+    pub fn acknowledge_at(&mut self, at: Instant) {
+        if self.ack_at.is_none_or(|old| at < old) {
+            self.ack_at = Some(at);
+            self.wake();
+        }
+    }
+
+    /// Feeds the filter with the bytes delivered since the last sample, unless the subflow had too little to send, and
+    /// fits the kernel's unsent queue to the throughput.
+    pub fn sample(&mut self, now: Instant) {
+        let (before, at) = self.sample;
+        let elapsed = now - at;
+        if elapsed < SAMPLE.max(self.path.rtt / 2) {
+            return;
+        }
+        let rate = (self.progress.0 - before) as f64 / elapsed.as_secs_f64();
+        if rate > 0.0 && (!self.starved || self.rate.estimate().is_some_and(|estimate| rate > estimate)) {
+            let jitter = self.path.rtt_variation.as_secs_f64() / self.path.rtt.as_secs_f64().max(1e-6);
+            self.rate.update(rate, jitter);
+        }
+        self.carries = self.rate.estimate().unwrap_or(0.0).max(rate);
+        let least = 2 * (self.segment_length() + HEADER);
+        self.link.limit_unsent((self.carries * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
+        self.sample = (self.progress.0, now);
+        self.starved = false;
+    }
+}
+
 /// Room for what is read at once: some of the longest segments.
 const READ: usize = 4 * (MAX_PAYLOAD + HEADER);
-
-/// The head of the kernel's struct tcp_info (linux/tcp.h), as far as it is used; the kernel fills as much as is asked for.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct TcpInfo {
-    flags: [u8; 8],
-    words: [u32; 24],
-    pacing: [u64; 2],
-    bytes: [u64; 2],
-    segments: [u32; 2],
-    notsent_bytes: u32,
-    min_rtt: u32,
-}
-
-/// What the kernel says of a subflow's path.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Path {
-    pub rtt: Duration,
-    pub rtt_variation: Duration,
-    pub min_rtt: Duration,
-    /// Bytes that may be in flight, by the round-trip time: the throughput until one has been measured.
-    pub window_rate: f64,
-    /// Since the peer's kernel was last heard.
-    pub silence: Duration,
-}
-
-/// A subflow's socket, shared by its tasks and the connection's bookkeeping.
-pub struct Link {
-    pub stream: TcpStream,
-    pub local: SocketAddr,
-    pub peer: SocketAddr,
-    /// The writer waits for this while it has nothing to write.
-    pub ready: Notify,
-    /// Bytes given to the kernel, the hello among them.
-    written: AtomicU64,
-}
-
-impl Link {
-    /// Takes over a connected socket on which `hello` octets were written. `timeout`: of the connection.
-    pub fn new(stream: TcpStream, hello: usize, timeout: Duration) -> io::Result<Self> {
-        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        stream.set_nodelay(true)?;
-        let socket = SockRef::from(&stream);
-        let interval = (timeout / 4).max(Duration::from_secs(1));
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(interval).with_interval(interval).with_retries(3))?;
-        socket.set_tcp_user_timeout(Some(timeout))?;
-        Ok(Self { stream, local, peer, ready: Notify::new(), written: AtomicU64::new(hello as u64) })
-    }
-
-    fn fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
-    }
-
-    pub fn written(&self) -> u64 {
-        self.written.load(Ordering::Acquire)
-    }
-
-    /// Bytes that the peer's kernel has acknowledged.
-    pub fn delivered(&self) -> u64 {
-        let written = self.written();
-        let mut queued: libc::c_int = 0;
-        // SAFETY: the descriptor is open and SIOCOUTQ (TIOCOUTQ) writes one int.
-        let done = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &mut queued) };
-        if done == 0 { written.saturating_sub(queued.max(0) as u64) } else { 0 }
-    }
-
-    /// TCP_INFO of the socket.
-    pub fn path(&self) -> Path {
-        // SAFETY: TcpInfo is plain integers, and the kernel writes at most `length` octets.
-        let info = unsafe {
-            let mut info: TcpInfo = zeroed();
-            let mut length = size_of::<TcpInfo>() as libc::socklen_t;
-            let into = (&raw mut info).cast();
-            if libc::getsockopt(self.fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut length) != 0 {
-                return Path::default();
-            }
-            info
-        };
-        // tcp_info's u32 by their order: 2 snd_mss, 11 last_data_recv, 12 last_ack_recv (ms), 15 rtt, 16 rttvar (us), 18 snd_cwnd.
-        let micros = |value: u32| Duration::from_micros(value.into());
-        let rtt = micros(info.words[15]);
-        let window = f64::from(info.words[18]) * f64::from(info.words[2]);
-        Path {
-            rtt,
-            rtt_variation: micros(info.words[16]),
-            min_rtt: if info.min_rtt == u32::MAX { rtt } else { micros(info.min_rtt) },
-            window_rate: window / rtt.as_secs_f64().max(1e-5),
-            silence: Duration::from_millis(info.words[11].min(info.words[12]).into()),
-        }
-    }
-
-    /// Bytes that the kernel takes without having sent them: what waits there can no longer go elsewhere.
-    pub fn limit_unsent(&self, bytes: u32) {
-        // An error leaves a longer queue, nothing worse.
-        let _ = SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes);
-    }
-
-    /// What is not sent yet is thrown away when the socket closes.
-    pub fn discard(&self) {
-        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
-    }
-
-    /// Waits until the kernel's unsent queue is short. tokio remembers that a socket was writable until a write fails, but here
-    /// nothing is at hand to be tried: poll(2) asks, and arms the next event.
-    async fn writable(&self) -> io::Result<()> {
-        loop {
-            let _ = self.stream.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-            let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLOUT, revents: 0 };
-            // SAFETY: one pollfd is given, and it lives here.
-            if unsafe { libc::poll(&mut poll, 1, 0) } != 0 {
-                return Ok(());
-            }
-            self.stream.writable().await?;
-        }
-    }
-
-    async fn write_all(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < head.len() + body.len() {
-            let pieces = [&head[done.min(head.len())..], &body[done.saturating_sub(head.len())..]].map(IoSlice::new);
-            // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
-            match SockRef::from(&self.stream).send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL) {
-                Ok(length) => {
-                    done += length;
-                    self.written.fetch_add(length as u64, Ordering::Release);
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
 pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
@@ -170,7 +166,7 @@ pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<
             Work::Idle(Some(until)) => {
                 tokio::select! {
                     () = link.ready.notified() => {}
-                    () = sleep_until(Instant::from_std(until)) => {}
+                    () = sleep_until(until.into()) => {}
                 }
             }
             Work::Finish => {

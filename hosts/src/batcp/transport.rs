@@ -12,31 +12,26 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::hello::Keys;
-use super::kalman::Kalman;
+use super::link::Link;
 use super::reassembly::Reassembly;
 use super::scheduler::{RoundRobin, dearness, loads};
-use super::segment::{self, Frame, HEADER, MAX_PAYLOAD, Malformed, Ten, continue_number};
+use super::segment::{self, Frame, HEADER, Malformed, Ten, continue_number};
 use super::sender::{Carrier, Segment, Sender};
 use super::status::Totals;
-use super::subflow::{self, Link, Path};
+use super::subflow::{self, GRAIN, SAMPLE, Subflow};
 use super::{Interface, Options, Scheduler};
 
-/// How long a segment may take to go out, and a queue in the kernel to drain: the rate times this is their length.
-const GRAIN: Duration = Duration::from_millis(20);
-/// Shortest segment and shortest limit of the kernel's unsent queue, whatever the rate.
-const MIN_SEGMENT: usize = 4096 - HEADER;
 /// Received segments are acknowledged together, after this time or when the window needs it.
 const ACK_DELAY: Duration = Duration::from_millis(20);
 const ACK_BYTES: usize = 131_072;
-/// The longest unsent queue in the kernel, in bytes: a fast subflow's writer may be late by some milliseconds.
-const MAX_UNSENT: f64 = 4e6;
 /// How often a subflow asks again whether to help others at the end.
 const RECHECK: Duration = Duration::from_millis(20);
 /// A subflow stalls when nothing arrives for this long, or three round-trip times.
 const STALL: Duration = Duration::from_secs(1);
-/// Least time between two samples of the throughput.
-const SAMPLE: Duration = Duration::from_millis(100);
-
+/// What is known of the kernel's queues serves for this time to choose between subflows.
+const FRESH: Duration = Duration::from_millis(1);
+/// An arrival that is later by less, in seconds, is no reason to let a subflow rest: on fast paths estimates are no better.
+const SLACK: f64 = 0.005;
 /// What a subflow's writer is to do.
 pub enum Work {
     Control(Vec<u8>),
@@ -83,69 +78,6 @@ pub struct State {
     pub ended: bool,
 }
 
-pub struct Subflow {
-    pub interface: Interface,
-    pub number: u8,
-    pub link: Arc<Link>,
-    pub path: Path,
-    /// Bytes that were handed to the writer, those before it included.
-    committed: u64,
-    rate: Kalman,
-    /// Bytes delivered, and since when there have been no more.
-    progress: (u64, Instant),
-    /// Bytes delivered at the last sample, and when.
-    sample: (u64, Instant),
-    /// Whether the writer ran out of segments since the last sample.
-    starved: bool,
-    /// Bytes per second that it is known to carry at least: the filtered throughput or the last sample, none at first.
-    carries: f64,
-    pub stalled: bool,
-    pub load: f64,
-    dearness: f64,
-    not_before: Instant,
-    idle: bool,
-    ack_at: Option<Instant>,
-    ack_bytes: usize,
-    end_sent: bool,
-    reset_sent: bool,
-    pub tasks: Vec<AbortHandle>,
-}
-
-impl Subflow {
-    /// Bytes per second: filtered, or by window and round-trip time before the first sample.
-    pub fn throughput(&self) -> f64 {
-        self.rate.estimate().unwrap_or(self.path.window_rate).max(1000.0)
-    }
-
-    /// Bytes handed over and not yet acknowledged by the peer's kernel.
-    fn queued(&self) -> u64 {
-        self.committed.saturating_sub(self.progress.0)
-    }
-
-    /// Seconds until `bytes` more would have arrived.
-    fn arrival(&self, bytes: usize) -> f64 {
-        let drained = (self.queued() + bytes as u64) as f64 / self.throughput();
-        drained.max(self.path.min_rtt.as_secs_f64())
-    }
-
-    fn segment_length(&self) -> usize {
-        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_PAYLOAD)
-    }
-
-    fn wake(&mut self) {
-        if std::mem::take(&mut self.idle) {
-            self.link.ready.notify_one();
-        }
-    }
-
-    fn acknowledge_at(&mut self, at: Instant) {
-        if self.ack_at.is_none_or(|old| at < old) {
-            self.ack_at = Some(at);
-            self.wake();
-        }
-    }
-}
-
 impl Shared {
     /// `limit`: bytes that the peer takes at first.
     pub fn new(options: Options, id: u16, keys: Keys, token: u64, limit: u64) -> Arc<Self> {
@@ -183,35 +115,11 @@ impl Shared {
         }
         let now = Instant::now();
         let link = Arc::new(link);
-        link.limit_unsent(2 * (MIN_SEGMENT + HEADER) as u32);
         let id = state.next_subflow;
         state.next_subflow += 1;
-        // The hello is not a segment, but the kernel counts it.
-        let delivered = link.delivered();
         let total = state.totals.entry(number).or_insert_with(|| Totals::new(&interface.name));
         total.subflows += 1;
-        let mut subflow = Subflow {
-            interface,
-            number,
-            path: link.path(),
-            committed: link.written(),
-            rate: Kalman::default(),
-            progress: (delivered, now),
-            sample: (delivered, now),
-            starved: true,
-            carries: 0.0,
-            stalled: false,
-            load: 1.0,
-            dearness: 1.0,
-            not_before: now,
-            idle: false,
-            ack_at: Some(now),
-            ack_bytes: 0,
-            end_sent: false,
-            reset_sent: false,
-            tasks: Vec::new(),
-            link: link.clone(),
-        };
+        let mut subflow = Subflow::new(number, interface, link.clone(), now);
         let (shared, writer) = (self.clone(), link.clone());
         let write = tokio::spawn(async move {
             let result = subflow::write(shared.clone(), id, writer).await;
@@ -411,6 +319,9 @@ impl State {
     /// new may be sent, a copy of one that another subflow would deliver later.
     fn pick_earliest(&mut self, id: u32, now: Instant, length: usize) -> (Option<Segment>, Option<Instant>) {
         let Self { subflows, sender, .. } = self;
+        for subflow in subflows.values_mut().filter(|subflow| now - subflow.asked > FRESH) {
+            subflow.refresh(now);
+        }
         let subflow = &subflows[&id];
         if subflow.not_before > now {
             return (None, Some(subflow.not_before));
@@ -423,7 +334,7 @@ impl State {
             let queued: u64 = others().map(|(_, other)| other.queued()).sum();
             let without = (queued + unsent as u64) as f64 / rate;
             let least = others().map(|(_, other)| other.arrival(0)).fold(f64::INFINITY, f64::min);
-            if rate > 0.0 && subflow.arrival(length.min(unsent)) > without.max(least) {
+            if rate > 0.0 && subflow.arrival(length.min(unsent)) > without.max(least) + SLACK {
                 return (None, Some(now + RECHECK));
             }
             return (sender.take_new(length), None);
@@ -540,19 +451,16 @@ impl State {
     pub fn look(&mut self, now: Instant, timeout: Duration, peer: &str) -> Duration {
         let mut changed = Vec::new();
         for (&id, subflow) in &mut self.subflows {
-            let delivered = subflow.link.delivered();
+            subflow.refresh(now);
             subflow.path = subflow.link.path();
             if let Some(heard) = now.checked_sub(subflow.path.silence) {
                 self.heard = self.heard.max(heard);
-            }
-            if delivered > subflow.progress.0 || subflow.queued() == 0 {
-                subflow.progress = (delivered.max(subflow.progress.0), now);
             }
             let patience = STALL.max(3 * subflow.path.rtt);
             let stalled = now - subflow.progress.1 > patience;
             if stalled != subflow.stalled {
                 subflow.stalled = stalled;
-                changed.push((id, delivered, stalled));
+                changed.push((id, subflow.progress.0, stalled));
             }
             subflow.sample(now);
             let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
@@ -578,27 +486,5 @@ impl State {
         }
         let busy = self.sender.unsent_bytes() + self.sender.outstanding_bytes() > 0;
         if busy || !self.is_alive() { SAMPLE / 2 } else { Duration::from_millis(500) }
-    }
-}
-
-impl Subflow {
-    /// Feeds the filter with the bytes delivered since the last sample, unless the subflow had too little to send, and
-    /// fits the kernel's unsent queue to the throughput.
-    fn sample(&mut self, now: Instant) {
-        let (before, at) = self.sample;
-        let elapsed = now - at;
-        if elapsed < SAMPLE.max(self.path.rtt / 2) {
-            return;
-        }
-        let rate = (self.progress.0 - before) as f64 / elapsed.as_secs_f64();
-        if rate > 0.0 && (!self.starved || self.rate.estimate().is_some_and(|estimate| rate > estimate)) {
-            let jitter = self.path.rtt_variation.as_secs_f64() / self.path.rtt.as_secs_f64().max(1e-6);
-            self.rate.update(rate, jitter);
-        }
-        self.carries = self.rate.estimate().unwrap_or(0.0).max(rate);
-        let least = 2 * (self.segment_length() + HEADER);
-        self.link.limit_unsent((self.carries * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
-        self.sample = (self.progress.0, now);
-        self.starved = false;
     }
 }

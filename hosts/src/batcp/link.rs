@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A subflow's socket, and what the kernel says of it.
+
+use std::io::{self, IoSlice};
+use std::mem::{size_of, zeroed};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// The head of the kernel's struct tcp_info (linux/tcp.h), as far as it is used; the kernel fills as much as is asked for.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct TcpInfo {
+    flags: [u8; 8],
+    words: [u32; 24],
+    pacing: [u64; 2],
+    bytes: [u64; 2],
+    segments: [u32; 2],
+    notsent_bytes: u32,
+    min_rtt: u32,
+}
+
+/// What the kernel says of a subflow's path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Path {
+    pub rtt: Duration,
+    pub rtt_variation: Duration,
+    pub min_rtt: Duration,
+    /// Bytes that may be in flight, by the round-trip time: the throughput until one has been measured.
+    pub window_rate: f64,
+    /// Since the peer's kernel was last heard.
+    pub silence: Duration,
+}
+
+/// A subflow's socket, shared by its tasks and the connection's bookkeeping.
+pub struct Link {
+    pub stream: TcpStream,
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+    /// The writer waits for this while it has nothing to write.
+    pub ready: Notify,
+    /// Bytes given to the kernel, the hello among them.
+    written: AtomicU64,
+}
+
+impl Link {
+    /// Takes over a connected socket on which `hello` octets were written. `timeout`: of the connection.
+    pub fn new(stream: TcpStream, hello: usize, timeout: Duration) -> io::Result<Self> {
+        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        let interval = (timeout / 4).max(Duration::from_secs(1));
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(interval).with_interval(interval).with_retries(3))?;
+        socket.set_tcp_user_timeout(Some(timeout))?;
+        Ok(Self { stream, local, peer, ready: Notify::new(), written: AtomicU64::new(hello as u64) })
+    }
+
+    fn fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the peer's kernel has acknowledged.
+    pub fn delivered(&self) -> u64 {
+        let written = self.written();
+        let mut queued: libc::c_int = 0;
+        // SAFETY: the descriptor is open and SIOCOUTQ (TIOCOUTQ) writes one int.
+        let done = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &mut queued) };
+        if done == 0 { written.saturating_sub(queued.max(0) as u64) } else { 0 }
+    }
+
+    /// TCP_INFO of the socket.
+    pub fn path(&self) -> Path {
+        // SAFETY: TcpInfo is plain integers, and the kernel writes at most `length` octets.
+        let info = unsafe {
+            let mut info: TcpInfo = zeroed();
+            let mut length = size_of::<TcpInfo>() as libc::socklen_t;
+            let into = (&raw mut info).cast();
+            if libc::getsockopt(self.fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut length) != 0 {
+                return Path::default();
+            }
+            info
+        };
+        // tcp_info's u32 by their order: 2 snd_mss, 11 last_data_recv, 12 last_ack_recv (ms), 15 rtt, 16 rttvar (us), 18 snd_cwnd.
+        let micros = |value: u32| Duration::from_micros(value.into());
+        let rtt = micros(info.words[15]);
+        let window = f64::from(info.words[18]) * f64::from(info.words[2]);
+        Path {
+            rtt,
+            rtt_variation: micros(info.words[16]),
+            min_rtt: if info.min_rtt == u32::MAX { rtt } else { micros(info.min_rtt) },
+            window_rate: window / rtt.as_secs_f64().max(1e-5),
+            silence: Duration::from_millis(info.words[11].min(info.words[12]).into()),
+        }
+    }
+
+    /// Bytes that the kernel takes without having sent them: what waits there can no longer go elsewhere.
+    pub fn limit_unsent(&self, bytes: u32) {
+        // An error leaves a longer queue, nothing worse.
+        let _ = SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes);
+    }
+
+    /// What is not sent yet is thrown away when the socket closes.
+    pub fn discard(&self) {
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Waits until the kernel's unsent queue is short. tokio remembers that a socket was writable until a write fails, but here
+    /// nothing is at hand to be tried: poll(2) asks, and arms the next event.
+    pub async fn writable(&self) -> io::Result<()> {
+        loop {
+            let _ = self.stream.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one pollfd is given, and it lives here.
+            if unsafe { libc::poll(&mut poll, 1, 0) } != 0 {
+                return Ok(());
+            }
+            self.stream.writable().await?;
+        }
+    }
+
+    /// Writes `head` and `body`. Errors: the subflow is dead.
+    pub async fn write_all(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < head.len() + body.len() {
+            let pieces = [&head[done.min(head.len())..], &body[done.saturating_sub(head.len())..]].map(IoSlice::new);
+            // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
+            match SockRef::from(&self.stream).send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL) {
+                Ok(length) => {
+                    done += length;
+                    self.written.fetch_add(length as u64, Ordering::Release);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
