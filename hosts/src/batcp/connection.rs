@@ -159,6 +159,9 @@ impl AsyncWrite for Connection {
         }
         if was_empty {
             state.wake_writers();
+            if std::mem::take(&mut state.resting) {
+                shared.changed.notify_one();
+            }
         }
         Poll::Ready(Ok(length))
     }

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Announcer, Connection, InBand, Interface, Listener, Negotiation, Options, Scheduler, Status, connect};
+use super::{Announcer, Connection, Interface, Listener, Options, Scheduler, Status, connect};
 use crate::output::Format;
 use crate::{About, Error};
 
@@ -33,6 +33,8 @@ pub struct SendOptions {
     to: Vec<String>,
     #[command(flatten)]
     transport: TransportOptions,
+    #[command(flatten)]
+    negotiation: NegotiationOptions,
     #[command(flatten)]
     format: Format,
 }
@@ -51,12 +53,14 @@ pub struct ReceiveOptions {
     #[command(flatten)]
     receiver: ReceiverOptions,
     #[command(flatten)]
+    negotiation: NegotiationOptions,
+    #[command(flatten)]
     format: Format,
 }
 
 /// What both ends can choose.
 #[derive(Args)]
-struct ReceiverOptions {
+pub struct ReceiverOptions {
     /// How segments are spread over the interfaces
     #[arg(long, value_enum, default_value = "earliest")]
     scheduler: Scheduler,
@@ -66,14 +70,11 @@ struct ReceiverOptions {
     /// Seconds without a word from the peer after which the connection ends
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Announce BATCP in TCP's option of kind 254 (needs root), at both ends; if a peer does not answer it, plain TCP is used
-    #[arg(long)]
-    announce: bool,
 }
 
 /// What the end that opens a connection can choose.
 #[derive(Args)]
-struct TransportOptions {
+pub struct TransportOptions {
     /// Interface (or source address) to use, with its weights for throughput and cost, whose sum is 1, and its price;
     /// again for each. Without it: all that have a route to the receiver
     #[arg(long, value_name = "NAME[:THROUGHPUT:COST[:PRICE]]")]
@@ -83,12 +84,25 @@ struct TransportOptions {
 }
 
 impl ReceiverOptions {
-    /// Errors: the option cannot be had.
-    fn options(&self) -> Result<Options, Error> {
-        let negotiation: Arc<dyn Negotiation> =
-            if self.announce { Arc::new(Announcer::load()?) } else { Arc::new(InBand) };
+    /// The same for connections of [`super::InBand`].
+    pub fn options(&self) -> Options {
         let timeout = Duration::from_secs(self.timeout);
-        Ok(Options { scheduler: self.scheduler, window: self.window as usize, timeout, negotiation })
+        Options { scheduler: self.scheduler, window: self.window as usize, timeout, ..Options::default() }
+    }
+}
+
+/// How the two ends of a transfer learn that both speak BATCP.
+#[derive(Args)]
+struct NegotiationOptions {
+    /// Announce BATCP in TCP's option of kind 254 (needs root), at both ends; if a peer does not answer it, plain TCP is used
+    #[arg(long)]
+    announce: bool,
+}
+
+impl NegotiationOptions {
+    /// Errors: the option cannot be had.
+    fn of(&self, options: Options) -> Result<Options, Error> {
+        Ok(if self.announce { Options { negotiation: Arc::new(Announcer::load()?), ..options } } else { options })
     }
 }
 
@@ -150,7 +164,7 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
     for to in &options.to {
         peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
     }
-    let transport = options.transport.receiver.options()?;
+    let transport = options.negotiation.of(options.transport.receiver.options())?;
     runtime()?.block_on(async {
         let mut file = File::open(&options.file).await.about(options.file.display())?;
         let size = file.metadata().await.about(options.file.display())?.len();
@@ -214,8 +228,8 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
         return Err(Error::new(format!("{}: this is no folder; make it first", options.output.display())));
     }
     runtime()?.block_on(async {
-        let mut listener = Listener::bind(options.listen, options.receiver.options()?)
-            .about(format!("listen on {}", options.listen))?;
+        let transport = options.negotiation.of(options.receiver.options())?;
+        let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         eprintln!("listening on {}", listener.local_address().about("listen")?);
         let mut failed = None;
         let mut transfers = tokio::task::JoinSet::new();

@@ -30,6 +30,8 @@ const RECHECK: Duration = Duration::from_millis(20);
 const STALL: Duration = Duration::from_secs(1);
 /// What is known of the kernel's queues serves for this time to choose between subflows.
 const FRESH: Duration = Duration::from_millis(1);
+/// Between two looks at the sockets of a connection that has nothing to send.
+const REST: Duration = Duration::from_millis(500);
 /// An arrival that is later by less, in seconds, is no reason to let a subflow rest: on fast paths estimates are no better.
 const SLACK: f64 = 0.005;
 /// What a subflow's writer is to do.
@@ -75,6 +77,8 @@ pub struct State {
     pub totals: BTreeMap<u8, Totals>,
     /// Sequence numbers of the joins so far: each serves once.
     joins: BTreeSet<u32>,
+    /// The keeper sleeps long, as nothing is on its way.
+    pub resting: bool,
     pub ended: bool,
 }
 
@@ -96,6 +100,7 @@ impl Shared {
             told_limit: options.window as u64,
             totals: BTreeMap::new(),
             joins: BTreeSet::new(),
+            resting: false,
             ended: false,
         };
         let (changed, ended) = (Notify::new(), Notify::new());
@@ -485,6 +490,7 @@ impl State {
             self.fail(io::ErrorKind::TimedOut, text);
         }
         let busy = self.sender.unsent_bytes() + self.sender.outstanding_bytes() > 0;
-        if busy || !self.is_alive() { SAMPLE / 2 } else { Duration::from_millis(500) }
+        self.resting = !busy && self.is_alive();
+        if self.resting { REST } else { SAMPLE / 2 }
     }
 }
