@@ -214,3 +214,20 @@ def test_a_station_walks_from_one_access_point_to_the_next(start: Start) -> None
     assert "Connected to" in output and "SSID: lab" in output
     received = re.search(r"([\d.]+) Mbits/sec +receiver", output)
     assert received and 1.0 < float(received[1]) < 2.0, output
+
+
+@needs_parts
+@pytest.mark.usefixtures("privileged")
+def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path: Path) -> None:
+    options = ["--lab", "mininet-wifi", "--down", "2mbit", "--up", "1mbit", "--seconds", "12", "--arms", "fifo"]
+    output_of(start, "-m", "experiments", "headline", *options, "--out", str(tmp_path))
+    summary = json.loads((tmp_path / "headline/summary.json").read_text())
+    assert summary["lab"] == {"name": "mininet-wifi", "air": "plain"}
+    assert {"mininet-wifi", "mininet", "hostapd"} <= summary["versions"].keys()
+    assert ("-um-" in summary["versions"]["kernel"]) != requirements.has_radios()
+    fifo = summary["arms"]["fifo"]
+    assert 0.2 < fifo["downlink_mbps"]["after"] < 2.0
+    check = fifo["self_check"]
+    assert check["radio_drops"] == {"ap1": 0, "sta1": 0}
+    assert 0.0 <= check["window"]["downlink"]["cwnd_limited"] <= 1.0
+    assert check["congestion_control"]["downlink"] == "cubic"

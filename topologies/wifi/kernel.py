@@ -7,7 +7,7 @@ lab writes stays in its memory, except in the directories that it is given. It h
 
 import contextlib
 import os
-import platform
+import random
 import shlex
 import shutil
 import subprocess
@@ -84,7 +84,7 @@ def _boot(exchange: Path) -> int:
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # in there it has no effect out here
     # The kernel and its programs take turns: a switch on one CPU is quicker than a wake-up on another.
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
     with _terminal_kept(), (exchange / LOG).open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
             return _exit_code(process.wait())
@@ -110,8 +110,3 @@ def _terminal_kept() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def describe() -> str:
-    """The kernel that runs this, for people: `Linux 6.1.0 (user mode)`."""
-    return f"Linux {platform.release()}{' (user mode)' if inside() else ''}"
