@@ -22,7 +22,7 @@ HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 TRANSFER = ROOT / "hosts/tests/transfer.py"
 UML_CONTROLS = ["vegas", "westwood"]  # those that both kernels have
 UML_MODULES = Path("/usr/lib/uml/modules")
-UML_LINK = {"rate": "4mbit", "limit": 20, "delay": "50ms"}
+UML_LINK: dict[str, Any] = {"rate": "4mbit", "limit": 20, "delay": "50ms"}
 UML_PLAN = "18s"
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_BPF = 321  # x86-64
@@ -100,13 +100,13 @@ def bpf_maps(name: str) -> int:
 
 
 class Transfer:
-    """One connection from the `a` to the `b` side of a link, see transfer.py."""
+    """One connection from the `a` to the `b` side of a link, see transfer.py; `to`: not to the IPv4 address of `b`."""
 
-    def __init__(self, link: PathLink, control: str, plan: str) -> None:
+    def __init__(self, link: PathLink, control: str, plan: str, to: str = "") -> None:
         port = next(PORTS)
         self.sender: subprocess.Popen[str] | None = None
         self.receiver = start_receiver(link.b, port)
-        words = ["send", link.b_ip, str(port), control, plan]
+        words = ["send", to or link.b_ip, str(port), control, plan]
         self.sender = link.a.popen(sys.executable, TRANSFER, *words, stdout=subprocess.PIPE, text=True)
 
     def result(self) -> dict[str, Any]:
@@ -165,19 +165,12 @@ class UmlTransfer:
             """
         )
         init.chmod(0o755)
-        words = [
-            "linux.uml",
-            "rootfstype=hostfs",
-            "rw",
-            f"init={init}",
-            "mem=256M",
-            "con=null",
-            "con0=fd:0,fd:1",
-            "quiet",
-        ]
-        device = f"vec0:transport=raw,ifname={link.a_if},depth=64,gro=0"
+        # In a PID namespace, so that its helper processes end with it.
+        words = ["unshare", "--pid", "--fork", "--kill-child", "linux.uml", f"uml_dir={folder}/", f"init={init}"]
+        words += ["rootfstype=hostfs", "rw", "mem=256M", "con=null", "con0=fd:0,fd:1", "quiet"]
+        words += [f"vec0:transport=raw,ifname={link.a_if},depth=64,gro=0"]
         with (folder / "console").open("w") as console:
-            self.kernel = link.a.popen(*words, device, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+            self.kernel = link.a.popen(*words, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
 
     def result(self) -> dict[str, Any]:
         folder = Path(self._folder.name)

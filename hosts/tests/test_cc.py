@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,11 +47,12 @@ def in_private_mounts(script: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(words, capture_output=True, text=True, env=os.environ | {"HOSTS": str(HOSTS)}, timeout=60)
 
 
-def sockets(host: PathHost, remote: str) -> list[dict[str, object]]:
-    return [row for row in rows("status", host=host) if str(row["remote"]).startswith(remote)]
+def sockets(host: PathHost, remote: str) -> list[dict[str, Any]]:
+    found = [row for row in rows("status", host=host) if str(row["remote"]).startswith(f"{remote}:")]
+    return [row for row in found if row["tcp_state"] == "established"]
 
 
-def wait_for_sockets(host: PathHost, remote: str) -> list[dict[str, object]]:
+def wait_for_sockets(host: PathHost, remote: str) -> list[dict[str, Any]]:
     deadline = time.monotonic() + 10
     while not (found := sockets(host, remote)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -133,32 +135,32 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
     """Section II.B: under 3 % of loss Reno's window collapses, that of a target does not; under more it gives way."""
     with loaded("tcp_av", "rest=600000"):
         a, b = paths.host("a"), paths.host("b")
-        model = {"rate": "10mbit", "delay": "20ms", "limit": 100}
+        model: dict[str, Any] = {"rate": "10mbit", "delay": "20ms", "limit": 100}
         held, plain = paths.link(a, b, loss=0.03, **model), paths.link(a, b, loss=0.03, **model)
         lost = paths.link(a, b, loss=0.25, **model)
         hosts("cc", "target", "4mbit", "--to", f"{held.b_ip}/32")
         hosts("cc", "target", "4mbit", "--to", f"{lost.b_ip}/24")
         transfers = [Transfer(link, "bpf_tcp_av", "8s") for link in (held, plain, lost)]
         (row,) = wait_for_sockets(a, plain.b_ip)
-        assert row["detail"]["state"] == "no target"  # type: ignore[index]
+        assert row["detail"]["state"] == "no target"
         time.sleep(4)
         (row,) = sockets(a, held.b_ip)
-        assert row["detail"] | {"loss_percent": 0} == {  # type: ignore[operator]
+        assert row["detail"] | {"loss_percent": 0} == {
             "target_kbit": 4000,
-            "target_window": row["detail"]["target_window"],  # type: ignore[index]
+            "target_window": row["detail"]["target_window"],
             "state": "holding",
             "gave_way": 0,
             "loss_percent": 0,
         }
         (row,) = sockets(a, lost.b_ip)
-        assert (row["detail"]["state"], row["detail"]["gave_way"]) == ("gave way", 1)  # type: ignore[index]
+        assert (row["detail"]["state"], row["detail"]["gave_way"]) == ("gave way", 1)
         assert rows("list")[CONTROLS.index("tcp_av")]["counters"] == {"gave_way": 1, "resumed": 0}
         # A target of the socket goes before that of its destination.
         (row,) = sockets(a, held.b_ip)
         hosts("cc", "target", "5mbit", "--socket", str(row["cookie"]))
         time.sleep(0.4)
         (row,) = sockets(a, held.b_ip)
-        assert row["detail"]["target_kbit"] == 5000  # type: ignore[index]
+        assert row["detail"]["target_kbit"] == 5000
         targets = {row["whose"]: row["target_kbit"] for row in rows("target")}
         assert targets[f"to {held.b_ip}/32"] == 4000
         hosts("cc", "target", "none", "--to", f"{held.b_ip}/32")
@@ -168,6 +170,25 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         assert not any(row["whose"].startswith("socket") for row in rows("target")), "it goes with its socket"
         assert rate_held > 3.5
         assert rate_plain < 0.8 * rate_held
+
+
+def test_targets_of_ipv6_networks(paths: Paths) -> None:
+    with loaded("tcp_av", "target=900"):
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, rate="10mbit", delay="10ms", limit=50)
+        hosts("cc", "target", "2mbit", "--to", f"{link.b_ip6}/32")
+        hosts("cc", "target", "3mbit", "--to", f"{link.b_ip6}/64")
+        transfers = [Transfer(link, "bpf_tcp_av", "3s", to=to) for to in (link.b_ip6, f"::ffff:{link.b_ip}")]
+        (row,) = wait_for_sockets(a, f"[{link.b_ip6}]")
+        assert row["detail"]["target_kbit"] == 3000
+        (row,) = wait_for_sockets(a, f"[::ffff:{link.b_ip}]")
+        assert row["detail"]["target_kbit"] == 900
+        hosts("cc", "target", "4mbit", "--to", link.b_ip)
+        time.sleep(0.3)
+        (row,) = sockets(a, f"[::ffff:{link.b_ip}]")
+        assert row["detail"]["target_kbit"] == 4000
+        for transfer in transfers:
+            transfer.result()
 
 
 def test_killed_a_hundred_times_nothing_stays() -> None:
