@@ -14,7 +14,6 @@ import signal
 import statistics
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -24,26 +23,10 @@ from rich.table import Table
 from topologies.requirements import ROOT, LabError
 
 from .lab import SWITCH, TRAFFIC
+from .report import Row, show
 from .switching import FLOWS, Target, measure, memory_bytes
 
 MANY_FLOWS = 65536
-
-
-@dataclass(frozen=True)
-class Row:
-    """One result. `goal` is a bound of `value`: at least if `at_least`, else at most; None: no goal."""
-
-    name: str
-    text: str
-    value: float
-    goal: float | None = None
-    at_least: bool = True
-
-    @property
-    def met(self) -> bool | None:
-        if self.goal is None:
-            return None
-        return self.value >= self.goal if self.at_least else self.value <= self.goal
 
 
 def switch_rows(measured: list[Target]) -> list[Row]:
@@ -82,8 +65,7 @@ def raw(target: Target) -> dict[str, object]:
     }
 
 
-def show(rows: list[Row], measured: list[Target]) -> None:
-    console = Console()
+def show_rates(measured: list[Target]) -> None:
     rates = Table(title="Packet rates on veth (median of the rounds)")
     for heading in ("", "60 bytes, packets/s", "1500 bytes, packets/s", "latency p50, µs", "p99, µs"):
         rates.add_column(heading, justify="right" if heading else "left")
@@ -91,15 +73,7 @@ def show(rows: list[Row], measured: list[Target]) -> None:
         peaks = (f"{target.peak(size):,.0f}" for size in target.peaks)
         latencies = (f"{statistics.median(times):.0f}" for times in (target.latency_p50, target.latency_p99))
         rates.add_row(target.name, *peaks, *latencies)
-    console.print(rates)
-    table = Table(title="Results")
-    for heading in ("name", "what", "value", "goal", ""):
-        table.add_column(heading, justify="right" if heading in ("value", "goal") else "left")
-    for row in rows:
-        goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:g}"
-        verdict = {None: "", True: "[green]met[/]", False: "[red]not met[/]"}[row.met]
-        table.add_row(row.name, row.text, f"{row.value:.3g}", goal, verdict)
-    console.print(table)
+    Console().print(rates)
 
 
 def main() -> None:
@@ -125,7 +99,8 @@ def main() -> None:
         rows.append(
             Row("memory_mb", f"resident memory of apswitch with {MANY_FLOWS} flows, MB", memory, 200, at_least=False)
         )
-    show(rows, measured)
+    show_rates(measured)
+    show("Results", rows)
     out.mkdir(parents=True, exist_ok=True)
     summary = {
         "started": started,

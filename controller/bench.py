@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+from bench.report import Row, show
 
 from .tests.switches import ROOT, SERVER, STATION, Controller, Lab, lab, missing, udp
 
@@ -115,7 +115,7 @@ def wait_until_learned(controller: Controller) -> None:
 
 
 BUSY_MS = 2.0
-GOALS = {"tick_p99_of_interval": (1.0, "at most"), "controller_cores": (0.5, "at most")}
+GOALS = {"tick_p99_of_interval": 1.0, "controller_cores": 0.5}  # at most
 TEXTS = {
     "tick_ms_p50": f"a tick with {FLOWS} active flows, median, ms",
     "tick_ms_p99": "the same, 99th percentile, ms",
@@ -139,21 +139,15 @@ def main(
         raise typer.Exit(2)
     with tempfile.TemporaryDirectory() as directory, lab("apswitch", Path(directory)) as made:
         results = measure(made)
-    table = Table(title="Controller")
-    for heading in ("name", "what", "value", "goal", ""):
-        table.add_column(heading, justify="right" if heading in ("value", "goal") else "left")
-    for name, value in results.items():
-        goal = GOALS.get(name)
-        verdict = "" if goal is None else "[green]met[/]" if value <= goal[0] else "[red]not met[/]"
-        table.add_row(name, TEXTS[name], f"{value:.3g}", f"{goal[1]} {goal[0]:g}" if goal else "", verdict)
-    Console().print(table)
+    rows = [Row(name, TEXTS[name], value, GOALS.get(name), at_least=False) for name, value in results.items()]
+    show("Controller", rows)
     if results["timer_late_ms_p99"] > BUSY_MS:
         print("caution: timers were late: the machine is too busy for the tick's figures to count")
     path = out / "summary.json"
     summary = json.loads(path.read_text()) if path.exists() else {}
     summary.setdefault("ratios", {}).update(results)
     summary.setdefault("goals", {}).update(
-        {name: {"goal": goal, "met": results[name] <= goal} for name, (goal, _) in GOALS.items()}
+        {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None}
     )
     out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(summary, indent=2) + "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from hosts.bench._report import Measured, Step, show
+from bench.report import Measured, Step, show
 from topologies.requirements import ROOT, LabError
 
 
@@ -47,7 +47,7 @@ def main() -> None:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, transient=True) as progress:
             measured: Measured = importlib.import_module(f"hosts.bench.{name}").measure(_stepper(progress, name))
-        show(name, measured.rows)
+        show(f"hosts {name}", measured.rows)
         summary = {
             "started": started,
             "machine": {"cores": os.cpu_count(), "kernel": platform.release()},

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hosts.bench._report import Measured, Row, Step
+from bench.report import Measured, Row, Step
 from hosts.tests.files import Transfer, make_file
 from topologies.paths import PathLink, Paths
 from topologies.requirements import LabError

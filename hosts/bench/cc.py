@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hosts.bench._report import Measured, Row, Step
+from bench.report import Measured, Row, Step
 from hosts.tests.cc_lab import UML_LINK, Transfer, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from topologies.paths import PathLink, Paths
 

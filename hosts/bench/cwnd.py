@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from hosts.bench._report import Measured, Row, Step
+from bench.report import Measured, Row, Step
 from hosts.tests.cell import Cell, Terminal, eventually
 from topologies.requirements import LabError
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement hands over, and its table."""
+"""Results against their goals: rows, and the table that every benchmark prints."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,8 +35,8 @@ class Measured:
     raw: dict[str, object] = field(default_factory=dict)
 
 
-def show(name: str, rows: list[Row]) -> None:
-    table = Table(title=f"hosts {name}")
+def show(title: str, rows: list[Row]) -> None:
+    table = Table(title=title)
     for heading in ("name", "what", "value", "goal", ""):
         table.add_column(heading, justify="right" if heading in ("value", "goal") else "left")
     for row in rows:
