@@ -2,11 +2,13 @@
 //! End hosts' side of the access point: the transports of the papers as software for unmodified Linux.
 
 pub mod batcp;
+mod bootstrap;
 pub mod cc;
 pub mod cwnd;
 mod error;
 pub mod output;
 pub mod probe_buffer;
 pub mod sessions;
+mod units;
 
 pub use error::{About, Error};

@@ -26,7 +26,8 @@ enum Command {
     #[command(subcommand)]
     Batcp(batcp::Command),
     /// Estimate the buffer of the access point on a path
-    ProbeBuffer(probe_buffer::Options),
+    #[command(subcommand)]
+    ProbeBuffer(probe_buffer::Command),
     /// Run TCP sessions from a traffic model and compute their fairness
     #[command(subcommand)]
     Sessions(sessions::Command),
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         Command::Cc(command) => cc::run(command),
         Command::Cwnd(command) => cwnd::run(command),
         Command::Batcp(command) => batcp::run(command),
-        Command::ProbeBuffer(options) => probe_buffer::run(options),
+        Command::ProbeBuffer(command) => probe_buffer::run(command),
         Command::Sessions(command) => sessions::run(command),
     };
     match result {
