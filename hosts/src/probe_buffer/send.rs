@@ -27,6 +27,8 @@ const FULL_FOR: (f64, f64) = (192.0, 640.0);
 /// Packets of the first trial, and those without a queue in which none will come.
 const FIRST_TRIAL: usize = 64;
 const LAST_TRIAL_WITHOUT_QUEUE: usize = 4096;
+/// Packets that go one by one before a trial, so many transmissions apart.
+const LEAD: (usize, f64) = (7, 2.0);
 /// A pause for the sender's timer: it oversleeps, so the rest is waited for awake.
 const AWAKE: Duration = Duration::from_micros(80);
 
@@ -160,7 +162,7 @@ impl Sender {
             if count as u64 > left || count > MOST_PACKETS || Instant::now() > self.deadline {
                 return Ok(last);
             }
-            let trace = self.trial(size, count, rate)?;
+            let trace = self.trial(size, count, rate, None)?;
             if trace.overrun > 0 {
                 // Half as fast, until the responder can keep up.
                 rate /= 2.0;
@@ -210,7 +212,7 @@ impl Sender {
             if too_late || self.bytes_sent + (count * f64::from(size)) as u64 > bytes || count > MOST_PACKETS as f64 {
                 break;
             }
-            let trace = self.trial(size, count as usize, overload * drain)?;
+            let trace = self.trial(size, count as usize, overload * drain, Some(drain))?;
             if trace.overrun > 0 {
                 overrun += 1;
                 if overrun > self.limits.trials {
@@ -231,8 +233,9 @@ impl Sender {
         Ok(fills)
     }
 
-    /// Sends `count` packets of `size` bytes, `rate` per second, and returns what became of them.
-    fn trial(&mut self, size: u32, count: usize, rate: f64) -> Result<Trace, Error> {
+    /// Sends `count` packets of `size` bytes, `rate` per second, and returns what became of them. If `drain` is known, some
+    /// go one by one before.
+    fn trial(&mut self, size: u32, count: usize, rate: f64, drain: Option<f64>) -> Result<Trace, Error> {
         self.trial += 1;
         let peer = self.peer;
         self.control.send(&Request::Begin(self.trial)).map_err(|e| lost(peer, e))?;
@@ -240,31 +243,35 @@ impl Sender {
             Answer::Ready(trial) if trial == self.trial => {}
             _ => return Err(lost(peer, io::ErrorKind::InvalidData.into())),
         }
-        let sent = self.burst(size, count, rate)?;
-        let seconds = (sent[sent.len() - 1] - sent[0]) as f64 * 1e-9;
+        let gap = Duration::from_secs_f64(1.0 / rate);
+        let lead = drain.map_or(0, |_| LEAD.0);
+        let apart = Duration::from_secs_f64(drain.map_or(0.0, |drain| LEAD.1 / drain));
+        let gaps = (0..lead + count).map(|number| if number < lead { apart } else { gap });
+        let sent = self.burst(size, gaps)?;
+        let seconds = (sent[sent.len() - 1] - sent[lead]) as f64 * 1e-9;
         // Long enough to tell the end from a gap between two packets at a tenth of the rate.
-        let quiet = (1e3 * 10.0 * OVERLOAD.1 * seconds / sent.len() as f64).clamp(60.0, 3000.0) as u64;
+        let quiet = (1e3 * 10.0 * OVERLOAD.1 * seconds / count as f64).clamp(60.0, 3000.0) as u64;
         self.control.send(&Request::End { quiet }).map_err(|e| lost(peer, e))?;
         let patience = self.deadline.saturating_duration_since(Instant::now()) + PATIENCE;
         match self.control.receive(LONG_LINE, patience).map_err(|e| lost(peer, e))? {
             Answer::Report(report) if report.trial == self.trial => {
                 self.ignored += report.ignored;
-                Ok(Trace { sent, arrivals: report.arrivals, overrun: report.overrun })
+                Ok(Trace { lead, sent, arrivals: report.arrivals, overrun: report.overrun })
             }
             _ => Err(lost(peer, io::ErrorKind::InvalidData.into())),
         }
     }
 
-    /// When each packet went, ns. A late packet delays all later ones: the rate is never exceeded to catch up.
-    fn burst(&mut self, size: u32, count: usize, rate: f64) -> Result<Vec<i64>, Error> {
+    /// Sends a packet before each of the `gaps` and returns when it went, ns. A late packet delays all later ones: the rate is
+    /// never exceeded to catch up.
+    fn burst(&mut self, size: u32, gaps: impl Iterator<Item = Duration>) -> Result<Vec<i64>, Error> {
         let headers = if self.peer.is_ipv6() { HEADERS_V6 } else { HEADERS_V4 };
         let mut packet = vec![0; (size - headers) as usize];
-        let gap = Duration::from_secs_f64(1.0 / rate);
         let start = Instant::now();
         let mut due = start;
-        let mut sent = Vec::with_capacity(count);
-        for number in 0..count as u32 {
-            Header { token: self.token, trial: self.trial, number }.write(&mut packet);
+        let mut sent = Vec::new();
+        for (number, gap) in gaps.enumerate() {
+            Header { token: self.token, trial: self.trial, number: number as u32 }.write(&mut packet);
             let mut now = Instant::now();
             if due > now + AWAKE {
                 std::thread::sleep(due - now - AWAKE);
@@ -277,8 +284,8 @@ impl Sender {
             sent.push((now - start).as_nanos() as i64);
             self.send(&packet, size)?;
         }
-        self.packets_sent += count as u64;
-        self.bytes_sent += count as u64 * u64::from(size);
+        self.packets_sent += sent.len() as u64;
+        self.bytes_sent += sent.len() as u64 * u64::from(size);
         Ok(sent)
     }
 

@@ -54,14 +54,15 @@ impl Path {
     fn trial(&self, size: usize, count: usize, overload: f64, random: &mut SplitMix) -> Trace {
         let service = if self.rate > 0.0 { 8.0 * size as f64 / self.rate } else { 0.0 };
         let gap = if self.rate > 0.0 { service / overload } else { 20e-6 };
-        let mut trace = Trace::default();
+        let lead = if self.rate > 0.0 { 7 } else { 0 };
+        let mut trace = Trace { lead, ..Trace::default() };
         let (mut time, mut reached) = (random.unit(), 0.0f64);
         let (mut queue, mut ring): (VecDeque<usize>, VecDeque<usize>) = Default::default();
         let (mut free, mut latest) = (f64::NEG_INFINITY, 0.0);
         let (mut closed, mut batches) = (false, self.batch.iter().cycle());
         let mut batch = batches.next().copied().unwrap_or(1);
         let mut departures: Vec<(usize, f64)> = Vec::new();
-        for number in 0..count {
+        for number in 0..lead + count {
             trace.sent.push((time * 1e9) as i64);
             reached = reached.max(time + self.early * random.unit());
             while let Some(next) = ring.front().or(queue.front()).copied()
@@ -95,7 +96,7 @@ impl Path {
                     }
                 }
             }
-            time += gap;
+            time += if number < lead { 2.0 * service } else { gap };
             if self.stall > 0.0 && random.below(200) == 0 {
                 time += self.stall * random.unit();
             }
@@ -287,13 +288,14 @@ mod properties {
         /// Nonsense gives a finding and no panic.
         #[test]
         fn any_record_is_judged(
+            lead in 0usize..10,
             sent in prop::collection::vec(any::<i32>(), 1..80),
             arrivals in prop::collection::vec((0u32..90, any::<i64>()), 0..120),
         ) {
             let mut time = 0;
             let sent = sent.into_iter().map(|gap| { time += i64::from(gap).abs(); time }).collect();
             let arrivals = arrivals.into_iter().map(|(n, t)| (n, t / 4)).collect();
-            if let Finding::Full(fill) = (Trace { sent, arrivals, overrun: 0 }).finding() {
+            if let Finding::Full(fill) = (Trace { lead, sent, arrivals, overrun: 0 }).finding() {
                 estimate(1500, &[fill]).unwrap();
             }
         }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A transmission begins when the one before it ends, and ends when its packet arrives, less the path's delay. That delay
-//! needs no clock in common: the first packet found the queue empty, so its own transmission began when it was sent.
-//! Only differences of each clock are used, and jitter behind the bottleneck is smoothed away.
+//! needs no clock in common: the first packets come one by one and find the queue empty, so their transmissions begin when
+//! they are sent. Only differences of each clock are used, and jitter behind the bottleneck is smoothed away.
 //!
 //! With one packet in transmission, a queue of `d` packets is a load between `d` and `d + 1`.
 
@@ -20,6 +20,8 @@ use crate::bootstrap::{median, quantile};
 /// One trial as it was recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
+    /// How many of the first packets were sent one by one.
+    pub lead: usize,
     /// When each packet was sent, by sequence number: ns of the sender's clock.
     pub sent: Vec<i64>,
     /// (sequence number, ns of the receiver's clock), as they arrived.
@@ -73,6 +75,8 @@ pub struct Cycle {
 /// Below this overload a trial shows no queue worth the name.
 const LEAST_OVERLOAD: f64 = 1.15;
 const FEWEST_ARRIVALS: usize = 8;
+/// Packets of the lead that have to arrive.
+const FEWEST_ALONE: usize = 3;
 /// Packets on each side that an arrival is smoothed with.
 const SMOOTHING: usize = 16;
 /// Received packets on both sides of a single lost one that make it a loss of the path.
@@ -88,23 +92,23 @@ impl Trace {
             return Finding::Silence;
         }
         let gap = spacing(&sequence.times);
-        let sent: Vec<f64> = self.sent.iter().map(|&t| (t - self.sent[0]) as f64 * 1e-9).collect();
+        let sent = &sequence.sent;
         let overload = gap / (sent[sent.len() - 1] / (sent.len() - 1) as f64);
         let lost = 1.0 - sequence.times.len() as f64 / sent.len() as f64;
         if overload < LEAST_OVERLOAD {
             return Finding::NoBottleneck { rate: 1.0 / gap, lost };
         }
-        let load = Load::new(&sent, &sequence, gap);
+        let load = Load::new(&sequence, gap);
         match onset(&sequence.received, overload) {
             None => {
                 let most = load.by_packet.iter().copied().fold(0.0, f64::max);
                 Finding::NotFull { drain: 1.0 / gap, packets: (most - 1.0).max(0.0) }
             }
-            Some(onset) => Finding::Full(fill(&sent, &sequence, &load, onset, overload)),
+            Some(onset) => Finding::Full(fill(&sequence, &load, onset, overload)),
         }
     }
 
-    /// Which packets arrived, and when something did: duplicates once, arrivals in the order of time.
+    /// The packets after the lead: which arrived, and when something did; duplicates once, arrivals in the order of time.
     fn in_sequence(&self) -> Sequence {
         let mut arrived = vec![None; self.sent.len()];
         for &(number, time) in &self.arrivals {
@@ -112,26 +116,34 @@ impl Trace {
                 first.get_or_insert(time);
             }
         }
-        let start = arrived.iter().flatten().min().copied().unwrap_or_default();
-        let seconds = |time: i64| (time - start) as f64 * 1e-9;
-        let mut times: Vec<f64> = arrived.iter().flatten().map(|&time| seconds(time)).collect();
+        let lead = self.lead.min(self.sent.len().saturating_sub(1));
+        let start = arrived[lead..].iter().flatten().min().copied().unwrap_or_default();
+        let arrival = |time: i64| time.saturating_sub(start) as f64 * 1e-9;
+        let sent: Vec<f64> = self.sent.iter().map(|&time| (time - self.sent[lead]) as f64 * 1e-9).collect();
+        let mut times: Vec<f64> = arrived[lead..].iter().flatten().map(|&time| arrival(time)).collect();
         times.sort_by(f64::total_cmp);
-        let first_sent = arrived.iter().position(Option::is_some).map_or(0, |first| self.sent[first]);
-        let sent = self.sent.iter().map(|&t| (t - first_sent) as f64 * 1e-9);
+        let mut delays = sent.iter().zip(&arrived).map(|(sent, time)| time.map(|time| arrival(time) - sent));
+        let alone: Vec<f64> = delays.by_ref().take(lead).flatten().collect();
         Sequence {
-            received: arrived.iter().map(Option::is_some).collect(),
-            delays: sent.zip(&arrived).map(|(sent, time)| time.map(|time| seconds(time) - sent)).collect(),
+            received: arrived[lead..].iter().map(Option::is_some).collect(),
+            delays: delays.collect(),
+            alone: (alone.len() >= FEWEST_ALONE).then(|| median(&alone)),
+            sent: sent[lead..].to_vec(),
             times,
         }
     }
 }
 
+/// A trial without its lead. Times in s: of sending since the first packet, of arrival since the first arrival.
 struct Sequence {
     /// By sequence number.
+    sent: Vec<f64>,
     received: Vec<bool>,
-    /// By sequence number: s more than the first packet's.
+    /// From sending to arrival, by sequence number.
     delays: Vec<Option<f64>>,
-    /// s since the first arrival, ascending.
+    /// The same of a packet that finds the queue empty.
+    alone: Option<f64>,
+    /// Ascending.
     times: Vec<f64>,
 }
 
@@ -151,19 +163,20 @@ struct Load {
 }
 
 impl Load {
-    fn new(sent: &[f64], sequence: &Sequence, gap: f64) -> Load {
+    fn new(sequence: &Sequence, gap: f64) -> Load {
         let smoothed = smooth(&sequence.times);
         let stumble = sequence.times.iter().zip(&smoothed).map(|(raw, smooth)| (raw - smooth).abs() / gap).collect();
-        let first_sent = sequence.received.iter().position(|&r| r).map_or(0.0, |first| sent[first]);
+        let first = sequence.received.iter().position(|&received| received).unwrap_or(0);
+        let alone = sequence.alone.unwrap_or(smoothed[0] - sequence.sent[first]);
         let mut latest = f64::NEG_INFINITY;
         let starts: Vec<f64> = smoothed
             .iter()
             .map(|time| {
-                latest = latest.max(first_sent + time - smoothed[0]);
+                latest = latest.max(time - alone);
                 latest
             })
             .collect();
-        let begun: Vec<f64> = sent.iter().map(|&time| count(&starts, time, gap)).collect();
+        let begun: Vec<f64> = sequence.sent.iter().map(|&time| count(&starts, time, gap)).collect();
         let mut entered = 0;
         let by_packet = begun
             .iter()
@@ -216,7 +229,7 @@ fn onset(received: &[bool], overload: f64) -> Option<usize> {
     lost.windows(enough).find(|w| w[enough - 1] - w[0] < window).map(|w| w[0])
 }
 
-fn fill(sent: &[f64], sequence: &Sequence, load: &Load, onset: usize, overload: f64) -> Fill {
+fn fill(sequence: &Sequence, load: &Load, onset: usize, overload: f64) -> Fill {
     let times = &sequence.times;
     let received = &sequence.received;
     let gap = spacing(times);
@@ -224,15 +237,18 @@ fn fill(sent: &[f64], sequence: &Sequence, load: &Load, onset: usize, overload: 
     let first = if onset > 0 { (at[onset - 1] + at[onset]) / 2.0 } else { at[onset] };
     let well_below = at[..onset].iter().position(|&load| load > WELL_BELOW_FULL * first).unwrap_or(onset);
     let path_lost = received[..well_below].iter().filter(|&&r| !r).count();
+    let full: Vec<f64> = sequence.delays[onset..].iter().flatten().copied().collect();
+    let alone = sequence.alone.or(sequence.delays.iter().flatten().next().copied());
+    let waited = median(&full) - alone.unwrap_or(0.0);
     let mut gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
     gaps.sort_by(f64::total_cmp);
     Fill {
         drain: 1.0 / gap,
         overload,
         first,
-        cycles: runs(received, onset).map(|run| cycle(run, sent, received, load, gap)).collect(),
+        cycles: runs(received, onset).map(|run| cycle(run, sequence, load, gap)).collect(),
         path: (path_lost, well_below),
-        waited: median(&sequence.delays[onset..].iter().flatten().copied().collect::<Vec<_>>()) / gap,
+        waited: waited / gap,
         holes: (gap / quantile(&gaps, 0.5).max(1e-9) - 1.0).max(0.0),
     }
 }
@@ -262,12 +278,12 @@ fn runs(received: &[bool], onset: usize) -> impl Iterator<Item = Range<usize>> {
     found.into_iter()
 }
 
-fn cycle(run: Range<usize>, sent: &[f64], received: &[bool], load: &Load, gap: f64) -> Cycle {
+fn cycle(run: Range<usize>, sequence: &Sequence, load: &Load, gap: f64) -> Cycle {
     let (before, after) = (run.start - 1, run.end);
     // It reopened between the last drop and the first packet taken: a load of one more than what was waiting.
     let reopened = (load.by_packet[before] + load.by_packet[run.start]) / 2.0 - 1.0;
-    let in_time = sent[before..=after].windows(2).all(|w| w[1] - w[0] <= gap / 2.0);
-    let whole = received[run.clone()].iter().all(|&r| r);
+    let in_time = sequence.sent[before..=after].windows(2).all(|w| w[1] - w[0] <= gap / 2.0);
+    let whole = sequence.received[run.clone()].iter().all(|&r| r);
     // It reopens when a transmission begins, half a sending interval before the first packet taken, in the mean.
     let lead = (load.begun[run.start] - load.begun[before]) / 2.0;
     let left = (load.begun[after] - load.begun[run.start] + lead).floor().max(0.0) as usize;
