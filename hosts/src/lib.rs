@@ -6,6 +6,7 @@ mod bootstrap;
 pub mod cc;
 pub mod cwnd;
 mod error;
+pub mod fairness;
 pub mod output;
 pub mod probe_buffer;
 pub mod sessions;

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The server: takes what users send up, sends what they want down, and reports how that went.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::timeout;
+
+use super::model::{Direction, Length};
+use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
+use super::raised;
+use super::socket::{Sender, congestion, discard, info, raise_descriptor_limit, set_congestion};
+use crate::{About, Error};
+
+/// Reports that wait for a slow control connection; more wait in their sessions.
+const REPORTS: usize = 256;
+/// A client that vanished without a word is missed after about so long.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Runs that are under way, by name.
+type Runs = Arc<Mutex<HashMap<String, Run>>>;
+
+#[derive(Clone)]
+struct Run {
+    reports: mpsc::Sender<Sent>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Serves on `listen` until the process ends. `connections`: how many at a time, more wait.
+pub async fn serve(listen: SocketAddr, connections: usize) -> Result<(), Error> {
+    raise_descriptor_limit();
+    let listener = TcpListener::bind(listen).await.about(format_args!("listen on TCP {listen}"))?;
+    // Whoever started this waits for the line.
+    println!("listening on {}", listener.local_addr().about("the listening address")?);
+    let runs = Runs::default();
+    let slots = Arc::new(Semaphore::new(connections));
+    loop {
+        let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                // Out of descriptors, say: not for ever.
+                eprintln!("accept: {e}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let runs = runs.clone();
+        tokio::spawn(async move {
+            if let Err(e) = converse(stream, runs).await
+                && e.kind() == io::ErrorKind::InvalidData
+            {
+                eprintln!("{peer}: {e}");
+            }
+            drop(slot);
+        });
+    }
+}
+
+async fn converse(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(SILENCE / 2).with_interval(SILENCE / 4).with_retries(2);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let hello: Hello = timeout(PATIENCE, protocol::read(&mut stream)).await??;
+    if !hello.is_known() {
+        return refuse(&mut stream, "it has another version").await;
+    }
+    match &hello.run {
+        None => control(stream, runs).await,
+        Some(name) => {
+            let run = runs.lock().expect("no holder panics").get(name).cloned();
+            match run {
+                Some(run) => data(stream, &hello, run).await,
+                None => refuse(&mut stream, "the run is over").await,
+            }
+        }
+    }
+}
+
+async fn refuse(stream: &mut TcpStream, why: impl ToString) -> io::Result<()> {
+    protocol::write(stream, &Answer::Refused(why.to_string())).await
+}
+
+/// Names a run, passes reports on, and ends it with the connection or by order.
+async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
+    let name = format!("{:016x}", rand::random::<u64>());
+    let (reports, mut reported) = mpsc::channel(REPORTS);
+    let (stop, stopped) = watch::channel(false);
+    runs.lock().expect("no holder panics").insert(name.clone(), Run { reports, stop: stopped });
+    let named = protocol::write(&mut stream, &Answer::Run(name.clone())).await;
+    let (mut from_client, mut to_client) = stream.into_split();
+    let ordered = tokio::spawn(async move {
+        // Whatever comes, and if it is the end of the connection.
+        let order: io::Result<Order> = protocol::read(&mut from_client).await;
+        // No new data connections; those there are notice, and the last one closes the channel.
+        runs.lock().expect("no holder panics").remove(&name);
+        let _ = stop.send(true);
+        order.map(|Order::Stop| ())
+    });
+    let mut passed_on = named;
+    while let Some(sent) = reported.recv().await {
+        if passed_on.is_ok() {
+            passed_on = protocol::write(&mut to_client, &Answer::Sent(sent)).await;
+        }
+    }
+    ordered.await.map_err(io::Error::other)??;
+    passed_on?;
+    protocol::write(&mut to_client, &Answer::End).await
+}
+
+async fn data(mut stream: TcpStream, hello: &Hello, mut run: Run) -> io::Result<()> {
+    if let Some(name) = &hello.congestion
+        && let Err(e) = set_congestion(&stream, name)
+    {
+        return refuse(&mut stream, format!("congestion control '{name}': {e}")).await;
+    }
+    let mut sender = Sender::new(stream)?;
+    sender.write(&protocol::line(&Answer::Ready)).await?;
+    let mut stop = run.stop.clone();
+    loop {
+        let mut bytes = [0; Request::BYTES];
+        tokio::select! {
+            read = sender.stream.read_exact(&mut bytes) => read?,
+            _ = raised(&mut stop) => break,
+        };
+        let request = Request::from_bytes(bytes).ok_or_else(|| protocol::foreign("no request"))?;
+        let goes_on = match request.direction {
+            Direction::Up => tokio::select! {
+                taken = take(&sender.stream, request.length) => { taken?; true }
+                _ = raised(&mut stop) => false,
+            },
+            Direction::Down => give(&mut sender, hello.user, request, &mut run).await?,
+        };
+        if !goes_on {
+            break;
+        }
+    }
+    sender.abort();
+    Ok(())
+}
+
+async fn take(stream: &TcpStream, length: Length) -> io::Result<()> {
+    let mut left = match length {
+        Length::Bytes(bytes) => bytes,
+        Length::Endless => u64::MAX,
+    };
+    while left > 0 {
+        match discard(stream, left).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => left -= count,
+        }
+    }
+    Ok(())
+}
+
+/// Sends a session and reports it. False: the run is over.
+async fn give(sender: &mut Sender, user: u32, request: Request, run: &mut Run) -> io::Result<bool> {
+    let start = SystemTime::now();
+    let before = info(&sender.stream)?.retransmits;
+    let acknowledged = tokio::select! {
+        acknowledged = transmit(sender, request.length) => Some(acknowledged),
+        _ = raised(&mut run.stop) => None,
+    };
+    let finish = match &acknowledged {
+        Some(Ok(time)) => Some(time.duration_since(start).unwrap_or_default().as_secs_f64()),
+        _ => None,
+    };
+    let retransmits = info(&sender.stream).map_or(0, |info| info.retransmits.saturating_sub(before));
+    let congestion = congestion(&sender.stream);
+    // A control connection that has gone wants no report.
+    let _ = run.reports.send(Sent { user, session: request.session, finish, retransmits, congestion }).await;
+    match acknowledged {
+        Some(Ok(_)) => Ok(true),
+        Some(Err(error)) => Err(error),
+        None => Ok(false),
+    }
+}
+
+async fn transmit(sender: &mut Sender, length: Length) -> io::Result<SystemTime> {
+    match length {
+        Length::Bytes(bytes) => sender.transmit(bytes).await,
+        Length::Endless => Err(sender.transmit_endlessly().await),
+    }
+}

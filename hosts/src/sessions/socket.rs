@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TCP sockets as the sessions need them: which congestion control, how much was sent again, and when the last byte was
+//! acknowledged, by the kernel's own clock (SO_TIMESTAMPING, Documentation/networking/timestamping.rst).
+
+use std::io;
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+static ZEROS: [u8; 65536] = [0; 65536];
+
+/// Bytes that wait unsent in the kernel: a thousand endless sessions must not fill its memory.
+const UNSENT: libc::c_int = 128 * 1024;
+/// How often a connection that owes an acknowledgement is looked at, in case it has died silently.
+const LOOK: Duration = Duration::from_millis(200);
+/// linux/net_tstamp.h, linux/errqueue.h, net/tcp_states.h
+const TX_ACK: u32 = 1 << 9;
+const SOFTWARE: u32 = 1 << 4;
+const OPT_ID: u32 = 1 << 7;
+const OPT_TSONLY: u32 = 1 << 11;
+const ORIGIN_TIMESTAMPING: u8 = 4;
+const TCP_CLOSE: u8 = 7;
+
+/// What TCP_INFO says.
+#[derive(Clone, Copy)]
+pub struct Info {
+    state: u8,
+    /// Segments sent again, since the connection began.
+    pub retransmits: u64,
+    /// Bytes acknowledged, since the connection began.
+    pub acked: u64,
+}
+
+/// A connection that sends sessions.
+pub struct Sender {
+    pub stream: TcpStream,
+    /// Bytes written so far.
+    written: u64,
+}
+
+impl Sender {
+    /// Takes over a connection on which nothing was sent yet: the kernel numbers the bytes that follow.
+    pub fn new(stream: TcpStream) -> io::Result<Sender> {
+        stream.set_nodelay(true)?;
+        let fd = stream.as_raw_fd();
+        set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT)?;
+        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | OPT_ID | OPT_TSONLY))?;
+        Ok(Sender { stream, written: 0 })
+    }
+
+    /// Sends a request or an answer.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let fd = self.stream.as_raw_fd();
+            let count = self.stream.async_io(Interest::WRITABLE, || send(fd, bytes, false)).await?;
+            self.written += count as u64;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Sends `length` bytes and returns when the last was acknowledged. Not to be gone on with after it was cancelled.
+    pub async fn transmit(&mut self, length: u64) -> io::Result<SystemTime> {
+        let fd = self.stream.as_raw_fd();
+        let mut left = length;
+        while left > 0 {
+            let count = left.min(ZEROS.len() as u64) as usize;
+            // The kernel tells when the last byte of such a call is acknowledged; it may have taken only some.
+            let last = count as u64 == left;
+            let sent = self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS[..count], last)).await? as u64;
+            self.written += sent;
+            left -= sent;
+        }
+        self.acknowledged((self.written - 1) as u32).await
+    }
+
+    /// Sends until it is cancelled or the connection is lost.
+    pub async fn transmit_endlessly(&mut self) -> io::Error {
+        let fd = self.stream.as_raw_fd();
+        loop {
+            match self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS, false)).await {
+                Ok(count) => self.written += count as u64,
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Waits for the acknowledgement of the byte with this number.
+    async fn acknowledged(&self, number: u32) -> io::Result<SystemTime> {
+        let fd = self.stream.as_raw_fd();
+        loop {
+            match tokio::time::timeout(LOOK, self.stream.async_io(Interest::ERROR, || timestamp(fd))).await {
+                Ok(Ok((of, time))) if of == number => return Ok(time),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => {
+                    if let Some(error) = self.stream.take_error()? {
+                        return Err(error);
+                    }
+                    if info(&self.stream)?.state == TCP_CLOSE {
+                        return Err(io::ErrorKind::ConnectionReset.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the connection at once, with what is still unsent.
+    pub fn abort(self) {
+        // The socket is closed in any case.
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// Takes up to `most` bytes and forgets them. 0: the peer has ended.
+pub async fn discard(stream: &TcpStream, most: u64) -> io::Result<u64> {
+    let fd = stream.as_raw_fd();
+    let most = most.min(1 << 20) as usize;
+    // TCP with MSG_TRUNC counts the bytes and copies none (tcp(7)).
+    // SAFETY: no buffer is needed then.
+    let receive = || check(unsafe { libc::recv(fd, std::ptr::null_mut(), most, libc::MSG_TRUNC | libc::MSG_DONTWAIT) });
+    Ok(stream.async_io(Interest::READABLE, receive).await? as u64)
+}
+
+pub fn info(stream: &TcpStream) -> io::Result<Info> {
+    // struct tcp_info of linux/tcp.h up to tcpi_bytes_acked.
+    let mut bytes = [0u8; 128];
+    let mut size = bytes.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes.
+    check(unsafe {
+        let to = bytes.as_mut_ptr().cast();
+        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut size) as isize
+    })?;
+    Ok(Info {
+        state: bytes[0],
+        retransmits: u32::from_ne_bytes(bytes[100..104].try_into().expect("4 bytes")).into(),
+        acked: u64::from_ne_bytes(bytes[120..128].try_into().expect("8 bytes")),
+    })
+}
+
+pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of the name during the call.
+    check(unsafe {
+        let (from, size) = (name.as_ptr().cast(), name.len() as libc::socklen_t);
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, from, size) as isize
+    })?;
+    Ok(())
+}
+
+pub fn congestion(socket: &impl AsRawFd) -> Option<String> {
+    let mut name = [0u8; 16];
+    let mut size = name.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes.
+    let result = unsafe {
+        let to = name.as_mut_ptr().cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, to, &raw mut size)
+    };
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// Lets this process have as many descriptors as it may.
+pub fn raise_descriptor_limit() {
+    // SAFETY: the kernel writes and reads one rlimit. A failure leaves the limit as it is.
+    unsafe {
+        let mut limit: libc::rlimit = zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+#[repr(C, align(8))]
+struct Ancillary<const N: usize>(MaybeUninit<[u8; N]>);
+
+/// Sends what the socket takes now. `stamp`: with a timestamp when its last byte is acknowledged.
+fn send(fd: RawFd, bytes: &[u8], stamp: bool) -> io::Result<usize> {
+    const SPACE: usize = unsafe { libc::CMSG_SPACE(4) } as usize;
+    let mut ancillary = Ancillary::<SPACE>(MaybeUninit::zeroed());
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: all zeros is a valid msghdr; its pointers are to locals and to `bytes`, which the kernel only reads; the one
+    // control message fits into the space.
+    check(unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if stamp {
+            message.msg_control = ancillary.0.as_mut_ptr().cast();
+            message.msg_controllen = SPACE as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SO_TIMESTAMPING;
+            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(header).cast::<u32>().write_unaligned(TX_ACK);
+        }
+        libc::sendmsg(fd, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    })
+}
+
+/// The next timestamp of an acknowledgement: number of the byte, and when.
+fn timestamp(fd: RawFd) -> io::Result<(u32, SystemTime)> {
+    const SPACE: usize = 256;
+    let mut ancillary = Ancillary::<SPACE>(MaybeUninit::uninit());
+    let (mut number, mut time) = (None, None);
+    // SAFETY: all zeros is a valid msghdr; the kernel writes control messages into the space given; the CMSG macros stay within
+    // them, and each value is read as the type that its option has.
+    unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_control = ancillary.0.as_mut_ptr().cast();
+        message.msg_controllen = SPACE as _;
+        check(libc::recvmsg(fd, &raw mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT))?;
+        let mut next = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(header) = next.as_ref() {
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
+                    let stamp = libc::CMSG_DATA(next).cast::<libc::timespec>().read_unaligned();
+                    time = Some(UNIX_EPOCH + Duration::new(stamp.tv_sec as u64, stamp.tv_nsec as u32));
+                }
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                    let error = libc::CMSG_DATA(next).cast::<libc::sock_extended_err>().read_unaligned();
+                    if error.ee_origin == ORIGIN_TIMESTAMPING {
+                        number = Some(error.ee_data);
+                    }
+                }
+                _ => {}
+            }
+            next = libc::CMSG_NXTHDR(&raw const message, next);
+        }
+    }
+    number.zip(time).ok_or_else(|| io::Error::other("the kernel gave no timestamp"))
+}
+
+fn set<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of `value`, plain data, during the call.
+    check(unsafe {
+        libc::setsockopt(fd, level, option, (&raw const *value).cast(), size_of::<T>() as libc::socklen_t) as isize
+    })?;
+    Ok(())
+}
+
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
