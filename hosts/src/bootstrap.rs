@@ -49,6 +49,16 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(&sorted, 0.5)
 }
 
+/// The mean of that half of the values that lies closest together: what most agree on, even if the others err to one side.
+/// NaN without values.
+pub fn shortest_half(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2 + 1;
+    let closest = sorted.windows(half).min_by(|a, b| (a[half - 1] - a[0]).total_cmp(&(b[half - 1] - b[0])));
+    closest.map_or_else(|| mean(&sorted), mean)
+}
+
 /// NaN without values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
@@ -107,6 +117,14 @@ mod tests {
             .count();
         // 95 % of 200, and three standard deviations to either side.
         assert!((178..=199).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn the_shortest_half_is_what_most_agree_on() {
+        assert_eq!(shortest_half(&[9.0, 5.0, 30.0, 5.2, 4.8, 12.0, 5.0]), 5.0);
+        assert_eq!(shortest_half(&[1.0, 3.0]), 2.0);
+        assert_eq!(shortest_half(&[7.0]), 7.0);
+        assert!(shortest_half(&[]).is_nan());
     }
 
     #[test]

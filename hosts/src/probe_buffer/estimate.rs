@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::trace::{Cycle, Fill};
-use crate::bootstrap::{Interval, SplitMix, bootstrap, mean, median, quantile};
+use crate::bootstrap::{Interval, SplitMix, bootstrap, mean, median, quantile, shortest_half};
 
 /// A batch size that this share of a buffer's reopenings shows is reported.
 const LEAST_SHARE: f64 = 0.1;
@@ -25,7 +25,7 @@ pub struct Estimate {
     pub size: u32,
     /// Trials that filled the buffer.
     pub trials: usize,
-    /// Packets waiting when full, beside the one in transmission: the median of the trials, 95 % confidence.
+    /// Packets waiting when full, beside the one in transmission: what most trials agree on, 95 % confidence.
     pub packets: Interval,
     /// Mean of the trials, as the paper's Table I.
     pub mean: f64,
@@ -68,7 +68,7 @@ pub fn estimate(size: u32, fills: &[Fill]) -> Option<Estimate> {
     let usual = batches.first().map_or(1, |batch| batch.packets);
     let kept = 1.0 - behind_bottleneck(fills);
     let trials: Vec<f64> = fills.iter().map(|fill| full(fill, usual) / kept).collect();
-    let packets = bootstrap(&trials, median)?;
+    let packets = bootstrap(&trials, shortest_half)?;
     let mut sorted = trials.clone();
     sorted.sort_by(f64::total_cmp);
     let scatter = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
@@ -109,8 +109,8 @@ fn full(fill: &Fill, usual: u32) -> f64 {
     let every: Vec<f64> = fill.cycles.iter().map(of).collect();
     match (steady.len(), every.len()) {
         (_, 0) => fill.first,
-        (some, all) if 3 * some >= all => median(&steady),
-        _ => median(&every),
+        (some, all) if 3 * some >= all => shortest_half(&steady),
+        _ => shortest_half(&every),
     }
 }
 

@@ -22,8 +22,10 @@ const HEADERS_V4: u32 = 28;
 const HEADERS_V6: u32 = 48;
 /// Sending rate over drain rate, least and most: it differs between trials, so that no rhythm hides a packet.
 const OVERLOAD: (f64, f64) = (6.0, 10.0);
-/// Transmissions that a trial goes on for once the buffer is full, at least and at most.
-const FULL_FOR: (f64, f64) = (192.0, 640.0);
+/// Transmissions that a trial goes on for once the buffer is full: for a dozen batches of 16; longer if it shows fewer than
+/// `FEWEST_CYCLES`.
+const FULL_FOR: f64 = 192.0;
+const FEWEST_CYCLES: usize = 3;
 /// Packets of the first trial, and those without a queue in which none will come.
 const FIRST_TRIAL: usize = 64;
 const LAST_TRIAL_WITHOUT_QUEUE: usize = 4096;
@@ -121,6 +123,9 @@ impl Sender {
             }
             Finding::Full(fill) => (fill.drain, fill.first),
             Finding::Silence => return Err(self.unreachable()),
+            Finding::Torn => {
+                return Err(Error::new("every trial was torn by pauses: this or the other host is too busy"));
+            }
         };
         let mut estimates = Vec::new();
         let spent = self.bytes_sent;
@@ -142,7 +147,8 @@ impl Sender {
                 }
                 None if estimates.is_empty() => {
                     return Err(Error::new(format!(
-                        "no trial was complete within the limits ({} MB sent to find the bottleneck): give more with --seconds or --bytes",
+                        "no trial was complete within the limits ({} MB sent to find the bottleneck): \
+                         give more with --seconds or --megabytes, or keep the hosts less busy",
                         spent / 1_000_000
                     )));
                 }
@@ -186,6 +192,7 @@ impl Sender {
                     rate = (drain * (OVERLOAD.0 + OVERLOAD.1) / 2.0).min(self.limits.rate as f64 / bits(size));
                     count *= 2;
                 }
+                Finding::Torn => {}
                 Finding::Full(_) => return Ok(last),
             }
         }
@@ -201,11 +208,11 @@ impl Sender {
         bytes: u64,
     ) -> Result<Vec<Fill>, Error> {
         let mut fills: Vec<Fill> = Vec::new();
-        let mut overrun = 0;
+        let mut full_for = FULL_FOR;
+        let (mut overrun, mut torn) = (0, 0);
         while fills.len() < self.limits.trials {
             let permitted = self.limits.rate as f64 / bits(size) / drain;
             let overload = (OVERLOAD.0 + (OVERLOAD.1 - OVERLOAD.0) * self.random.unit()).min(permitted);
-            let full_for = packets.clamp(FULL_FOR.0, FULL_FOR.1);
             let count = overload * (packets / (overload - 1.0).max(0.2) + full_for) * 1.1;
             let seconds = count / overload / drain + packets / drain;
             let too_late = Instant::now() + Duration::from_secs_f64(seconds.min(1e6)) > until;
@@ -223,7 +230,16 @@ impl Sender {
             match trace.finding() {
                 Finding::Full(fill) => {
                     (drain, packets) = (fill.drain, fill.first.max(1.0));
+                    if fill.cycles.len() < FEWEST_CYCLES && full_for < 2.0 * packets {
+                        full_for *= 2.0;
+                    }
                     fills.push(fill);
+                }
+                Finding::Torn => {
+                    torn += 1;
+                    if torn > 2 * self.limits.trials {
+                        break;
+                    }
                 }
                 // A pause of this or the other host, or a buffer that grew: once more, longer.
                 Finding::NotFull { .. } | Finding::NoBottleneck { .. } => packets *= 1.5,

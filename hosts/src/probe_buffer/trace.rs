@@ -39,6 +39,8 @@ pub enum Finding {
     NoBottleneck { rate: f64, lost: f64 },
     /// A queue of `packets` grew, and nothing was dropped for want of space.
     NotFull { drain: f64, packets: f64 },
+    /// A host or the path paused for so long that the queue ran empty: what was waiting is not known.
+    Torn,
     /// The buffer ran full.
     Full(Fill),
 }
@@ -75,6 +77,8 @@ pub struct Cycle {
 /// Below this overload a trial shows no queue worth the name.
 const LEAST_OVERLOAD: f64 = 1.15;
 const FEWEST_ARRIVALS: usize = 8;
+/// Load below which more has left than came in, beyond what noise explains.
+const LEAST_LOAD: f64 = -2.0;
 /// Packets of the lead that have to arrive.
 const FEWEST_ALONE: usize = 3;
 /// Packets on each side that an arrival is smoothed with.
@@ -104,6 +108,7 @@ impl Trace {
                 let most = load.by_packet.iter().copied().fold(0.0, f64::max);
                 Finding::NotFull { drain: 1.0 / gap, packets: (most - 1.0).max(0.0) }
             }
+            Some(onset) if load.by_packet[onset..].iter().any(|&load| load < LEAST_LOAD) => Finding::Torn,
             Some(onset) => Finding::Full(fill(&sequence, &load, onset, overload)),
         }
     }
