@@ -28,6 +28,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         key = Path(directory) / "key"
         key.write_text("a key that both ends know\n")
+        key.chmod(0o600)
         with Lab(profile, Path(directory) / "lab", stations=len(gates), features=features) as lab:
             for station in lab.stations:
                 serve = [HOSTS, "probe-buffer", "serve", "--key-file", key]

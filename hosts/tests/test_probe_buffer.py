@@ -20,6 +20,7 @@ from topologies.requirements import ROOT
 HOSTS = ROOT / "hosts/target/release/hosts"
 # "QoS-guaranteed TCP on real mobile terminals", Table I (one of them is 90.5), and the batches of Fig. 1.
 GATES = [(284, 16), (256, 17), (135, 12), (91, 16), (37, 12)]
+NOBODY = 65534
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
 
@@ -33,6 +34,7 @@ def paths() -> Iterator[Paths]:
 def key(tmp_path: Path) -> Path:
     file = tmp_path / "key"
     file.write_text("a key that both ends know\n")
+    file.chmod(0o600)
     return file
 
 
@@ -115,6 +117,7 @@ def test_the_responder_answers_no_stranger(paths: Paths, key: Path, tmp_path: Pa
     responder = serve(b, key)
     other = tmp_path / "other"
     other.write_text("a key that nobody else knows")
+    other.chmod(0o600)
     done = run(a, wire.b_ip, other)
     assert done.returncode == 2
     assert done.stderr == f"error: the responder {wire.b_ip}:8630 refuses: it has another key\n"
@@ -167,7 +170,8 @@ def test_a_responder_that_vanishes_is_named(paths: Paths, key: Path) -> None:
     [
         (("run", "127.0.0.1:1", "--key-file", "KEY"), "error: connect to the responder 127.0.0.1:1 (start it there:"),
         (("run", "127.0.0.1", "--key-file", "/nowhere"), "error: key file /nowhere: No such file"),
-        (("run", "127.0.0.1", "--key-file", "SHORT"), "error: key file SHORT: 3 bytes are no secret"),
+        (("run", "127.0.0.1", "--key-file", "SHORT"), "error: key file SHORT holds 3 bytes, at least 16 are needed"),
+        (("run", "127.0.0.1", "--key-file", "OPEN"), "error: key file OPEN is open to others: `chmod 600 OPEN`"),
         (("serve", "--key-file", "KEY", "--listen", "192.0.2.1:8630"), "error: listen on TCP 192.0.2.1:8630: "),
         (("run", "127.0.0.1", "--key-file", "KEY", "--max-rate", "fast"), "error: invalid value 'fast'"),
         (("run", "127.0.0.1", "--key-file", "KEY", "--sizes", "20"), "error: invalid value '20'"),
@@ -176,11 +180,17 @@ def test_a_responder_that_vanishes_is_named(paths: Paths, key: Path) -> None:
 def test_bad_input_gets_a_clear_line(key: Path, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     short = tmp_path / "short"
     short.write_text("abc\n")
-    names = {"KEY": str(key), "SHORT": str(short)}
+    short.chmod(0o600)
+    public = tmp_path / "open"
+    public.write_text("a key that everybody knows\n")
+    public.chmod(0o644)
+    names = {"KEY": str(key), "SHORT": str(short), "OPEN": str(public)}
     command = [HOSTS, "probe-buffer", *(names.get(word, word) for word in words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert done.returncode == 2
-    assert done.stderr.startswith(message.replace("SHORT", str(short))), done.stderr
+    for name, path in names.items():
+        message = message.replace(name, path)
+    assert done.stderr.startswith(message), done.stderr
 
 
 def test_works_without_root(key: Path) -> None:
@@ -188,8 +198,10 @@ def test_works_without_root(key: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"127.0.0.1:{port}"
-    drop = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
-    key.chmod(0o644)
+    drop = []
+    if os.geteuid() == 0:
+        drop = ["setpriv", "--reuid", str(NOBODY), "--clear-groups"]
+        os.chown(key, NOBODY, -1)
     words = [*drop, HOSTS, "probe-buffer", "serve", "--listen", address, "--key-file", "/dev/stdin"]
     with key.open() as secret:
         responder = subprocess.Popen(words, stdin=secret, stdout=subprocess.PIPE, text=True)

@@ -8,6 +8,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -121,17 +122,20 @@ impl Header {
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// The file's bytes, without a line end. Errors: unreadable, or too short to be a secret.
+    /// The file's bytes, without a line end. Errors: unreadable, readable by others, or too short to be a secret.
     pub fn read(path: &Path) -> Result<Key, Error> {
-        let bytes = std::fs::read(path).about(format_args!("key file {}", path.display()))?;
+        let name = path.display();
+        let bytes = std::fs::read(path).about(format_args!("key file {name}"))?;
+        let mode = std::fs::metadata(path).about(format_args!("key file {name}"))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(Error::new(format!("key file {name} is open to others: `chmod 600 {name}`")));
+        }
         let key = bytes.trim_ascii_end();
         if key.len() < FEWEST_KEY_BYTES {
             return Err(Error::new(format!(
-                "key file {}: {} bytes are no secret, write at least {FEWEST_KEY_BYTES} random ones: \
-                 head -c 32 /dev/urandom | base64 > {}",
-                path.display(),
-                key.len(),
-                path.display()
+                "key file {name} holds {} bytes, at least {FEWEST_KEY_BYTES} are needed: \
+                 `head -c32 /dev/urandom | base64 > {name}`",
+                key.len()
             )));
         }
         Ok(Key(key.to_vec()))
