@@ -61,7 +61,7 @@ def measure(link: PathLink, key: Path, *options: str) -> dict[str, Any]:
 @privileged
 def test_recovers_every_buffer_and_batch_of_an_access_point() -> None:
     gates = [f"{buffer}:{batch}" for buffer, batch in GATES]
-    command = [sys.executable, "-m", "hosts.tests.gates", "14mbit", *gates, "--", "--trials", "7", "--sizes", "1500"]
+    command = [sys.executable, "-m", "hosts.tests.gates", "14mbit", *gates, "--", "--trials", "5", "--sizes", "1500"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     for (buffer, batch), line in zip(GATES, done.stdout.splitlines(), strict=True):

@@ -51,7 +51,7 @@ pub struct RunOptions {
     /// File with the key that the responder has too, 16 bytes or more
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Trials with each packet size
+    /// Trials with each packet size; up to three times as many with the first while the result is unsure
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     trials: u64,
     /// Bytes of the IP packets, the first for the result, the second to tell a limit of packets from one of bytes

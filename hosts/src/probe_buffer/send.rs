@@ -26,6 +26,10 @@ const OVERLOAD: (f64, f64) = (6.0, 10.0);
 /// `FEWEST_CYCLES`.
 const FULL_FOR: f64 = 192.0;
 const FEWEST_CYCLES: usize = 3;
+/// How many times as many trials a measurement may take that is not sure of its result, and what sure means: confidence of the
+/// batch size, width of the buffer's interval (packets).
+const MORE: usize = 3;
+const SURE: (f64, f64) = (0.95, 3.0);
 /// Packets of the first trial, and those without a queue in which none will come.
 const FIRST_TRIAL: usize = 64;
 const LAST_TRIAL_WITHOUT_QUEUE: usize = 4096;
@@ -139,7 +143,7 @@ impl Sender {
             let parts = (sizes.len() - index) as u32;
             let until = Instant::now() + self.deadline.saturating_duration_since(Instant::now()) / parts;
             let bytes = self.bytes_sent + self.limits.bytes.saturating_sub(self.bytes_sent) / u64::from(parts);
-            let fills = self.fills(size, drain, packets, until, bytes)?;
+            let fills = self.fills(size, drain, packets, until, bytes, index == 0)?;
             match estimate(size, &fills) {
                 Some(estimate) => {
                     (drain, packets) = (estimate.drain, estimate.packets.value);
@@ -198,7 +202,8 @@ impl Sender {
         }
     }
 
-    /// Trials that fill a buffer of about `packets`, drained at about `drain` packets per second.
+    /// Trials that fill a buffer of about `packets`, drained at about `drain` packets per second, until a time and a number of
+    /// bytes. `thorough`: more of them until the result is sure.
     fn fills(
         &mut self,
         size: u32,
@@ -206,11 +211,12 @@ impl Sender {
         mut packets: f64,
         until: Instant,
         bytes: u64,
+        thorough: bool,
     ) -> Result<Vec<Fill>, Error> {
         let mut fills: Vec<Fill> = Vec::new();
         let mut full_for = FULL_FOR;
-        let (mut overrun, mut torn) = (0, 0);
-        while fills.len() < self.limits.trials {
+        let (mut overrun, mut torn, mut unsure) = (0, 0, false);
+        while fills.len() < self.limits.trials || (unsure && fills.len() < MORE * self.limits.trials) {
             let permitted = self.limits.rate as f64 / bits(size) / drain;
             let overload = (OVERLOAD.0 + (OVERLOAD.1 - OVERLOAD.0) * self.random.unit()).min(permitted);
             let count = overload * (packets / (overload - 1.0).max(0.2) + full_for) * 1.1;
@@ -234,6 +240,7 @@ impl Sender {
                         full_for *= 2.0;
                     }
                     fills.push(fill);
+                    unsure = thorough && fills.len() >= self.limits.trials && !is_sure(size, &fills);
                 }
                 Finding::Torn => {
                     torn += 1;
@@ -332,6 +339,13 @@ impl Sender {
     fn too_slow(&self) -> Error {
         Error::new(format!("the host {} loses packets itself: lower --max-rate", self.peer.ip()))
     }
+}
+
+fn is_sure(size: u32, fills: &[Fill]) -> bool {
+    estimate(size, fills).is_some_and(|found| {
+        let batch = found.batches.first().is_some_and(|batch| batch.confidence >= SURE.0);
+        batch && found.packets.high - found.packets.low <= SURE.1
+    })
 }
 
 fn bits(size: u32) -> f64 {

@@ -68,7 +68,7 @@ pub struct Fill {
 pub struct Cycle {
     /// Packets waiting when it took the first one.
     pub reopened: f64,
-    /// Packets taken beyond those that left meanwhile; `None` when the sender or the path stumbled.
+    /// Packets taken beyond those that left meanwhile; `None` when nobody saw it reopen, or the path lost some.
     pub batch: Option<u32>,
     /// Arrivals kept their rhythm, so that `batch` is trustworthy.
     pub steady: bool,
@@ -287,7 +287,8 @@ fn cycle(run: Range<usize>, sequence: &Sequence, load: &Load, gap: f64) -> Cycle
     let (before, after) = (run.start - 1, run.end);
     // It reopened between the last drop and the first packet taken: a load of one more than what was waiting.
     let reopened = (load.by_packet[before] + load.by_packet[run.start]) / 2.0 - 1.0;
-    let in_time = sequence.sent[before..=after].windows(2).all(|w| w[1] - w[0] <= gap / 2.0);
+    // Somebody was there when it reopened. Pauses later only let more packets leave, and these are counted.
+    let in_time = sequence.sent[run.start] - sequence.sent[before] <= gap / 2.0;
     let whole = sequence.received[run.clone()].iter().all(|&r| r);
     // It reopens when a transmission begins, half a sending interval before the first packet taken, in the mean.
     let lead = (load.begun[run.start] - load.begun[before]) / 2.0;
