@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from hosts.tests.pages import documented_commands
 from topologies.paths import PathHost, PathLink, Paths
 from topologies.requirements import ROOT
 
 HOSTS = ROOT / "hosts/target/release/hosts"
 # "QoS-guaranteed TCP on real mobile terminals", Table I (one of them is 90.5), and the batches of Fig. 1.
 GATES = [(284, 16), (256, 17), (135, 12), (91, 16), (37, 12)]
+PAGE = "probe-buffer"
 NOBODY = 65534
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -60,9 +62,10 @@ def measure(link: PathLink, key: Path, *options: str) -> dict[str, Any]:
 
 @privileged
 def test_recovers_every_buffer_and_batch_of_an_access_point() -> None:
-    gates = [f"{buffer}:{batch}" for buffer, batch in GATES]
-    command = [sys.executable, "-m", "hosts.tests.gates", "14mbit", *gates, "--", "--trials", "5", "--sizes", "1500"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    command = next(line for line in documented_commands(PAGE) if "hosts.tests.gates" in line)
+    assert all(f" {buffer}:{batch} " in command for buffer, batch in GATES)
+    command = command.replace(".venv/bin/python", sys.executable).replace("--trials 5", "--trials 3")
+    done = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     for (buffer, batch), line in zip(GATES, done.stdout.splitlines(), strict=True):
         found = json.loads(line)
@@ -72,9 +75,24 @@ def test_recovers_every_buffer_and_batch_of_an_access_point() -> None:
 
 
 @privileged
+def test_the_page_is_true(paths: Paths) -> None:
+    a, b = paths.host("a"), paths.host("b")
+    link = paths.link(a, b, rate="40mbit", limit=60)
+    b.ip("address", "add", "10.0.0.11/32", "dev", "lo")
+    a.ip("route", "add", "10.0.0.11", "via", link.b_ip)
+    make_key, serve_, *runs = [line for line in documented_commands(PAGE) if "hosts.tests.gates" not in line]
+    subprocess.run(["bash", "-c", make_key], cwd=ROOT, check=True)
+    responder = b.popen(*serve_.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert responder.stdout and responder.stdout.readline() == "listening on [::]:8630\n"
+    assert len(runs) == 2
+    for line in runs:
+        assert "batches" in a.run(*line.split(), cwd=ROOT, timeout=120), line
+
+
+@privileged
 def test_tells_packets_from_bytes(paths: Paths, key: Path) -> None:
     a, b, c = (paths.host(name) for name in "abc")
-    options = ("--trials", "4", "--sizes", "1500,700")
+    options = ("--trials", "3", "--sizes", "1500,700")
     packets = measure(paths.link(a, b, rate="10mbit", limit=64, delay="5ms"), key, *options)
     assert packets["limit"] == "packets" and abs(packets["packets"]["value"] - 64) <= 2, packets
     assert packets["batches"][0]["packets"] == 1, packets
@@ -89,7 +107,7 @@ def test_jitter_loss_and_ipv6_change_nothing(paths: Paths, key: Path) -> None:
     a, b = paths.host("a"), paths.host("b")
     link = paths.link(a, b, rate="10mbit", limit=100, delay="10ms", jitter="2ms", loss=0.002)
     serve(b, key)
-    done = run(a, f"[{link.b_ip6}]:8630", key, "--json", "--trials", "6", "--sizes", "1500")
+    done = run(a, f"[{link.b_ip6}]:8630", key, "--json", "--trials", "4", "--sizes", "1500")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert abs(found["packets"]["value"] - 100) <= 2, found
@@ -207,7 +225,7 @@ def test_works_without_root(key: Path) -> None:
         responder = subprocess.Popen(words, stdin=secret, stdout=subprocess.PIPE, text=True)
     try:
         assert responder.stdout and responder.stdout.readline() == f"listening on {address}\n"
-        words = [*drop, HOSTS, "probe-buffer", "run", address, "--key-file", "/dev/stdin", "--max-rate", "50mbit"]
+        words = [*drop, HOSTS, "probe-buffer", "run", address, "--key-file", "/dev/stdin", "--sizes", "1400"]
         with key.open() as secret:
             done = subprocess.run(words, stdin=secret, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and done.stdout.startswith("No bottleneck"), done.stdout + done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hosts.tests.pages import documented_commands
 from topologies.paths import PathHost, Paths
 from topologies.requirements import ROOT
 
@@ -78,6 +79,27 @@ def test_finish_times_are_those_of_the_link_in_both_directions(paths: Paths) -> 
         least = 0.020 + (0 if session["length"] == 1 else session["length"] * 8 / 8e6)
         most = 0.040 if session["length"] == 1 else least * 1.1 + 5 * 0.020
         assert least <= session["finish"] <= most, session
+
+
+@privileged
+def test_the_page_is_true(paths: Paths, tmp_path: Path) -> None:
+    a, b = paths.host("a"), paths.host("b")
+    link = paths.link(a, b, rate="5mbit", delay="10ms", limit=60)
+    b.ip("address", "add", "10.0.0.1/32", "dev", "lo")
+    a.ip("route", "add", "10.0.0.1", "via", link.b_ip)
+    page = (ROOT / "docs/hosts/sessions.md").read_text()
+    model = next(line for line in page.splitlines() if "sessions model" in line)
+    subprocess.run(["bash", "-c", f"mkdir -p out; {model}"], cwd=ROOT, check=True)
+    serve_, run, fairness = documented_commands("sessions")
+    server = b.popen(*serve_.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert server.stdout and server.stdout.readline() == f"listening on [::]:{PORT}\n"
+    a.run("bash", "-c", run, cwd=ROOT, timeout=60)
+    assert "IF (95 %)" in a.run(*fairness.split(), cwd=ROOT)
+    # The page's own model is one.
+    own = tmp_path / "mine.json"
+    own.write_text(re.search(r"```json\n(\{\n.*?)```", page, re.S)[1])  # type: ignore[index]
+    client = a.popen(HOSTS, "sessions", "run", own, "--to", "10.0.0.1", "--json", stdout=subprocess.PIPE, text=True)
+    assert len(client.communicate(timeout=60)[0].splitlines()) == 6
 
 
 @privileged
