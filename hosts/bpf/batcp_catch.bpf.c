@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Sends the TCP connects of a cgroup, in one network namespace, to a proxy on loopback, and tells the proxy where each wanted
- * to go. No netfilter. Addresses are IPv6 throughout, IPv4 as ::ffff:a.b.c.d. */
+/* Sends the TCP connects of a cgroup, in one network namespace, to a proxy on loopback, and tells the proxy where each
+ * wanted to go. No netfilter. Addresses are IPv6 throughout, IPv4 as ::ffff:a.b.c.d. */
 #include "kernel.h"
 #include "socket.h"
 
@@ -44,8 +44,8 @@ struct {
 	__type(value, struct endpoint);
 } wanted SEC(".maps");
 
-/* The same by the socket's own address, which the proxy sees as that of its peer. The proxy deletes what it reads; what it never
- * accepted falls out as the oldest. */
+/* The same by the socket's own address, which the proxy sees as that of its peer. The proxy deletes what it reads; what
+ * it never accepted falls out as the oldest. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The contexts of programs on sockets, as far as BATCP's programs use them, and the constants of linux/bpf.h and tcp.h. */
+/* The contexts of programs on sockets, as far as BATCP's programs use them; constants of linux/bpf.h and tcp.h. */
 #pragma once
 
 #include "kernel.h"

@@ -7,6 +7,7 @@ A client `a` has two links to the proxy's host `b`; the servers are on `c`, behi
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import pytest
 
 from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon, programs, python
 from topologies.paths import PathHost, PathLink, Paths
+from topologies.requirements import ROOT
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
 
@@ -432,3 +434,35 @@ def left_behind(scene: Scene) -> tuple[list[str], list[str], list[str]]:
         for line in host.ip(*words).splitlines()
     ]
     return programs(), cgroups, routes
+
+
+def test_the_commands_of_its_page(wires: Scene) -> None:
+    expected = web(wires)
+    page = (ROOT / "docs/hosts/batcp-proxy.md").read_text()
+    for address, link in zip(("192.0.2.1", "198.51.100.1"), wires.links, strict=True):
+        page = page.replace(address, link.b_ip)
+    for host, which, said in ((wires.b, "remote", ["remote proxy"]), (wires.a, "local", ["catching", "SOCKS5"])):
+        block = re.search(rf"^```sh\n# in a namespace: {which}\n(.*?)^```", page, re.M | re.S)
+        assert block
+        for command, ready in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
+            _, batcp, *words = command.replace("proxy.key", str(wires.directory / "key")).split()
+            assert batcp == "batcp"
+            Daemon(host, *words, ready=ready)
+    for words in ((), ("--proxy", "socks5h://127.0.0.1:1080")):
+        assert fetched(wires, *words) == expected
+
+
+def test_without_privileges_socks_works_in_band(wires: Scene) -> None:
+    expected = web(wires)
+    bare = ("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--", HOSTS, "batcp")
+    key = ("--key-file", wires.directory / "key")
+    for words in (("socks",), ("proxy", "local", "--in-band", "--via", "192.0.2.1:7000")):
+        refused = wires.a.popen(*bare, *words, stderr=subprocess.PIPE, text=True)
+        assert "needs root" in refused.communicate(timeout=20)[1]
+        assert refused.returncode == 2
+    remote = wires.b.popen(*bare, *REMOTE, *key, "--in-band", stderr=subprocess.PIPE, text=True)
+    local = wires.a.popen(*bare, "socks", *wires.via, *key, "--in-band", stderr=subprocess.PIPE, text=True)
+    for process in (remote, local):
+        assert process.stderr
+        assert " on " in process.stderr.readline()
+    assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected

@@ -4,14 +4,13 @@
 //! The kernel writes and reads it in a BPF program on this process' own cgroup, for the sockets that are given to an
 //! [`Announcer`] and for no others. All of it ends with the process, however that ends.
 //!
-//! - A SYN carries a [`Mark`]. The SYN-ACK repeats them if the listener answers.
-//! - A peer that knows nothing of it answers without, or with anything else: [`Announcer::peer_answer`] is `None` and the
-//!   socket is plain TCP. After one retransmitted SYN the option is left out, since a box on the path may drop what it does not
-//!   know.
-//! - Under a SYN flood Linux answers with SYN cookies, which keep no options: those connections are plain TCP at both ends.
-//! - With TCP Fast Open the option is sent and answered as without. The transport does not use it: data in a SYN could not yet
-//!   know what the peer supports.
-//! - An option 254 of another length, with other characters than digits, or more than one of them: ignored and counted.
+//! - A SYN carries a [`Mark`], and the SYN-ACK repeats it if the listener answers.
+//! - A peer that knows nothing of it answers without, or with something else: [`Announcer::peer_mark`] is `None`, and the
+//!   socket is plain TCP. The second retransmitted SYN goes without, as a box on the path may drop what it does not know.
+//! - Under a SYN flood Linux answers with SYN cookies, which keep no options: plain TCP at both ends.
+//! - Beside TCP Fast Open's option it is answered as alone. The transport sends no data on a SYN, as it could not yet know
+//!   what the peer supports.
+//! - An option 254 of another length, with other characters than digits, or more than one: ignored and counted.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -68,8 +67,8 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Loads the program for sockets that this process makes. Errors: no right (CAP_BPF and CAP_NET_ADMIN, without a mounted cgroup2
-    /// also CAP_SYS_ADMIN), or a kernel without BPF header options and loops (before 5.17).
+    /// Loads the program for sockets that this process makes. Errors: no right (CAP_BPF and CAP_NET_ADMIN, without a
+    /// mounted cgroup2 also CAP_SYS_ADMIN), or a kernel without BPF header options and loops (before 5.17).
     pub fn load() -> Result<Self, Error> {
         const WHAT: &str = "load BATCP's TCP option (needs root and Linux 5.17; without it connections are plain TCP)";
         libbpf_rs::set_print(None);
@@ -83,8 +82,8 @@ impl Announcer {
         })
     }
 
-    /// What the peer of a socket said (paper 003, section 3.1): on an accepted socket the mark of its SYN, on a connected one the
-    /// mark of its SYN-ACK, which is the socket's own. `None`: nothing, so it is plain TCP.
+    /// What the peer of a socket said (paper 003, section 3.1): on an accepted socket the mark of its SYN, on a
+    /// connected one the mark of its SYN-ACK, which is the socket's own. `None`: nothing, so it is plain TCP.
     pub fn peer_mark(&self, socket: BorrowedFd) -> io::Result<Option<Mark>> {
         let value = self.sockets.lookup(&key(socket), MapFlags::ANY).map_err(failed)?;
         Ok(value.filter(|v| v.len() == HANDSHAKE && v[1] == 1).and_then(|v| mark_of(&v[3..])))

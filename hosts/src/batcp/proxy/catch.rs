@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Catches the TCP connects of unmodified programs, without netfilter: BPF programs on a cgroup's connect(2) and getpeername(2).
+//! Catches the TCP connects of unmodified programs, without netfilter: BPF programs on a cgroup's connect(2) and
+//! getpeername(2).
 
 use std::mem::MaybeUninit;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -37,8 +38,8 @@ pub struct Catcher {
 }
 
 impl Catcher {
-    /// Catches from now on, in this process' network namespace. Errors: no right (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN), no such cgroup, a
-    /// kernel before 5.17.
+    /// Catches from now on, in this process' network namespace. Errors: no right (CAP_BPF, CAP_NET_ADMIN,
+    /// CAP_SYS_ADMIN), no such cgroup, a kernel before 5.17.
     pub fn start(net: &Net) -> Result<Self, Error> {
         const WHAT: &str = "catch connects (needs root and Linux 5.17; 'hosts batcp socks' works without)";
         libbpf_rs::set_print(None);
@@ -73,7 +74,8 @@ impl Catcher {
         Ok(Self { originals: MapHandle::try_from(&skeleton.maps.originals).about(WHAT)?, _links: links })
     }
 
-    /// Where the program with the address `peer` wanted to go; `None` if it was not caught, but came by itself. To be asked once.
+    /// Where the program with the address `peer` wanted to go; `None` if it was not caught, but came by itself. To be
+    /// asked once.
     pub fn original(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let value = self.originals.lookup_and_delete(&endpoint(peer)).ok()??;
         let (address, port) = value.split_at_checked(16)?;

@@ -19,8 +19,8 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Reads address type, address and port. Errors: `Unsupported` for an unknown type, `InvalidData` for an empty name or one that is
-    /// not text.
+    /// Reads address type, address and port. Errors: `Unsupported` for an unknown type, `InvalidData` for an empty name
+    /// or one that is not text.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidData, "the name is not text");
         let address: IpAddr = match from.read_u8().await? {
@@ -66,7 +66,8 @@ impl Destination {
         bytes
     }
 
-    /// The addresses that it stands for and `rules` allow. Errors: `PermissionDenied` when none is allowed, those of the resolver.
+    /// The addresses that it stands for and `rules` allow. Errors: `PermissionDenied` when none is allowed, those of
+    /// the resolver.
     pub async fn resolve(&self, rules: &Rules) -> Result<Vec<SocketAddr>, Reply> {
         let addresses = match self {
             Self::Address(address) => vec![*address],

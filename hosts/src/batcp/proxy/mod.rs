@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections of other programs over several interfaces: a SOCKS5 proxy, and a pair of transparent proxies.
 //!
-//! The paper asks that the extension be "transparent to users and applications" (paper 003, section 1). Programs that know SOCKS
-//! ask a proxy on their own host; those that do not are caught at connect(2). Either way the bytes go over BATCP, to
-//! the destination itself where it supports BATCP, or to a remote proxy that connects to it by plain TCP.
+//! The paper asks that the extension be "transparent to users and applications" (paper 003, section 1). Programs that
+//! know SOCKS ask a proxy on their own host; those that do not are caught at connect(2). Either way the bytes go over
+//! BATCP, to the destination itself where it supports BATCP, or to a remote proxy that connects to it by plain TCP.
 
 mod catch;
 mod destination;
@@ -61,8 +61,8 @@ pub struct SocksOptions {
     /// Where programs find the proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
-    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to the destination,
-    /// over several interfaces if it supports BATCP and by plain TCP if not
+    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to
+    /// the destination, over several interfaces if it supports BATCP and by plain TCP if not
     #[arg(long, value_name = "ADDRESS:PORT")]
     via: Vec<SocketAddr>,
     /// File with the key that the remote proxy knows too

@@ -62,8 +62,8 @@ impl Session<'_> {
 const REQUEST: &[u8] = b"BATCP proxy request";
 const REPLY: &[u8] = b"BATCP proxy reply";
 
-/// Asks the remote proxy at the other end of `stream` for a connection. Errors: a reply that is not `Succeeded` (the outer
-/// `Ok`), a peer that is no proxy or has another key (`InvalidData`), a silent one (`TimedOut`).
+/// Asks the remote proxy at the other end of `stream` for a connection. Errors: a reply that is not `Succeeded` (the
+/// outer `Ok`), a peer that is no proxy or has another key (`InvalidData`), a silent one (`TimedOut`).
 pub async fn request<S>(stream: &mut S, key: &Key, destination: &Destination) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -172,5 +172,20 @@ mod tests {
         a.write_all(&replayed).await.unwrap();
         let result = serve(&mut b, &key, async |_: &Destination| -> Result<(), Reply> { panic!("connected") }).await;
         assert_eq!(result.unwrap(), Err(Reply::NotAllowed));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_connect_nowhere(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(async {
+                let (mut a, mut b) = tokio::io::duplex(4096);
+                a.write_all(&bytes).await.unwrap();
+                a.shutdown().await.unwrap();
+                let connect = async |_: &Destination| -> Result<(), Reply> { panic!("connected") };
+                let served = serve(&mut b, &Key(b"key".into()), connect).await;
+                assert!(matches!(served, Err(_) | Ok(Err(Reply::NotAllowed))));
+            });
+        }
     }
 }

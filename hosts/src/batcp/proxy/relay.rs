@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Passes bytes between a program's TCP connection and a connection over several interfaces, and never makes a stream that was cut
-//! off look complete.
+//! Passes bytes between a program's TCP connection and a connection over several interfaces, and never makes a stream
+//! that was cut off look complete.
 
 use std::io;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub fn guard(stream: &TcpStream) -> io::Result<()> {
     )
 }
 
-/// Passes bytes both ways until both ends have ended their streams; each end's is passed on as it comes. On an error both
-/// connections are reset.
+/// Passes bytes both ways until both ends have ended their streams; each end's is passed on as it comes. On an error
+/// both connections are reset.
 pub async fn relay(mut program: TcpStream, mut carrier: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     copy_bidirectional_with_sizes(&mut program, &mut carrier, BUFFER, BUFFER).await?;
     // Both streams are complete: what the kernel still holds is to arrive.

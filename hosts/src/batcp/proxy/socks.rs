@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SOCKS5's first messages (RFC 1928, RFC 1929): who the client is and where it wants to go.
 //!
-//! CONNECT only; methods "no authentication" and "user name and password". GSSAPI, which RFC 1928 demands, is not offered.
+//! CONNECT only; methods "no authentication" and "user name and password". GSSAPI, which RFC 1928 demands, is not
+//! offered.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,8 +37,8 @@ impl Credentials {
     }
 }
 
-/// Speaks with a client until it has named its destination. Errors: what the client did wrong; it has been told as far as
-/// the protocol allows.
+/// Speaks with a client until it has named its destination. Errors: what the client did wrong; it has been told as far
+/// as the protocol allows.
 pub async fn accept<S>(stream: &mut S, credentials: Option<&Credentials>) -> io::Result<Destination>
 where
     S: AsyncRead + AsyncWrite + Unpin,
