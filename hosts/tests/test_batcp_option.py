@@ -139,15 +139,14 @@ def test_wrong_options_on_a_syn_are_ignored_and_counted(pair: tuple[PathHost, Pa
 def test_wrong_options_on_a_syn_ack_are_ignored_and_counted(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:
     a, b, _ = pair
     client = Daemon(a, "socks", "--interface", "eth0", ready="SOCKS5")
-    kinds = {**WRONG, "mismatched": [GOOD]}
-    ports = {3000 + i: (kind, some) for i, (kind, some) in enumerate((k, o) for k in kinds for o in kinds[k])}
-    ports |= {4000: ("plain", "")}
-    respond(a, b, [f"{port} {options}" for port, (_, options) in ports.items()])
-    for port, (kind, _) in ports.items():
+    kinds = {**WRONG, "mismatched": [GOOD], "plain": [""]}
+    ports = {kind: range(1000 * i, 1000 * i + len(kinds[kind])) for i, kind in enumerate(kinds, 3)}
+    respond(a, b, [f"{port} {some}" for kind in kinds for port, some in zip(ports[kind], kinds[kind], strict=True)])
+    for kind in kinds:
         before = client.counts()
-        assert socks_connect(a, NOBODY, port) == 0
-        after = client.counts()
-        assert (after["plain"], after[kind]) == (before["plain"] + 1, before[kind] + 1), port
+        assert [socks_connect(a, NOBODY, port) for port in ports[kind]] == [0] * len(ports[kind])
+        after, count = client.counts(), len(ports[kind])
+        assert (after["plain"], after[kind]) == (before["plain"] + count, before[kind] + count)
         assert after["accepted"] == 0
 
 

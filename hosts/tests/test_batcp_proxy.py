@@ -404,7 +404,6 @@ def test_a_transfer_survives_an_interface(slow: Scene, fault: str) -> None:
 
 def test_a_hundred_kills_leave_nothing(wires: Scene) -> None:
     before = left_behind(wires)
-    assert before[0] == [], "no other BATCP daemon runs"
     key = wires.directory / "key"
     for _ in range(100):
         daemons = [
