@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from hosts.tests.files import HOSTS, PORT, Transfer, make_file, when_received
 from topologies.paths import PathHost, PathLink, Paths
+from topologies.requirements import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 SIZE = 2_000_000
@@ -128,6 +130,19 @@ def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
     assert min(carried(summary).values()) > 0.4 * SIZE
 
 
+def test_the_pages_commands(links: Links) -> None:
+    page = (ROOT / "docs/hosts/batcp.md").read_text()
+    block = next(b for b in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) if b.startswith("# in a namespace"))
+    receive, send = (["bash", "-c", line.replace("/tmp", "out")] for line in block.splitlines()[1:])
+    (ROOT / "out").mkdir(exist_ok=True)
+    receiver = links[0].b.popen(*receive, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert receiver.stderr
+    receiver.stderr.readline()
+    assert "interfaces" in links[0].a.run(*send, cwd=ROOT)
+    receiver.communicate(timeout=20)
+    assert (ROOT / "out/README.md").read_bytes() == (ROOT / "README.md").read_bytes()
+
+
 def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) -> tuple[str, str]:
     """A transfer that cannot end well: what both ends say. Nothing of the file is left."""
     folder = tmp_path / "received"
@@ -200,3 +215,4 @@ def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
             stranger.close()
         output, said = receiver.communicate(timeout=20)
     assert digest in output, said
+    assert int(said.rpartition(" subflows were refused")[0].split()[-1]) >= 60, said

@@ -94,9 +94,6 @@ impl Connection {
         move || shared.as_deref().map_or_else(Status::plain, Status::of)
     }
 
-    /// Ends an unfinished connection at both ends (section 3.3): the peer's program gets an error. Same as dropping it.
-    pub fn reset(self) {}
-
     /// After both directions have ended: waits, some seconds at most, until the subflows are closed too. A program that exits before
     /// may leave the peer without its last acknowledgement.
     pub async fn closed(&self) {

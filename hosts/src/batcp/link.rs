@@ -43,6 +43,8 @@ pub struct Link {
     pub stream: TcpStream,
     pub local: SocketAddr,
     pub peer: SocketAddr,
+    /// An idle peer's kernel is asked for a sign of life this often.
+    pub keepalive: Duration,
     /// The writer waits for this while it has nothing to write.
     pub ready: Notify,
     /// Bytes given to the kernel, the hello among them.
@@ -55,10 +57,10 @@ impl Link {
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        let interval = (timeout / 4).max(Duration::from_secs(1));
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(interval).with_interval(interval).with_retries(3))?;
+        let keepalive = (timeout / 4).max(Duration::from_secs(1));
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(keepalive).with_interval(keepalive).with_retries(3))?;
         socket.set_tcp_user_timeout(Some(timeout))?;
-        Ok(Self { stream, local, peer, ready: Notify::new(), written: AtomicU64::new(hello as u64) })
+        Ok(Self { stream, local, peer, keepalive, ready: Notify::new(), written: AtomicU64::new(hello as u64) })
     }
 
     fn fd(&self) -> RawFd {

@@ -213,6 +213,22 @@ proptest! {
 }
 
 #[tokio::test]
+async fn an_idle_connection_keeps_its_subflows() {
+    let (mut client, mut server, _listener) = pair().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for end in [&client, &server] {
+        let status = end.status();
+        assert_eq!(
+            status.totals.iter().map(|total| (total.subflows, total.lost)).collect::<Vec<_>>(),
+            [(1, 0), (1, 0)]
+        );
+        assert!(status.subflows.iter().all(|subflow| !subflow.stalled));
+    }
+    client.write_all(b"still there").await.unwrap();
+    server.read_exact(&mut [0; 11]).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_vanished_client_is_noticed_in_time() {
     let (mut listener, address) = listen(options());
     let (stream, ..) = by_hand(address).await;

@@ -254,6 +254,10 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                 else => break,
             }
         }
+        let refused = listener.arrivals().refused;
+        if refused > 0 {
+            eprintln!("{refused} subflows were refused: they said no hello, or proved nothing");
+        }
         failed.map_or(Ok(()), |_| Err(Error::new("a transfer failed; see above")))
     })
 }

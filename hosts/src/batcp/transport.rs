@@ -462,7 +462,9 @@ impl State {
                 self.heard = self.heard.max(heard);
             }
             let patience = STALL.max(3 * subflow.path.rtt);
-            let stalled = now - subflow.progress.1 > patience;
+            // Nothing arrives, or, for an end that has nothing to send, the peer's kernel no longer answers.
+            let mute = subflow.path.silence > subflow.link.keepalive + 2 * patience;
+            let stalled = mute || now - subflow.progress.1 > patience;
             if stalled != subflow.stalled {
                 subflow.stalled = stalled;
                 changed.push((id, subflow.progress.0, stalled));
