@@ -12,11 +12,12 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.report import Measured, Row, Step
-from hosts.tests.cc_lab import UML_LINK, Transfer, compare_kernels, hosts, kernel_name, loaded, uml_lacks
+from hosts.tests.cc_lab import UML_LINK, Transfer, compare_kernels, hosts, kernel_name, loaded, rows, uml_lacks
 from topologies.paths import PathLink, Paths
 
 ROUNDS = 7
@@ -25,6 +26,7 @@ GOAL = 1.1
 FLOW = Path(__file__).parent / "_flow.py"
 PEER = "cubic"
 TARGET, SHARED = 8, 20  # Mbit/s
+HANDOVER = 10.0  # s (Ando, Murase and Oguchi, section IV.B)
 NARROW = "vegas_with_defaults"
 # Options that take the window's bound away from a path without delay.
 CONTROLS = {
@@ -86,7 +88,7 @@ def measure(step: Step) -> Measured:
                 arm.costs.append(cost)
                 arm.rates.append(rate)
     peer = statistics.median(arms[PEER].costs)
-    rows = [
+    found = [
         Row(
             f"{name}_cost_of_{PEER}",
             f"processor time per byte, of {PEER}'s, at "
@@ -100,15 +102,16 @@ def measure(step: Step) -> Measured:
     ]
     raw: dict[str, object] = {name: {"s_per_gb": arm.costs, "gbit": arm.rates} for name, arm in arms.items()}
     step("tcp_av's target among rivals")
-    rows += [target_row(rivals) for rivals in (0, 4, 9)]
+    found += [target_row(rivals) for rivals in (0, 4, 9)]
+    found.append(handover_row())
     if lacks := uml_lacks():
         step(lacks)
     else:
         step("beside the kernel's own under user-mode-linux")
         agreed, compared = agreement()
-        rows += agreed
+        found += agreed
         raw["kernels_own"] = compared
-    return Measured(rows, raw)
+    return Measured(found, raw)
 
 
 def target_row(rivals: int) -> Row:
@@ -125,13 +128,38 @@ def target_row(rivals: int) -> Row:
     return Row(f"tcp_av_of_target_{rivals}", text, rate / TARGET, 0.95)
 
 
+def handover_row() -> Row:
+    """How long tcp_av takes after a time without a link to have the window that its target takes."""
+    with contextlib.ExitStack() as stack:
+        paths = stack.enter_context(Paths())
+        stack.enter_context(loaded("tcp_av", f"target={TARGET * 1000}"))
+        a = paths.host("a")
+        link = paths.link(a, paths.host("b"), rate=f"{SHARED}mbit", limit=100, delay="10ms")
+        transfers = [Transfer(link, control, "60s") for control in (*[PEER] * 4, kernel_name("tcp_av"))]
+        time.sleep(4)
+        a.run("tc", "qdisc", "add", "dev", link.a_if, "root", "blackhole")
+        time.sleep(HANDOVER)
+        a.run("tc", "qdisc", "del", "dev", link.a_if, "root")
+        started = time.monotonic()
+        while time.monotonic() < started + 60:
+            (row,) = rows("status", host=a)
+            if row["detail"]["state"] == "holding" and row["cwnd"] >= row["detail"]["target_window"]:
+                break
+            time.sleep(0.05)
+        seconds = time.monotonic() - started
+        for transfer in transfers:
+            transfer.abandon()
+    text = f"s until tcp_av has its target's window again, after {HANDOVER:.0f} s without a link, beside 4 of {PEER}"
+    return Row("tcp_av_back_s", text, seconds)
+
+
 def agreement() -> tuple[list[Row], dict[str, object]]:
     """Rate and RTT of what the kernel has too, beside its own: 1 is equal."""
     compared = compare_kernels()
     model = ", ".join(f"{key} {value}" for key, value in UML_LINK.items())
-    rows = []
+    found = []
     for name, (bpf, own) in compared.items():
         for key, what in (("mbit", "rate, Mbit/s"), ("rtt_ms", "RTT, ms")):
             text = f"{what}: {bpf[key]:.2f} in BPF, {own[key]:.2f} in another kernel; {model}"
-            rows.append(Row(f"{name}_{key}_of_kernels_own", text, bpf[key] / own[key]))
-    return rows, {name: {"bpf": bpf, "own": own} for name, (bpf, own) in compared.items()}
+            found.append(Row(f"{name}_{key}_of_kernels_own", text, bpf[key] / own[key]))
+    return found, {name: {"bpf": bpf, "own": own} for name, (bpf, own) in compared.items()}
