@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hosts.bench._report import Measured, Row, Step
+from bench.report import Measured, Row, Step
 from hosts.tests.batcp import Daemon, python
 from topologies.paths import PathHost, Paths
 from topologies.requirements import LabError

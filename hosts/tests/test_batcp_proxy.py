@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +92,12 @@ class Scene:
     b: PathHost
     c: PathHost
     links: list[PathLink]
-    server: str
-    server6: str
+    behind: PathLink
     directory: Path
-    daemons: list[Daemon] = field(default_factory=list)
+
+    @property
+    def server(self) -> str:
+        return self.behind.b_ip
 
     @property
     def via(self) -> list[str]:
@@ -135,7 +137,7 @@ def scene(paths: Paths, directory: Path, **model: object) -> Scene:
     key = directory / "key"
     key.write_text(KEY + "\n")
     key.chmod(0o600)
-    return Scene(paths, a, b, c, links, behind.b_ip, behind.b_ip6, directory)
+    return Scene(paths, a, b, c, links, behind, directory)
 
 
 @pytest.fixture
@@ -197,7 +199,7 @@ def test_unmodified_programs_are_caught(wires: Scene) -> None:
     assert min(shares) > SIZE / 10, f"one interface carried nearly all: {shares}"
     # Programs see the peer that they asked for: IPv4, IPv6, and IPv4 in IPv6.
     wires.serve(SOURCE, "9000", "300000")
-    for address in (wires.server, wires.server6, f"::ffff:{wires.server}"):
+    for address in (wires.server, wires.behind.b_ip6, f"::ffff:{wires.server}"):
         output = wires.a.run(sys.executable, "-c", READER, address, "9000", "0")
         assert output.splitlines()[0] == f"peer {address} 9000"
         assert output.splitlines()[-1] == "300000 end"
@@ -465,3 +467,29 @@ def test_without_privileges_socks_works_in_band(wires: Scene) -> None:
         assert process.stderr
         assert " on " in process.stderr.readline()
     assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
+
+
+def test_a_killed_proxy_breaks_plain_streams_too(slow: Scene) -> None:
+    sink = slow.serve(SINK, "9001")
+    slow.a.ip("route", "add", slow.server, "via", slow.links[0].b_ip)
+    slow.b.set("net.ipv4.ip_forward", 1)
+    slow.c.ip("route", "add", "default", "via", slow.behind.a_ip)
+    socks = Daemon(slow.a, "socks", "--interface", slow.links[0].a_if, ready="SOCKS5")
+    program = """
+import socket, struct, sys
+s = socket.create_connection(("127.0.0.1", 1080))
+s.sendall(b"\\5\\1\\0\\5\\1\\0\\1" + socket.inet_aton(sys.argv[1]) + struct.pack("!H", 9001))
+s.recv(12, socket.MSG_WAITALL)
+s.sendall(bytes(100_000))
+print("sent", flush=True)
+s.recv(1)
+"""
+    client = python(slow.a, program, slow.server)
+    assert client.stdout
+    assert client.stdout.readline() == "sent\n"
+    time.sleep(0.5)
+    assert socks.counts()["plain"] == 1
+    socks.kill()
+    assert sink.stdout
+    assert sink.stdout.readline().split()[2] == "ConnectionResetError"
+    assert "ConnectionResetError" in client.communicate(timeout=20)[1]
