@@ -13,9 +13,9 @@ use crate::{About, Error};
 /// asm-generic/socket.h
 const SO_NETNS_COOKIE: i32 = 71;
 
-/// Opens the cgroup (version 2) that is called `path` in /proc/PID/cgroup. Without a mounted hierarchy, as below `ip
-/// netns exec`, one is opened that is mounted nowhere, so nothing can be left behind. Errors: no such cgroup; no
-/// cgroup2 in this kernel; no right to it (CAP_SYS_ADMIN).
+/// Opens the cgroup (version 2, cgroups(7)) that is called `path` in /proc/PID/cgroup. Without a mounted hierarchy, as
+/// below `ip netns exec`, one is opened that is mounted nowhere, so nothing can be left behind. Errors: no such cgroup;
+/// no cgroup2 in this kernel; no right to it (CAP_SYS_ADMIN).
 pub fn open(path: &str) -> Result<OwnedFd, Error> {
     let relative = Path::new(path.strip_prefix('/').unwrap_or(path));
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
@@ -48,7 +48,7 @@ pub fn netns_cookie() -> io::Result<u64> {
     if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The path of this process' cgroup from the root of the hierarchy, "/" at least.
+/// The path of this process' cgroup from the root of the hierarchy, "/" at least (cgroups(7)).
 pub fn own_path() -> Result<String, Error> {
     let text = std::fs::read_to_string("/proc/self/cgroup").about("read /proc/self/cgroup")?;
     text.lines()

@@ -67,8 +67,9 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Loads the program for sockets that this process makes. Errors: no right (CAP_BPF and CAP_NET_ADMIN, without a
-    /// mounted cgroup2 also CAP_SYS_ADMIN), or a kernel without BPF header options and loops (before 5.17).
+    /// Loads the program for sockets that this process makes (paper 003, section 3). Errors: no right (CAP_BPF and
+    /// CAP_NET_ADMIN, without a mounted cgroup2 also CAP_SYS_ADMIN), or a kernel without BPF header options and loops
+    /// (before 5.17).
     pub fn load() -> Result<Self, Error> {
         const WHAT: &str = "load BATCP's TCP option (needs root and Linux 5.17; without it connections are plain TCP)";
         libbpf_rs::set_print(None);
@@ -89,7 +90,7 @@ impl Announcer {
         Ok(value.filter(|v| v.len() == HANDSHAKE && v[1] == 1).and_then(|v| mark_of(&v[3..])))
     }
 
-    /// What the program has counted since it was loaded.
+    /// What the program has counted since it was loaded (paper 003, section 3.1).
     pub fn counts(&self) -> Result<Counts, Error> {
         read_counts(&self.counts)
     }
@@ -145,8 +146,8 @@ struct Row {
     counts: Counts,
 }
 
-/// Prints the counts of every process of this PID namespace that has loaded the option. Errors: no right to
-/// open other processes' maps (CAP_BPF and CAP_SYS_ADMIN).
+/// Prints the counts of every process of this PID namespace that has loaded the option (paper 003, section 3). Errors:
+/// no right to open other processes' maps (CAP_BPF and CAP_SYS_ADMIN).
 pub fn status(format: Format) -> Result<(), Error> {
     let mut rows = Vec::new();
     for entry in std::fs::read_dir("/proc").about("list /proc")?.flatten() {

@@ -38,7 +38,8 @@ pub struct Catcher {
 }
 
 impl Catcher {
-    /// Catches from now on, in this process' network namespace. Errors: no right (CAP_BPF, CAP_NET_ADMIN,
+    /// Catches from now on, in this process' network namespace: "transparent to users and applications" (paper 003,
+    /// section 1). Errors: no right (CAP_BPF, CAP_NET_ADMIN,
     /// CAP_SYS_ADMIN), no such cgroup, a kernel before 5.17.
     pub fn start(net: &Net) -> Result<Self, Error> {
         const WHAT: &str = "catch connects (needs root and Linux 5.17; 'hosts batcp socks' works without)";
@@ -75,7 +76,7 @@ impl Catcher {
     }
 
     /// Where the program with the address `peer` wanted to go; `None` if it was not caught, but came by itself. To be
-    /// asked once.
+    /// asked once. In place of netfilter's SO_ORIGINAL_DST.
     pub fn original(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let value = self.originals.lookup_and_delete(&endpoint(peer)).ok()??;
         let (address, port) = value.split_at_checked(16)?;

@@ -19,8 +19,8 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Reads address type, address and port. Errors: `Unsupported` for an unknown type, `InvalidData` for an empty name
-    /// or one that is not text.
+    /// Reads address type, address and port (RFC 1928, sections 4 and 5). Errors: `Unsupported` for an unknown type,
+    /// `InvalidData` for an empty name or one that is not text.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidData, "the name is not text");
         let address: IpAddr = match from.read_u8().await? {
@@ -45,7 +45,7 @@ impl Destination {
         Ok(Self::Address((address, from.read_u16().await?).into()))
     }
 
-    /// The same in RFC 1928's bytes.
+    /// The same as RFC 1928's bytes (sections 4 and 5).
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let port = match self {
@@ -66,8 +66,8 @@ impl Destination {
         bytes
     }
 
-    /// The addresses that it stands for and `rules` allow. Errors: `PermissionDenied` when none is allowed, those of
-    /// the resolver.
+    /// The addresses that it stands for and `rules` allow. Errors: RFC 1928's replies `NotAllowed` when none is, and
+    /// `HostUnreachable` when the name has none (section 6).
     pub async fn resolve(&self, rules: &Rules) -> Result<Vec<SocketAddr>, Reply> {
         let addresses = match self {
             Self::Address(address) => vec![*address],
@@ -105,7 +105,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A reply from its byte; an unknown one is a failure.
+    /// A reply from its byte (RFC 1928, section 6); an unknown one is a failure.
     pub fn from_byte(byte: u8) -> Self {
         use Reply::*;
         [
@@ -185,7 +185,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// The address as IPv6.
+/// The address as IPv6 (RFC 4291, section 2.5.5.2).
 pub fn mapped(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -222,6 +222,7 @@ impl FromStr for Rule {
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
+    /// Whether a proxy may connect to `to`: the ruleset of RFC 1928, section 6.
     pub fn allow(&self, to: SocketAddr) -> bool {
         if self.0.is_empty() {
             return !is_local(to.ip());

@@ -152,7 +152,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     })
 }
 
-/// Runs one of the transparent proxies until the process ends.
+/// Runs one of the transparent proxies (paper 003, section 1) until the process ends.
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Local(options) => local(options),

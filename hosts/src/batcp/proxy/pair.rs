@@ -62,8 +62,8 @@ impl Session<'_> {
 const REQUEST: &[u8] = b"BATCP proxy request";
 const REPLY: &[u8] = b"BATCP proxy reply";
 
-/// Asks the remote proxy at the other end of `stream` for a connection. Errors: a reply that is not `Succeeded` (the
-/// outer `Ok`), a peer that is no proxy or has another key (`InvalidData`), a silent one (`TimedOut`).
+/// Asks the remote proxy at the other end of `stream` for a connection: its reply (RFC 1928, section 6), authenticated
+/// by HMAC (RFC 2104). Errors: a peer that is no proxy or has another key (`InvalidData`), a silent one (`TimedOut`).
 pub async fn request<S>(stream: &mut S, key: &Key, destination: &Destination) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -90,8 +90,9 @@ where
     Ok(Reply::from_byte(reply[0]))
 }
 
-/// The remote proxy's part: hears where `stream` is to go, lets `connect` go there, replies.
-/// `None`: refused, and the client was told. Errors: a client that breaks off or sends no request.
+/// The remote proxy's part: hears where `stream` is to go, checks the client's HMAC (RFC 2104), lets `connect` go
+/// there, replies (RFC 1928, section 6). The inner error: refused, and the client was told. Errors: a client that
+/// breaks off or sends no request.
 pub async fn serve<S, C>(
     stream: &mut S,
     key: &Key,

@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 const BUFFER: usize = 128 << 10;
 
 /// Prepares the TCP connection to a program: until `relay` has ended well it is closed by a reset, also if this
-/// process is killed (SO_LINGER of 0 s), and a peer that vanished is noticed within some minutes.
+/// process is killed (SO_LINGER of 0 s), and a peer that vanished is noticed within some minutes
+/// (keep-alive, RFC 9293, section 3.8.4).
 pub fn guard(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
@@ -23,7 +24,7 @@ pub fn guard(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Passes bytes both ways until both ends have ended their streams; each end's is passed on as it comes. On an error
-/// both connections are reset.
+/// both connections are reset (paper 003, sections 3.2 and 3.3).
 pub async fn relay(mut program: TcpStream, mut carrier: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     copy_bidirectional_with_sizes(&mut program, &mut carrier, BUFFER, BUFFER).await?;
     // Both streams are complete: what the kernel still holds is to arrive.

@@ -25,7 +25,7 @@ const CONNECT: u8 = 1;
 pub struct Credentials([u8; 32]);
 
 impl Credentials {
-    /// Both 1 to 255 bytes; `None` otherwise.
+    /// Both 1 to 255 bytes (RFC 1929, section 2); `None` otherwise.
     pub fn new(user: &[u8], password: &[u8]) -> Option<Self> {
         let fits = |text: &[u8]| (1..=255).contains(&text.len());
         (fits(user) && fits(password)).then(|| Self(Self::digest(user, password)))
@@ -37,8 +37,8 @@ impl Credentials {
     }
 }
 
-/// Speaks with a client until it has named its destination. Errors: what the client did wrong; it has been told as far
-/// as the protocol allows.
+/// Speaks with a client until it has named its destination (RFC 1928, sections 3 and 4; RFC 1929, section 2). Errors:
+/// what the client did wrong; it has been told as far as the protocol allows.
 pub async fn accept<S>(stream: &mut S, credentials: Option<&Credentials>) -> io::Result<Destination>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -95,12 +95,12 @@ where
     if right { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, "wrong user name or password")) }
 }
 
-/// Tells the client that its connection stands; `bound` is this end's address of it.
+/// Tells the client that its connection stands; `bound` is this end's address of it (RFC 1928, section 6).
 pub async fn confirm<S: AsyncWrite + Unpin>(stream: &mut S, bound: SocketAddr) -> io::Result<()> {
     reply(stream, Reply::Succeeded, bound).await
 }
 
-/// Tells the client why there is no connection.
+/// Tells the client why there is no connection (RFC 1928, section 6).
 pub async fn refuse<S: AsyncWrite + Unpin>(stream: &mut S, why: Reply) -> io::Result<()> {
     reply(stream, why, ([0, 0, 0, 0], 0).into()).await
 }
