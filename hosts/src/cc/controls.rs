@@ -13,16 +13,16 @@ pub struct Control {
     pub kernel_name: &'static str,
     /// What it does, in a few words.
     pub about: &'static str,
-    pub options: &'static [Setting],
+    pub options: &'static [OptionSpec],
     /// Names of counters since it was loaded.
     pub counters: &'static [&'static str],
     /// The compiled program.
     pub object: &'static [u8],
 }
 
-/// An option of a control.
+/// An option of a control: a whole number, its unit and bounds.
 #[derive(Debug)]
-pub struct Setting {
+pub struct OptionSpec {
     pub name: &'static str,
     pub unit: &'static str,
     pub default: u32,
@@ -33,8 +33,8 @@ pub struct Setting {
 /// Options by their place in `Control::options`, with their new values.
 pub type Settings = Vec<(usize, u32)>;
 
-const fn option(name: &'static str, unit: &'static str, default: u32, min: u32, max: u32) -> Setting {
-    Setting { name, unit, default, min, max }
+const fn option(name: &'static str, unit: &'static str, default: u32, min: u32, max: u32) -> OptionSpec {
+    OptionSpec { name, unit, default, min, max }
 }
 
 macro_rules! object {
@@ -43,9 +43,9 @@ macro_rules! object {
     };
 }
 
-const ALPHA: Setting = option("alpha", "packets", 2, 0, 1 << 20);
-const BETA: Setting = option("beta", "packets", 4, 0, 1 << 20);
-const GAMMA: Setting = option("gamma", "packets", 1, 0, 1 << 20);
+const ALPHA: OptionSpec = option("alpha", "packets", 2, 0, 1 << 20);
+const BETA: OptionSpec = option("beta", "packets", 4, 0, 1 << 20);
+const GAMMA: OptionSpec = option("gamma", "packets", 1, 0, 1 << 20);
 
 /// All of them.
 pub static CONTROLS: [Control; 5] = [
