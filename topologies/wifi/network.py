@@ -30,7 +30,7 @@ CHANNELS = ("1", "6", "11")  # of 2.4 GHz, without overlap
 DISTANCE = 80.0  # m between two access points
 RANGE = 60  # m: halfway a station hears both
 MAX_STATIONS = 64
-ASSOCIATION_TIMEOUT, ASSOCIATION_RETRY = 20.0, 3.0  # s
+ASSOCIATION_TIMEOUT, ASSOCIATION_RETRY = 20.0, 1.0  # s
 RADIOS_TIMEOUT = 5.0  # s: those of an ended namespace go a little later
 RADIOS = Path("/sys/kernel/debug/ieee80211")
 
@@ -55,6 +55,7 @@ class WifiLab(Lab):
             raise LabError(f"air '{air}' is unknown: choose one of {', '.join(AIRS)}")
         self._access_points = access_points
         self._air = air
+        self._looked = 0.0  # s: when a walk last looked at the association
 
     @staticmethod
     def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
@@ -69,12 +70,20 @@ class WifiLab(Lab):
         self._await_associations()
 
     @property
+    def stations(self) -> list[WifiStation]:
+        return list(self.net.stations)
+
+    @property
     def access_points(self) -> list[ApSwitch]:
         return list(self.net.aps)
 
     def walk(self, way: float) -> None:
         x = way * DISTANCE * (self._access_points - 1)
-        self.stations[0].setPosition(f"{x:.1f},0,0")
+        station = self.stations[0]
+        station.setPosition(f"{x:.1f},0,0")
+        if time.monotonic() > self._looked + ASSOCIATION_RETRY:
+            self._looked = time.monotonic()
+            self._ask_again(station)
 
     def associations(self) -> dict[str, str]:
         names = {ap.wintfs[0].mac: ap.name for ap in self.net.aps}
@@ -96,18 +105,20 @@ class WifiLab(Lab):
             _end_daemons()
 
     def _await_associations(self) -> None:
-        started = time.monotonic()
-        asked = started
-        while alone := [name for name, access_point in self.associations().items() if not access_point]:
-            now = time.monotonic()
-            if now > started + ASSOCIATION_TIMEOUT:
-                raise LabError(f"{', '.join(alone)} did not associate within {ASSOCIATION_TIMEOUT:.0f} s")
-            if now > asked + ASSOCIATION_RETRY:
-                # The kernel asks an access point three times within a second, and then no more.
-                asked = now
-                for name in alone:
-                    self.net[name].wintfs[0].associate_infra(self.net.aps[0].wintfs[0])
-            time.sleep(0.1)
+        deadline = time.monotonic() + ASSOCIATION_TIMEOUT
+        while alone := [station for station in self.stations if not station.access_point()]:
+            if time.monotonic() > deadline:
+                names = ", ".join(station.name for station in alone)
+                raise LabError(f"{names} did not associate within {ASSOCIATION_TIMEOUT:.0f} s")
+            time.sleep(ASSOCIATION_RETRY)
+            for station in alone:
+                self._ask_again(station)
+
+    def _ask_again(self, station: WifiStation) -> None:
+        """For an association that failed: the kernel asks an access point three times within a second, and no more."""
+        wanted = station.wintfs[0].associatedTo
+        if not station.access_point():
+            station.connect(wanted or self.net.aps[0].wintfs[0])
 
     def _network(self) -> Mininet:
         contain.own_network()
@@ -133,8 +144,10 @@ class WifiLab(Lab):
         with contextlib.chdir(self.directory):  # Mininet-WiFi writes hostapd's configuration to where it stands
             net.configureNodes()
         for station in net.stations:
-            # Mininet-WiFi sets rate and delay of an interface by distance; here they are the link profile's.
+            # Mininet-WiFi sets rate and delay of an interface by distance; here they are the link profile's. And its
+            # way to connect has the kernel look at every channel of every band first, for seconds.
             station.wintfs[0].config_tc = lambda **_: None
+            station.wintfs[0].iwconfig_connect = station.connect
         behind = server
         if self._access_points > 1:
             behind = net.addSwitch("backbone", cls=Backbone, dpid="b")

@@ -37,6 +37,13 @@ class WifiStation(_OnRadio, EndHost, Station):
         words = self.run("iw", "dev", str(self.defaultIntf()), "link").split()
         return words[2] if words[:2] == ["Connected", "to"] else ""
 
+    def connect(self, radio: Any) -> None:
+        """Leaves its access point for that of another radio, on the channel that this one is known to have."""
+        interface = str(self.defaultIntf())
+        self.pexec("iw", "dev", interface, "disconnect")
+        self.pexec("iw", "dev", interface, "connect", radio.ssid, str(radio.format_freq()), radio.mac)
+        self.wintfs[0].setConnected(radio)
+
 
 class Radio:
     """Stands for the link of an access point's radio. `model`: what the switch's port does to packets that leave."""
