@@ -64,8 +64,12 @@ impl Bounds {
     }
 
     /// Bounds the sockets with these cookies to so many segments, undoes all other bounds and renews the lease. At most
-    /// `SOCKETS`; what exceeds them stays unbounded. Errors: those of the system.
+    /// `SOCKETS`, the oldest (lowest cookies) first; what exceeds them stays unbounded. Errors: those of the system.
     pub fn set(&mut self, wanted: impl IntoIterator<Item = (u64, u32)>) -> Result<(), Error> {
+        let mut wanted: Vec<_> = wanted.into_iter().collect();
+        if wanted.len() > SOCKETS {
+            wanted.select_nth_unstable(SOCKETS);
+        }
         let next: HashMap<u64, u32> = wanted.into_iter().take(SOCKETS).collect();
         let ended: Vec<u64> = self.wanted.keys().filter(|cookie| !next.contains_key(cookie)).copied().collect();
         for cookie in &ended {
