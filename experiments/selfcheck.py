@@ -76,15 +76,15 @@ def check(
         problems.append(f"{cpu['cpu_steal']:.0%} of the CPU went to other virtual machines")
     used, negotiated, windows = {}, {}, {}
     for flow, texts in tcp.items():
-        words = texts[len(texts) // 2].split()
-        used[flow] = cc if cc in words else next((word for word in words if word in _CONTROLS), None)
-        negotiated[flow] = "ecn" in words
-        if used[flow] != cc:
-            problems.append(f"{flow} used congestion control {used[flow]}, not {cc}")
-        if negotiated[flow] != ecn:
-            problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
         windows[flow] = window.judge(texts)
         problems += [found for found in [window.problem(flow, windows[flow])] if found]
+        words = next((text.split() for text in reversed(texts) if text.strip()), [])
+        used[flow] = cc if cc in words else next((word for word in words if word in _CONTROLS), None)
+        negotiated[flow] = "ecn" in words
+        if words and used[flow] != cc:
+            problems.append(f"{flow} used congestion control {used[flow]}, not {cc}")
+        if words and negotiated[flow] != ecn:
+            problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
     for name, drops in radio_drops.items():
         if drops:
             problems.append(f"the radio of {name} dropped {drops} frames: it carries less than the link's rate")

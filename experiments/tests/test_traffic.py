@@ -70,6 +70,11 @@ def test_a_fit_lab_has_no_problem() -> None:
     assert report["congestion_control"] == {"downlink": "cubic"} and report["ecn"] == {"downlink": True}
 
 
+def test_a_transfer_that_never_came_up_is_told_once() -> None:
+    report = check(QUIET, [0.0001] * 100, 0, {"uplink of sta3": ["", "", ""]}, "cubic", ecn=True)
+    assert report["problems"] == ["uplink of sta3 was sending at no look"]
+
+
 def test_a_radio_that_drops_frames_is_told() -> None:
     tcp = {"downlink": [CUBIC]}
     report = check(QUIET, [0.0001] * 100, 0, tcp, "cubic", ecn=True, radio_drops={"ap1": 7, "sta1": 0})
