@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import random
 import re
 import socket
 import subprocess
@@ -37,13 +38,19 @@ def links(hosts: tuple[Paths, PathHost, PathHost]) -> Iterator[Links]:
         link.restore()  # a stopped switch would have to be waited for
 
 
-def whole(links: Links, tmp_path: Path, fault: Callable[[], object] = lambda: None, **options: tuple[str, ...]) -> dict:
+def whole(
+    links: Links,
+    tmp_path: Path,
+    fault: Callable[[], object] = lambda: None,
+    size: int = SIZE,
+    **options: tuple[str, ...],
+) -> dict:
     """Sends a file, does `fault` once a fifth of it has arrived; it arrives whole. Returns the sender's summary."""
     folder = tmp_path / "received"
     folder.mkdir()
-    digest = make_file(tmp_path / "file", SIZE)
+    digest = make_file(tmp_path / "file", size)
     with Transfer(links, tmp_path / "file", folder, **options) as transfer:
-        when_received(links[0], SIZE // 5, fault)
+        when_received(links[0], size // 5, fault)
         sender, receiver = transfer.ends()
     assert (sender.code, receiver.code) == (0, 0), f"{sender.said} {receiver.said}"
     assert sender.summary["sha256"] == receiver.summary["sha256"] == digest
@@ -109,6 +116,32 @@ def test_an_interface_is_renumbered(links: Links, tmp_path: Path) -> None:
     summary = whole(links, tmp_path, fault)
     first = next(total for total in summary["status"]["totals"] if total["interface"] == moved.a_if)
     assert first["subflows"] >= 2, "the interface came back under its new address"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_fault_after_the_other(links: Links, tmp_path: Path, seed: int) -> None:
+    """Interfaces down at either end, black holes and killed sockets, at random, for six seconds."""
+    choose = random.Random(seed)
+
+    def fault() -> None:
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            link = choose.choice(links)
+            what = choose.choice(["near", "far", "hole", "kill"])
+            if what == "kill":
+                link.b.run("ss", "-K", "dst", link.a_ip, check=False)
+            elif what == "hole":
+                link.blackhole()
+            else:
+                host, name = (link.a, link.a_if) if what == "near" else (link.b, link.b_if)
+                host.ip("link", "set", name, "down")
+            time.sleep(choose.uniform(0.1, 2))
+            link.restore()
+            link.a.ip("link", "set", link.a_if, "up")
+            link.b.ip("link", "set", link.b_if, "up")
+
+    scheduler = ("earliest", "paper")[seed % 2]
+    whole(links, tmp_path, fault, both=("--scheduler", scheduler), size=4_000_000)
 
 
 def test_weights_and_prices_shift_the_load(links: Links, tmp_path: Path) -> None:
