@@ -2,8 +2,10 @@
 //! What subcommands print: a table for people, JSON for programs.
 
 use clap::Args;
-use comfy_table::{Cell, Table, presets};
+use comfy_table::{Cell, LineStyle, Table, TableStyle};
 use serde::Serialize;
+
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('═').junction('═'));
 
 /// The option `--json` of every subcommand that prints a status.
 #[derive(Args, Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ impl Format {
             return;
         }
         let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(columns.iter().map(Cell::new));
+        table.load_style(STYLE).set_header(columns.iter().map(Cell::new));
         for row in rows {
             table.add_row(cells(row));
         }

@@ -94,7 +94,6 @@ impl Client {
                 shared.add(number as u8, self.interfaces[number].clone(), link);
             }
             Err(error) => {
-                tracing::debug!("no subflow on {}: {error}", self.interfaces[number]);
                 if error.kind() == io::ErrorKind::ConnectionRefused && !shared.state().is_alive() {
                     let peer = self.peers[0];
                     let text = format!("{peer} no longer knows this connection: its program ended or was restarted");

@@ -120,20 +120,14 @@ async fn receive(listener: TcpListener, desk: Arc<Desk>) {
                 tokio::spawn(async move {
                     let counter = match desk.greet(stream).await {
                         Ok(counter) => counter(&desk.counters),
-                        Err(error) => {
-                            tracing::debug!("refused: {error}");
-                            &desk.counters.refused
-                        }
+                        Err(_) => &desk.counters.refused,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
                     drop(place);
                 });
             }
             // The process has no descriptor left, or the client was gone already: the next may fare better.
-            Err(error) => {
-                tracing::debug!("accept: {error}");
-                sleep(Duration::from_millis(20)).await;
-            }
+            Err(_) => sleep(Duration::from_millis(20)).await,
         }
     }
 }
