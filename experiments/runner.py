@@ -17,6 +17,8 @@ from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
 
 WARM_UP = 1.0  # s of probing before the arm's time starts: addresses and the probe's flow are learned
+# s before the arm's time at which what runs from its start begins: programs come up late in a user-mode kernel.
+EARLY = {labs.WIRED: 0.0, labs.WIRELESS: 4.0}
 LISTEN_TIMEOUT = 5.0  # s
 TICK = 0.1  # s between two looks at the clock
 LOOKS = 5  # at each connection's state in the kernel
@@ -77,18 +79,19 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
     made = _lab(experiment, run.arm, setting, directory)
     with made as lab:
         run.stats = lab.stats
-        started = time.time() + WARM_UP
+        early = EARLY[setting.lab]
+        started = time.time() + WARM_UP + early
         transfers = [Transfer(lab, flow, i, run.samples, started) for i, flow in enumerate(experiment.flows)]
         for transfer in transfers:
             if not transfer.listening.wait(LISTEN_TIMEOUT):
                 raise LabError(f"iperf3 did not start on the server: {transfer.error or 'no output'}")
-        probe = Probe(lab, run.samples, started, setting.seconds + WARM_UP)
-        time.sleep(max(0.0, started - time.time()))
+        probe = Probe(lab, run.samples, started, setting.seconds + WARM_UP + early)
+        time.sleep(max(0.0, started - early - time.time()))
         run.started = started
         assert lab.access_point.process and lab.controller
         cpu = selfcheck.CpuMeter({"switch": lab.access_point.process.pid, "controller": lab.controller.pid})
         came_from = lab.associations() if experiment.walk else {}
-        tcp = _drive(experiment, transfers, started, setting.seconds, lab, tick)
+        tcp = _drive(experiment, transfers, started, setting, lab, tick)
         load, drops = cpu.read(), lab.radio_drops()
         report = selfcheck.check(load, probe.late, probe.unanswered, tcp, setting.cc, setting.ecn, drops)
         went_to = lab.associations() if experiment.walk else {}
@@ -105,15 +108,16 @@ def _drive(
     experiment: Experiment,
     transfers: list[Transfer],
     started: float,
-    seconds: int,
+    setting: Setting,
     lab: Lab,
     tick: Callable[[], None],
 ) -> dict[str, list[str]]:
     """Begins and ends each transfer at its time, and has the station walk; returns what ss said of each, some times."""
+    seconds = setting.seconds
     events: list[tuple[float, str, Transfer]] = []
     for transfer in transfers:
         begin, end = transfer.flow.start * seconds, transfer.flow.end * seconds
-        events += [(begin, "begin", transfer), (end, "end", transfer)]
+        events += [(begin or -EARLY[setting.lab], "begin", transfer), (end, "end", transfer)]
         events += [(begin + (end - begin) * (look + 0.5) / LOOKS, "look", transfer) for look in range(LOOKS)]
     events.sort(key=lambda event: event[0])
     tcp: dict[str, list[str]] = {experiment.flow_name(transfer.flow): [] for transfer in transfers}
