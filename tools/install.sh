@@ -11,7 +11,7 @@ say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 # What is there when its package is (a command, or a file), then the package. clang, libelf and zlib build the BPF programs.
-SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl
+SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl sysctl:procps
     clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev"
 
 KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod

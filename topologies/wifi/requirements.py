@@ -53,9 +53,8 @@ def has_radios() -> bool:
     """Whether this kernel has mac80211_hwsim, or can load it."""
     if Path(f"/sys/module/{MODULE}").exists():
         return True
-    return (
-        subprocess.run(["modprobe", "--dry-run", "--quiet", MODULE], check=False, capture_output=True).returncode == 0
-    )
+    modprobe = ["modprobe", "--dry-run", "--quiet", MODULE]
+    return shutil.which("modprobe") is not None and subprocess.run(modprobe, capture_output=True).returncode == 0
 
 
 def versions() -> dict[str, str]:
