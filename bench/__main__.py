@@ -10,9 +10,7 @@ import argparse
 import json
 import os
 import platform
-import signal
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from rich.table import Table
 from topologies.requirements import ROOT, LabError
 
 from .lab import SWITCH, TRAFFIC
-from .report import Row, show
+from .report import Row, run, show
 from .switching import FLOWS, Target, measure, memory_bytes
 
 MANY_FLOWS = 65536
@@ -114,12 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Ended from outside it cleans up as after Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))
-    try:
-        main()
-    except LabError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results against their goals: rows, and the table that every benchmark prints."""
+"""Results against their goals: rows, the table that every benchmark prints, and how it ends."""
 
+import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
+
+from topologies.requirements import LabError
 
 Step = Callable[[str], None]
 
@@ -44,3 +48,15 @@ def show(title: str, rows: list[Row]) -> None:
         verdict = {None: "", True: "[green]met[/]", False: "[red]not met[/]"}[row.met]
         table.add_row(row.name, row.text, f"{row.value:.3g}", goal, verdict)
     Console().print(table)
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a benchmark: ended from outside it cleans up as after Ctrl-C, and an error is one line."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    try:
+        main()
+    except LabError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

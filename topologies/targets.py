@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,15 +49,15 @@ class Port:
     limit: int
 
 
-class Target:
+class Target(ABC):
     """A kind of switch."""
 
     name: str
     title: str
 
+    @abstractmethod
     def binary(self) -> str:
         """The program to start. Raises LabError when it is missing."""
-        raise NotImplementedError
 
     def version(self) -> str:
         """As the program says it. Raises LabError when it does not say one."""
@@ -85,8 +86,9 @@ class Target:
         """Where it is not what was asked for, one sentence each."""
         return []
 
+    @abstractmethod
     def _own_options(self, wiring: Wiring) -> list[str]:
-        raise NotImplementedError
+        """What only this switch is told."""
 
 
 class _ApSwitch(Target):

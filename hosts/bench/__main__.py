@@ -9,15 +9,13 @@ import importlib
 import json
 import os
 import platform
-import signal
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from bench.report import Measured, Step, show
+from bench.report import Measured, Step, run, show
 from topologies.requirements import ROOT, LabError
 
 
@@ -61,12 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Ended from outside it cleans up as after Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))
-    try:
-        main()
-    except LabError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)
