@@ -79,6 +79,7 @@ class Target(ABC):
         words += ["--", "--grpc-server-addr", wiring.grpc, "--cpu-port", str(CPU_PORT)]
         return [*words, "--priority-queues", str(PRIORITY_QUEUES)]
 
+    @abstractmethod
     def check(self, ports: Mapping[int, Port], features: Mapping[str, object]) -> None:
         """Raises LabError for ports and features (of the access point, by name) that it cannot give."""
 
@@ -99,6 +100,9 @@ class _ApSwitch(Target):
         if not os.access(apswitch(), os.X_OK):
             raise LabError(f"the switch {apswitch()} is missing: build it with `make switch`")
         return str(apswitch())
+
+    def check(self, ports: Mapping[int, Port], features: Mapping[str, object]) -> None:
+        """It gives all of them."""
 
     def _own_options(self, wiring: Wiring) -> list[str]:
         log = ["--log-file", str(wiring.log)] if wiring.log else []
