@@ -226,7 +226,8 @@ def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path:
     assert {"mininet-wifi", "mininet", "hostapd"} <= summary["versions"].keys()
     assert ("-um-" in summary["versions"]["kernel"]) != requirements.has_radios()
     fifo = summary["arms"]["fifo"]
-    assert 0.2 < fifo["downlink_mbps"]["after"] < 2.0
+    # The window is seconds long, and what a late reader of its ends leaves is a few per cent of it.
+    assert 0.2 < fifo["downlink_mbps"]["after"] < 2.2
     check = fifo["self_check"]
     assert check["radio_drops"] == {"ap1": 0, "sta1": 0}
     assert 0.0 <= check["window"]["downlink"]["cwnd_limited"] <= 1.0
