@@ -41,6 +41,9 @@ class PortRegulator:
     def __init__(self, config: AccessPointConfig, port: Port) -> None:
         self._config = config
         self.port = port
+        # A slow station must not lengthen the queue that it shares with faster ones: only uplinks count.
+        uplinks = [other.capacity_bps / 8 for other in config.ports if other.role == "uplink" and other != port]
+        self._ack_capacity = min(uplinks, default=math.inf) if port.role == "station" else math.inf
         self.volumes: dict[int, Volume] = {}
         self.active: dict[int, Flow] = {}
         """Flows with traffic, by index."""
@@ -68,7 +71,7 @@ class PortRegulator:
     @property
     def target(self) -> float:
         """q* in bytes."""
-        return queue_target(self.port.capacity_bps / 8, self._config.ncr)
+        return queue_target(self.port.capacity_bps / 8, self._config.ncr, self._ack_capacity)
 
     @property
     def largest_flow_feedback(self) -> float:

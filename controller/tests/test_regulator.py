@@ -158,3 +158,13 @@ def test_a_small_packet_flow_is_counted_to_what_it_acknowledges(program: Program
     assert flow.class_id == 1
     flow.flow_class = 5
     assert flow.class_id == 5
+
+
+def test_a_stations_queue_outlasts_the_frame_that_an_ack_waits_for() -> None:
+    of = config()
+    down, up = (next(port for port in of.ports if port.role == role) for role in ("station", "uplink"))
+    slow = of.model_copy(update={"ports": [down, up.model_copy(update={"capacity_bps": 500_000})]})
+    frame_time = FRAME * 8 / 500_000
+    assert frame_time > of.ncr.queue_target_ms / 1000
+    assert PortRegulator(slow, slow.ports[0]).target > frame_time * down.capacity_bps / 8
+    assert PortRegulator(slow, slow.ports[1]).target == PortRegulator(of, up).target == 4 * FRAME
