@@ -16,8 +16,10 @@ given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
 LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc) \
 	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(if $(WMEDIUMD),--wmediumd)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
+EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
+	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment experiments report
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,10 +40,16 @@ hosts: setup ## build the program `hosts`: transports of end hosts
 	@$(CARGO) build --release --quiet $(HOSTS)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi
-	@$(VENV)/python -m experiments headline $(RUN_ARGS)
+	@$(VENV)/python -m experiments run headline $(RUN_ARGS)
 
-experiment: setup ## an experiment by its name: NAME=headline|many-stations|handover, and what `run` takes
-	@$(VENV)/python -m experiments $(or $(NAME),headline) $(RUN_ARGS)
+experiment: hosts ## an experiment by its name: NAME=ncr-testbed QUICK=1 ARMS=... REPEATS=3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
+	@$(VENV)/python -m experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
+
+experiments: python ## what experiments there are
+	@$(VENV)/python -m experiments list
+
+report: python ## the pages of all results: out/index.html
+	@$(VENV)/python -m experiments report
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points)

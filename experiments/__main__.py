@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments NAME`: runs an experiment and writes its results into `out/NAME/`."""
+"""`python -m experiments COMMAND`: list, run, resume, compare and report experiments, here or as a campaign on many
+machines."""
 
 import argparse
 import sys
@@ -7,66 +8,123 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments import commands, registry
 from topologies import contain, labs, requirements, targets
 from topologies.lab import fail
 from topologies.profiles import PROFILES, ProfileError, link_profile
 from topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600
-EXPERIMENTS = ("headline", "many-stations", "handover")
+LIVE_ONLY = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd")
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments", description="Runs an experiment in a lab.")
-    parser.add_argument("name", help=f"experiment: {', '.join(EXPERIMENTS)}")
-    parser.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
-    parser.add_argument("--seconds", help="length of each arm (default: the experiment's)")
-    parser.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
-    parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
-    parser.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
-    parser.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
-    parser.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m experiments", description="Experiments on the access point.")
+    commands_ = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        added = commands_.add_parser(name, help=text, description=text)
+        added.add_argument(
+            "--out", type=Path, default=requirements.ROOT / "out", help="where results are (default: out)"
+        )
+        return added
+
+    command("list", "what there is, and what has results")
+    run = command("run", "run experiments, and report them")
+    run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them")
+    _add_form(run)
+    run.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
+    run.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
+    run.add_argument("--seconds", help="length of each run (default: the experiment's)")
+    run.add_argument("--side-by-side", metavar="N", default="1", help="runs at a time (default: 1)")
+    run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
+    run.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
-    labs.add_arguments(parser)
-    parser.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
-    parser.add_argument("--out", type=Path, default=requirements.ROOT / "out", help="where results go (default: out)")
+    live = run.add_argument_group(f"only for {', '.join(registry.LIVE)}")
+    live.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
+    live.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
+    live.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
+    live.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
+    live.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
+    labs.add_arguments(live)
+    resume = command("resume", "go on with interrupted runs")
+    resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
+    _add_form(resume)
+    resume.add_argument("--side-by-side", metavar="N", default="1", help="runs at a time (default: 1)")
+    campaign = command("campaign", "many runs on the workers of a Dask cluster; goes on where it was interrupted")
+    campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
+    _add_form(campaign)
+    campaign.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
+    campaign.add_argument("--workers", metavar="N", help="workers of this machine (default: one for each core)")
+    campaign.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster that is there: tcp://host:8786")
+    campaign.add_argument("--fresh", action="store_true", help="drop earlier results")
+    for name, text in (
+        ("compare", "the paper, plain and ours side by side, as a table"),
+        ("report", "build the pages of results: out/index.html"),
+    ):
+        reader = command(name, text)
+        reader.add_argument("names", metavar="NAME", nargs="*", help="default: all that have results")
+        _add_form(reader)
+        reader.add_argument("--pages", type=Path, metavar="DIR", help="also write a table NAME.md each into DIR")
     return parser.parse_args(argv)
+
+
+def _add_form(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="the quick form: shorter, fewer repeats and points")
 
 
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     try:
-        if options.name not in EXPERIMENTS:
-            raise ProfileError(f"experiment '{options.name}' is unknown: choose one of {', '.join(EXPERIMENTS)}")
-        profile = link_profile(options.profile, options.down, options.up, options.rtt)
-        requirements.check(options.cc)
-        targets.find(options.target)
-        place = labs.choose(options)
-        directory = options.out / options.name
-        if place.own_kernel:
-            from topologies.wifi import kernel
-
-            directory.mkdir(parents=True, exist_ok=True)
-            words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
-            return kernel.run("experiments", words, [directory])
-        # Not before the check: the lab's modules import Mininet.
-        labs.lab_class(place.lab)
-        from experiments.headline import HEADLINE
-        from experiments.runner import Setting, require
-        from experiments.session import Session
-        from experiments.wireless import HANDOVER, MANY_STATIONS
-
-        experiment = {one.name: one for one in (HEADLINE, MANY_STATIONS, HANDOVER)}[options.name]
-        seconds = _seconds(options.seconds) if options.seconds else experiment.seconds
-        chosen = _arms(options.arms, [arm.name for arm in experiment.arms])
-        setting = Setting(profile, seconds, options.cc, target=options.target, lab=place.lab, air=labs.air(options))
-        require(experiment, chosen, setting)
-        directory.mkdir(parents=True, exist_ok=True)
-        session = Session(experiment, setting, chosen, directory, Console())
-        return contain.run(session.run)
+        if options.command == "run" and any(name in registry.LIVE for name in options.names):
+            return _live(options, argv)
+        if options.command == "run":
+            for name in LIVE_ONLY:
+                if getattr(options, name) not in (None, False, *_DEFAULTS):
+                    raise ProfileError(
+                        f"--{name} is for {', '.join(registry.LIVE)}: '{options.names[0]}' names its own links"
+                    )
+        return commands.main(options, Console())
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+_DEFAULTS = ("testbed", "cubic", labs.WIRED)
+
+
+def _live(options: argparse.Namespace, argv: list[str] | None) -> int:
+    if len(options.names) > 1:
+        raise ProfileError(f"{', '.join(registry.LIVE)} run one at a time: give one name")
+    name = options.names[0]
+    profile = link_profile(options.profile, options.down, options.up, options.rtt)
+    requirements.check(options.cc)
+    targets.find(options.target)
+    place = labs.choose(options)
+    directory = options.out / name
+    if place.own_kernel:
+        from topologies.wifi import kernel
+
+        directory.mkdir(parents=True, exist_ok=True)
+        words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
+        return kernel.run("experiments", words, [directory])
+    # Not before the check: the lab's modules import Mininet.
+    labs.lab_class(place.lab)
+    from experiments.headline import HEADLINE
+    from experiments.runner import Setting, require
+    from experiments.session import Session
+    from experiments.wireless import HANDOVER, MANY_STATIONS
+
+    experiment = {one.name: one for one in (HEADLINE, MANY_STATIONS, HANDOVER)}[name]
+    seconds = _seconds(options.seconds) if options.seconds else experiment.seconds
+    chosen = _arms(options.arms, [arm.name for arm in experiment.arms])
+    setting = Setting(profile, seconds, options.cc, target=options.target, lab=place.lab, air=labs.air(options))
+    require(experiment, chosen, setting)
+    directory.mkdir(parents=True, exist_ok=True)
+    session = Session(experiment, setting, chosen, directory, Console())
+    return contain.run(session.run)
 
 
 def _seconds(text: str) -> int:

@@ -1,91 +1,218 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment is: flows over time, phases to compare, arms to compare them in, and what counts as met."""
+"""What an experiment is, declared as data: a question that a paper asked, the labs and the traffic that ask it again,
+the arms that answer, what the paper reports, and what counts as met and as beaten.
 
-from collections.abc import Callable
+Nothing here imports a lab: experiments can be listed, and their results reported, anywhere. Times are seconds of the
+paper's timeline; a quick form runs the same timeline in less time (`Quick.seconds`).
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from topologies.profiles import LinkProfile
+if TYPE_CHECKING:
+    from experiments.raw import Raw
+    from experiments.stage import Stage
 
-Summary = dict[str, Any]
+Value = int | float | str
+Point = Mapping[str, Value]
+"""A value of each swept parameter; empty without a sweep."""
 
-
-@dataclass(frozen=True)
-class Phase:
-    """A part of the run, as fractions of its length."""
-
-    name: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
-class Flow:
-    """TCP transfers between a station and the server, from `start` to `end` (fractions of the run's length).
-
-    quantity: the name of its samples, as `downlink_mbps`. phases: the phases that the summary gives it a figure for.
-    """
-
-    quantity: str
-    direction: Literal["down", "up"]
-    start: float
-    end: float
-    phases: tuple[str, ...]
-    station: int = 1
-    streams: int = 1
+PLAIN: Mapping[str, Any] = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
+OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True}
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One setting of the experiment. `features` are those of topologies.network.Features, by name."""
+    """One setting of the experiment.
+
+    role: `plain` is what the paper improves on, `paper` its proposal, `ours` this access point.
+    features: topologies.network.Features by name. controller: more of an access point's configuration, as
+    {"ncr": {"alpha": 0.1}} (controller.config.AccessPointConfig).
+    cc, ecn: TCP of every host; a flow may choose another cc. controls: congestion controls in BPF that the arm needs,
+    as `hosts cc load` takes them: ("vegas_fair introduction=100000",); their name for `cc` is "bpf_vegas_fair".
+    options: for the experiment's own code.
+    """
 
     name: str
     label: str
-    features: dict[str, Any]
+    role: Literal["plain", "paper", "ours"] = "ours"
+    features: Mapping[str, Any] = field(default_factory=lambda: PLAIN)
+    controller: Mapping[str, Any] = field(default_factory=dict)
+    cc: str = "cubic"
+    ecn: bool = True
+    controls: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Traffic(Protocol):
+    """Something that happens in a scene: flows, sessions, programs, events (experiments.scene)."""
+
+    def prepare(self, stage: "Stage") -> None:
+        """Called in the running lab, before the clock starts: starts listeners and plans what happens when."""
+
+
+class Scene(Protocol):
+    """A topology and the traffic in it (experiments.scene: AccessPoint, Multihomed)."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the timeline."""
+
+    @property
+    def traffic(self) -> tuple[Traffic, ...]: ...
+
+    def require(self, arm: Arm, target: str) -> None:
+        """Raises LabError for an arm that cannot be, or a tool that is missing."""
+
+    def lab(self, arm: Arm, target: str, directory: Any) -> Any:
+        """A context manager: the lab of one run, up between its ends."""
 
 
 @dataclass(frozen=True)
-class Criterion:
-    """A figure of one arm and the limit that it should keep.
+class Measure:
+    """A figure of one run, computed from its raw data; experiments.raw has the usual ones.
 
-    value: from that arm's summary. limit: from the link profile and the congestion control; None where the criterion
-    says nothing. text: what it means when kept, with {value} and {limit}; shown: how both are printed. elsewhere: other
-    limits on some targets, by the target's name.
+    text: what it is, for people. shown: how it is printed.
     """
 
-    arm: str
+    name: str
+    unit: str
     text: str
-    value: Callable[[Summary], float]
-    limit: Callable[[LinkProfile, str], float | None]
-    at_least: bool
-    shown: str
-    elsewhere: dict[str, Callable[[LinkProfile, str], float | None]] = field(default_factory=dict)
+    of: "Callable[[Raw], float | None]"
+    shown: str = "{:.2f}"
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the paper reports of a measure, and where: "Fig. 14". arm: the one of ours that does what the paper did, or
+    a name of its own. value: a number, or the ends of a range, in the measure's unit. where: also "text, section 4"."""
+
+    measure: str
+    arm: str
+    value: float | tuple[float, float]
+    where: str
+    point: Point = field(default_factory=dict)
+
+    @property
+    def middle(self) -> float:
+        return sum(self.value) / 2 if isinstance(self.value, tuple) else self.value
+
+
+class Medians(Protocol):
+    """The results as a goal sees them: medians over fit runs. None: nothing was measured."""
+
+    def __call__(self, measure: str, arm: str, **point: Value) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What counts as met (the paper's result, on this lab) or as beaten (more than the paper).
+
+    text: what it says when it holds, with {value} and {limit}, both printed as in `shown`. value: from medians; where
+    one of them was not measured, the goal is not decided. One of at_least and at_most is given.
+    """
+
+    kind: Literal["met", "beaten"]
+    text: str
+    value: Callable[[Medians], Any]
+    at_least: float | None = None
+    at_most: float | None = None
+    shown: str = "{:.2f}"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A panel per arm: samples over time, the paper's figures of `levels` (measure -> (start, end)) as dashed lines."""
+
+    name: str
+    caption: str
+    sources: tuple[str, ...]
+    quantity: str = "rate_mbps"
+    label: str = "throughput (Mb/s)"
+    arms: tuple[str, ...] = ()  # none: all
+    levels: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    point: Point = field(default_factory=dict)
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A group of bars per arm, a bar per measure with its confidence interval, the paper's figure as a line across."""
+
+    name: str
+    caption: str
+    measures: tuple[str, ...]
+    label: str
+    arms: tuple[str, ...] = ()
+    point: Point = field(default_factory=dict)
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A measure over a swept parameter, a line per arm; the paper's figures as hollow markers."""
+
+    name: str
+    caption: str
+    measure: str
+    x: str
+    xlabel: str
+    label: str
+    arms: tuple[str, ...] = ()
+    point: Point = field(default_factory=dict)
+    log_x: bool = False
+    log: bool = False
+
+
+Figure = Timeline | Bars | Curves
+
+
+@dataclass(frozen=True)
+class Quick:
+    """The quick form: the timeline within `seconds` (None: as long as ever), fewer repeats, fewer swept values."""
+
+    seconds: float | None = None
+    repeats: int = 3
+    sweep: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A question, the traffic that asks it, and the arms that answer.
+    """One experiment of a paper.
 
-    access_points: more than one needs radios. walk: when the first station walks from the first to the last of them, as
-    fractions of the run's length. Flows of one quantity are summed up.
+    paper: its number (docs/hosts/README.md) and where, "000, sections 2 and 4.3, Fig. 1, 2, 14". question: what is
+    asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep: parameter -> values; every arm
+    runs at every point. differences: how this lab differs from the paper's, for the report.
     """
 
     name: str
     title: str
-    phases: tuple[Phase, ...]
-    busy_phase: str  # the phase whose delay and throughput the experiment is about
-    flows: tuple[Flow, ...]
+    paper: str
+    question: str
     arms: tuple[Arm, ...]
-    criteria: tuple[Criterion, ...]
-    stations: int = 1
-    seconds: int = 24
-    access_points: int = 1
-    walk: tuple[float, float] | None = None
+    scene: Scene | Callable[[Point, Arm], Scene]
+    measures: tuple[Measure, ...]
+    figures: tuple[Figure, ...]
+    reported: tuple[Reported, ...] = ()
+    goals: tuple[Goal, ...] = ()
+    sweep: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    repeats: int = 10
+    quick: Quick = Quick()
+    differences: tuple[str, ...] = ()
 
-    def flow_name(self, flow: Flow) -> str:
-        """`downlink`, or `downlink of sta3` where several flows are summed up."""
-        several = sum(other.quantity == flow.quantity for other in self.flows) > 1
-        return flow.quantity.removesuffix("_mbps") + (f" of sta{flow.station}" if several else "")
+    def scene_of(self, point: Point, arm: Arm) -> Scene:
+        return self.scene(point, arm) if callable(self.scene) else self.scene
 
-    def phase(self, name: str) -> Phase:
-        return next(phase for phase in self.phases if phase.name == name)
+    def points(self, quick: bool = False) -> Iterator[Point]:
+        """Every combination of the swept values, of the quick form's if it names some."""
+        values = {**self.sweep, **(self.quick.sweep if quick else {})}
+        for combination in itertools.product(*values.values()):
+            yield dict(zip(values, combination, strict=True))
+
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def measure(self, name: str) -> Measure:
+        return next(measure for measure in self.measures if measure.name == name)

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.traffic import Sample
+from experiments.samples import Sample
 
 STEP = 0.2  # s
 SERIES = {"TCP download": "downlink_mbps", "TCP upload": "uplink_mbps", "Ping (ms) ICMP": "ping_ms"}
 UNITS = {"TCP download": "Mbits/s", "TCP upload": "Mbits/s", "Ping (ms) ICMP": "ms"}
 
 
-def data(samples: Sequence[Sample], title: str, started: float, seconds: int) -> dict[str, Any]:
+def data(samples: Sequence[Sample], title: str, started: float, seconds: float) -> dict[str, Any]:
     """The file's content. started: s since the epoch."""
     x_values = [round(i * STEP, 3) for i in range(round(seconds / STEP))]
     began = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -6,7 +6,7 @@ One station downloads over the whole time and uploads in the middle third; a pro
 Fig. 1 and 14).
 """
 
-from experiments.experiment import Arm, Criterion, Experiment, Flow, Phase, Summary
+from experiments.live import Arm, Criterion, Flow, LiveExperiment, Phase, Summary
 from topologies.bmv2 import bulk_pace
 from topologies.profiles import PROFILES, LinkProfile
 
@@ -42,7 +42,7 @@ def _ping_limit(profile: LinkProfile, cc: str) -> float:
     return profile.rtt * 1e3 + max(16_000 / profile.up * 1e3, 10.0)
 
 
-HEADLINE = Experiment(
+HEADLINE = LiveExperiment(
     name="headline",
     title="A download beside an upload",
     phases=(Phase("before", 0, THIRD), Phase("during", THIRD, 2 * THIRD), Phase("after", 2 * THIRD, 1)),

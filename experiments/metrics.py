@@ -5,65 +5,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from experiments.experiment import Experiment, Phase, Summary
-from experiments.traffic import INTERVAL, Sample
+from experiments.live import LiveExperiment, Phase, Summary
+from experiments.samples import Sample, averaged, mean_rate, percentile, summed_up, values_within
 from topologies.profiles import LinkProfile
-
-SETTLE = 1.0  # s at the start of a phase in which TCP still reacts to the change; at most an eighth of the phase
 
 
 def window(phase: Phase, seconds: float) -> tuple[float, float]:
-    """The part of a phase that is averaged (s): without the settling, and without the last interval, which iperf3 does
-    not report of a flow that ends with the phase."""
-    start, end = phase.start * seconds, phase.end * seconds
-    return start + min(SETTLE, (end - start) / 8), end - INTERVAL
+    """The part of a phase that is averaged (s)."""
+    return averaged(phase.start * seconds, phase.end * seconds)
 
 
-def mean_rate(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
-    """What arrived within [start, end) over its length: a sample counts by the part of its span within. In its unit."""
-    volume = 0.0
-    for sample in samples:
-        if sample.quantity == quantity:
-            first, last = sample.time - sample.span / 2, sample.time + sample.span / 2
-            volume += sample.value * max(0.0, min(last, end) - max(first, start))
-    return volume / (end - start)
-
-
-def summed(samples: Sequence[Sample], experiment: Experiment, seconds: float) -> list[Sample]:
+def summed(samples: Sequence[Sample], experiment: LiveExperiment, seconds: float) -> list[Sample]:
     """The samples, with those of quantities that several flows have replaced by their sum over each interval."""
     flows = [flow.quantity for flow in experiment.flows]
-    shared = {quantity for quantity in flows if flows.count(quantity) > 1}
-    result = [sample for sample in samples if sample.quantity not in shared]
-    for quantity in sorted(shared):
-        own = [sample for sample in samples if sample.quantity == quantity]
-        for i in range(round(seconds / INTERVAL)):
-            start, end = i * INTERVAL, (i + 1) * INTERVAL
-            if any(sample.time + sample.span / 2 > start and sample.time - sample.span / 2 < end for sample in own):
-                rate = mean_rate(own, quantity, start, end)
-                result.append(Sample((start + end) / 2, quantity, rate, INTERVAL))
-    return sorted(result, key=lambda sample: sample.time)
+    return summed_up(samples, {quantity for quantity in flows if flows.count(quantity) > 1}, seconds)
 
 
 def longest_gap(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
     """The longest time within [start, end] without a sample of the quantity (s)."""
     times = [start, *sorted(s.time for s in samples if s.quantity == quantity and start <= s.time < end), end]
     return max(after - before for before, after in pairwise(times))
-
-
-def percentile(values: Sequence[float], fraction: float) -> float:
-    """By linear interpolation between the two nearest; nan without values."""
-    if not values:
-        return float("nan")
-    ordered = sorted(values)
-    place = fraction * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
-def values_within(samples: Iterable[Sample], quantity: str, start: float, end: float) -> list[float]:
-    """The values of the samples in [start, end)."""
-    return [s.value for s in samples if s.quantity == quantity and start <= s.time < end]
 
 
 def distribution(values: Sequence[float]) -> Summary:
@@ -77,7 +38,7 @@ def _rounded(value: float) -> float | None:
     return None if value != value else round(value, 3)
 
 
-def arm_summary(experiment: Experiment, samples: Sequence[Sample], seconds: float) -> Summary:
+def arm_summary(experiment: LiveExperiment, samples: Sequence[Sample], seconds: float) -> Summary:
     """Throughput per phase (Mb/s), and the delay in the busy phase and in each phase (ms)."""
     summary: Summary = {}
     for flow in experiment.flows:
@@ -95,7 +56,7 @@ def arm_summary(experiment: Experiment, samples: Sequence[Sample], seconds: floa
     return summary
 
 
-def ratios(experiment: Experiment, profile: LinkProfile, arms: dict[str, Summary]) -> dict[str, float]:
+def ratios(experiment: LiveExperiment, profile: LinkProfile, arms: dict[str, Summary]) -> dict[str, float]:
     """Each arm against its own quiet phase and against the link, and every other arm against the first."""
     result: dict[str, float] = {}
     names = [arm.name for arm in experiment.arms if arm.name in arms]
@@ -125,7 +86,7 @@ class Verdict:
 
 
 def verdicts(
-    experiment: Experiment, profile: LinkProfile, cc: str, arms: dict[str, Summary], target: str = "apswitch"
+    experiment: LiveExperiment, profile: LinkProfile, cc: str, arms: dict[str, Summary], target: str = "apswitch"
 ) -> list[Verdict]:
     """The criteria that apply to this link profile, this target and the arms that ran."""
     result = []

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.experiment import Summary
+from experiments import compare, registry
+from experiments.live import Summary
 
 HEADER = (
     "| arm | download before | during | after | kept | upload | ping p50 | p99 | max |\n"
@@ -25,11 +26,7 @@ def page(title: str, summaries: Sequence[Summary]) -> str:
         lines += [""]
     for summary in summaries:
         lines += _run(summary)
-    first = summaries[0]
-    versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in first["versions"].items())
-    machine = first["machine"]
-    lines += [f"Versions: {versions}.", ""]
-    lines += [f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}."]
+    lines += _took_part(summaries[0])
     return "\n".join(lines) + "\n"
 
 
@@ -56,6 +53,41 @@ def _run(summary: Summary) -> list[str]:
     for name, arm in summary["arms"].items():
         lines += [f"- caution: {name}: {problem}" for problem in arm["self_check"]["problems"]]
     return [*lines, ""]
+
+
+def experiment_page(summary: Summary) -> str:
+    """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, what took
+    part."""
+    experiment = registry.find(summary["experiment"])
+    lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
+    lines += [
+        f"Paper {experiment.paper}. {summary['form'].capitalize()} form: medians of {summary['repeats']} repeats.",
+        "",
+    ]
+    headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in experiment.measures)]
+    lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+    for row in compare.rows(experiment, summary):
+        label = row.label if row.role == "paper's figure" else f"**{row.arm}**: {row.label}"
+        cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *row.cells]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", f"In a word: **{summary['word']}**.", ""]
+    lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
+    unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
+    lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
+    lines += [f"Unfit and left out: {', '.join(unfit)}."] if unfit else []
+    if experiment.differences:
+        lines += ["", "What is different from the paper's:", "", *(f"- {text}" for text in experiment.differences)]
+    return "\n".join([*lines, "", *_took_part(summary)]) + "\n"
+
+
+def _took_part(summary: Summary) -> list[str]:
+    versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in summary["versions"].items())
+    machine = summary["machine"]
+    return [
+        f"Versions: {versions}.",
+        "",
+        f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}.",
+    ]
 
 
 def main() -> int:

@@ -6,60 +6,21 @@ Each is drawn for light and dark pages, as PNG and SVG.
 
 import csv
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.experiment import Experiment, Summary
-from experiments.metrics import percentile
+from experiments.live import LiveExperiment, Summary
 from experiments.runner import ArmRun, Setting
-from experiments.traffic import Sample
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours of a page."""
-
-    name: str
-    paper: str
-    ink: str
-    faint: str
-    shade: str
-    down: str
-    up: str
-    ping: str
-    arms: tuple[str, ...]
-
-
-LIGHT = Theme(
-    "light", "#ffffff", "#1d2430", "#8a94a6", "#eef1f6", "#1f6fd6", "#e0710a", "#7a3fb8",
-    ("#d0342c", "#d99a00", "#0b8f6a", "#1f6fd6", "#7a3fb8"),
-)  # fmt: skip
-DARK = Theme(
-    "dark", "#12161d", "#e6eaf2", "#7c879b", "#1e2530", "#5aa2ff", "#ff9f45", "#c08bff",
-    ("#ff6b61", "#ffc53d", "#35d0a0", "#5aa2ff", "#c08bff"),
-)  # fmt: skip
-THEMES = (LIGHT, DARK)
-
-
-def _settings(theme: Theme) -> dict[str, Any]:
-    return {
-        "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "plots", "svg.fonttype": "path",
-        "figure.facecolor": theme.paper, "axes.facecolor": theme.paper, "savefig.facecolor": theme.paper,
-        "text.color": theme.ink, "axes.labelcolor": theme.ink, "axes.edgecolor": theme.faint,
-        "xtick.color": theme.ink, "ytick.color": theme.ink, "grid.color": theme.faint, "grid.alpha": 0.25,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
-        "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
-    }  # fmt: skip
+from experiments.samples import Sample, percentile
+from experiments.theme import Theme, save
 
 
 def write_all(
-    experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], summary: Summary, directory: Path
+    experiment: LiveExperiment, setting: Setting, runs: Sequence[ArmRun], summary: Summary, directory: Path
 ) -> list[str]:
     """Draws every picture that there is data for into `directory`; returns their names, most telling first."""
     drawings: dict[str, Callable[[Theme], Figure]] = {
@@ -71,12 +32,7 @@ def write_all(
     if any(value for row in rows for name, value in row.items() if name.startswith("feedback")):
         drawings["controller"] = lambda theme: controller(experiment, setting, last, rows, theme)
     for name, draw in drawings.items():
-        for theme in THEMES:
-            suffix = "" if theme is LIGHT else "-dark"
-            with mpl.rc_context(_settings(theme)):  # type: ignore[arg-type]
-                figure = draw(theme)
-                figure.savefig(directory / f"{name}{suffix}.svg", metadata={"Date": None})
-                figure.savefig(directory / f"{name}{suffix}.png", dpi=144)
+        save(name, draw, directory, png=True)
     return list(drawings)
 
 
@@ -85,13 +41,13 @@ def _points(samples: Sequence[Sample], quantity: str) -> tuple[list[float], list
     return [time for time, _ in chosen], [value for _, value in chosen]
 
 
-def _busy(experiment: Experiment, seconds: int) -> tuple[float, float]:
+def _busy(experiment: LiveExperiment, seconds: int) -> tuple[float, float]:
     phase = experiment.phase(experiment.busy_phase)
     return phase.start * seconds, phase.end * seconds
 
 
 def overview(
-    experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], summary: Summary, theme: Theme
+    experiment: LiveExperiment, setting: Setting, runs: Sequence[ArmRun], summary: Summary, theme: Theme
 ) -> Figure:
     """A column per arm: throughput above, round trip (logarithmic) below, the upload's time shaded."""
     figure = Figure(figsize=(4.2 * len(runs) + 0.6, 6.4))
@@ -156,7 +112,7 @@ def _milliseconds(value: float, _position: int) -> str:
     return f"{value / 1000:g} s" if value >= 1000 else f"{value:g} ms"
 
 
-def ping_cdf(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], theme: Theme) -> Figure:
+def ping_cdf(experiment: LiveExperiment, setting: Setting, runs: Sequence[ArmRun], theme: Theme) -> Figure:
     """How much of the probes came back within which time, while the upload ran."""
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     ax = figure.subplots()
@@ -201,7 +157,7 @@ def uplink_stats(run: ArmRun, seconds: int) -> list[dict[str, float]]:
 
 
 def controller(
-    experiment: Experiment, setting: Setting, run: ArmRun, rows: Sequence[dict[str, float]], theme: Theme
+    experiment: LiveExperiment, setting: Setting, run: ArmRun, rows: Sequence[dict[str, float]], theme: Theme
 ) -> Figure:
     """What the controller saw and did at the uplink: the queue's delay above, the feedback below."""
     figure = Figure(figsize=(9.5, 5.2))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from experiments.experiment import Experiment, Summary
+from experiments import site
+from experiments.live import LiveExperiment, Summary
 from experiments.metrics import Verdict
 
 CAPTIONS = {
@@ -19,7 +18,7 @@ CAPTIONS = {
 
 
 def write(
-    experiment: Experiment,
+    experiment: LiveExperiment,
     summary: Summary,
     decided: Sequence[Verdict],
     peers: dict[str, Any] | None,
@@ -27,29 +26,25 @@ def write(
     directory: Path,
 ) -> None:
     """Writes `report.html` beside the pictures and data that it links to."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["number"] = lambda value, digits: "-" if value is None else f"{value:.{digits}f}"
-    page = environment.get_template("report.html.j2").render(
-        experiment=experiment,
-        summary=summary,
-        verdicts=decided,
-        peers=peers,
-        pictures=[
-            {
-                "name": name,
-                "caption": CAPTIONS[name if name in CAPTIONS else name.split("-")[0]],
-                "light": _embedded(directory / f"{name}.svg"),
-                "dark": _embedded(directory / f"{name}-dark.svg"),
-            }
-            for name in pictures
-        ],
-        files=sorted(path.name for path in directory.glob("*.flent.gz")),
+    page = (
+        site.environment()
+        .get_template("report.html.j2")
+        .render(
+            experiment=experiment,
+            summary=summary,
+            verdicts=decided,
+            peers=peers,
+            pictures=[
+                {
+                    "name": name,
+                    "caption": CAPTIONS[name if name in CAPTIONS else name.split("-")[0]],
+                    "light": _embedded(directory / f"{name}.svg"),
+                    "dark": _embedded(directory / f"{name}-dark.svg"),
+                }
+                for name in pictures
+            ],
+            files=sorted(path.name for path in directory.glob("*.flent.gz")),
+        )
     )
     (directory / "report.html").write_text(page)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import flent, plots, report, tables
-from experiments.experiment import Experiment, Summary
+from experiments.live import LiveExperiment, Summary
 from experiments.metrics import Verdict, ratios, verdicts
 from experiments.runner import ArmRun, Setting
 from topologies import labs, targets
@@ -38,7 +38,7 @@ def write_samples(runs: Sequence[ArmRun], directory: Path) -> None:
                 writer.writerow([run.arm.name, f"{s.time:.4f}", s.quantity, f"{s.value:.4f}", f"{s.span:.4f}"])
 
 
-def summarise(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun]) -> tuple[Summary, list[Verdict]]:
+def summarise(experiment: LiveExperiment, setting: Setting, runs: Sequence[ArmRun]) -> tuple[Summary, list[Verdict]]:
     """The summary of finished arms, and the verdicts in it."""
     arms = {run.arm.name: run.summary for run in runs if run.summary is not None}
     decided = verdicts(experiment, setting.profile, setting.cc, arms, setting.target)
@@ -61,7 +61,7 @@ def summarise(experiment: Experiment, setting: Setting, runs: Sequence[ArmRun]) 
 
 
 def write_all(
-    experiment: Experiment, setting: Setting, runs: Sequence[ArmRun], directory: Path
+    experiment: LiveExperiment, setting: Setting, runs: Sequence[ArmRun], directory: Path
 ) -> tuple[Summary, list[Verdict], dict[str, Any] | None]:
     """Everything: samples, Flent files, pictures, report, summary. Returns what a table needs."""
     summary, decided = summarise(experiment, setting, runs)
@@ -91,7 +91,7 @@ def versions(switch: str = targets.DEFAULT) -> dict[str, str]:
     }
 
 
-def target(experiment: Experiment, setting: Setting) -> dict[str, Any]:
+def target(experiment: LiveExperiment, setting: Setting) -> dict[str, Any]:
     """The switch under test: name, version, and where it is not what the profile asks for."""
     switch = targets.TARGETS[setting.target]
     ports = labs.lab_class(setting.lab).switch_ports(setting.profile, experiment.stations)

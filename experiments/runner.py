@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments import selfcheck
-from experiments.experiment import Arm, Experiment
+from experiments.live import Arm, Flow, LiveExperiment
 from experiments.metrics import Summary, arm_summary, longest_gap, summed
-from experiments.traffic import Probe, Sample, Transfer, require_alive
+from experiments.samples import Sample
+from experiments.traffic import IPERF_PORT, Probe, Transfer
 from topologies import labs, targets
 from topologies.network import Features, Lab
 from topologies.profiles import LinkProfile
@@ -19,7 +20,6 @@ from topologies.requirements import LabError
 WARM_UP = 1.0  # s of probing before the arm's time starts: addresses and the probe's flow are learned
 # s before the arm's time at which what runs from its start begins: programs come up late in a user-mode kernel.
 EARLY = {labs.WIRED: 0.0, labs.WIRELESS: 4.0}
-LISTEN_TIMEOUT = 5.0  # s
 TICK = 0.1  # s between two looks at the clock
 LOOKS = 5  # at each connection's state in the kernel
 
@@ -53,7 +53,7 @@ class ArmRun:
         return max(0.0, time.time() - self.started) if self.started else 0.0
 
 
-def require(experiment: Experiment, arms: list[str], setting: Setting) -> None:
+def require(experiment: LiveExperiment, arms: list[str], setting: Setting) -> None:
     """Raises LabError when the lab or the target cannot give what one of these arms needs."""
     if experiment.access_points > 1 and setting.lab != labs.WIRELESS:
         raise LabError(f"experiment '{experiment.name}' needs more than one access point: give LAB={labs.WIRELESS}")
@@ -63,7 +63,7 @@ def require(experiment: Experiment, arms: list[str], setting: Setting) -> None:
             targets.TARGETS[setting.target].check(ports, asdict(Features(**arm.features)))
 
 
-def _lab(experiment: Experiment, arm: Arm, setting: Setting, directory: Path) -> Lab:
+def _lab(experiment: LiveExperiment, arm: Arm, setting: Setting, directory: Path) -> Lab:
     options: dict[str, Any] = {"cc": setting.cc, "ecn": setting.ecn, "stats": True, "target": setting.target}
     if setting.lab == labs.WIRELESS:
         options |= {"access_points": experiment.access_points, "air": setting.air}
@@ -71,7 +71,9 @@ def _lab(experiment: Experiment, arm: Arm, setting: Setting, directory: Path) ->
     return lab(setting.profile, directory, experiment.stations, Features(**arm.features), **options)
 
 
-def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Path, tick: Callable[[], None]) -> None:
+def run_arm(
+    experiment: LiveExperiment, run: ArmRun, setting: Setting, directory: Path, tick: Callable[[], None]
+) -> None:
     """Measures one arm into `run`; calls `tick` some times a second. Raises LabError.
 
     directory: takes the lab's logs and the controller's statistics.
@@ -81,11 +83,11 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
         run.stats = lab.stats
         early = EARLY[setting.lab]
         started = time.time() + WARM_UP + early
-        transfers = [Transfer(lab, flow, i, run.samples, started) for i, flow in enumerate(experiment.flows)]
-        for transfer in transfers:
-            if not transfer.listening.wait(LISTEN_TIMEOUT):
-                raise LabError(f"iperf3 did not start on the server: {transfer.error or 'no output'}")
-        probe = Probe(lab, run.samples, started, setting.seconds + WARM_UP + early)
+        transfers = _transfers(experiment, lab, run.samples, started)
+        for _, transfer in transfers:
+            transfer.await_listening()
+        length, address = setting.seconds + WARM_UP + early, lab.server.IP()
+        probe = Probe(lab.stations[0], lab.server, address, run.samples, started, length)
         time.sleep(max(0.0, started - early - time.time()))
         run.started = started
         assert lab.access_point.process and lab.controller
@@ -104,9 +106,25 @@ def run_arm(experiment: Experiment, run: ArmRun, setting: Setting, directory: Pa
         run.summary["handover"] = {"from": came_from, "to": went_to, "longest_gap_ms": round(gap * 1e3)}
 
 
+def _transfers(
+    experiment: LiveExperiment, lab: Lab, samples: list[Sample], started: float
+) -> list[tuple[Flow, Transfer]]:
+    server = lab.server
+    return [
+        (
+            flow,
+            Transfer(
+                lab.stations[flow.station - 1], server, server.IP(), flow.direction, samples, started,
+                quantity=flow.quantity, port=IPERF_PORT + index, streams=flow.streams,
+            ),
+        )
+        for index, flow in enumerate(experiment.flows)
+    ]  # fmt: skip
+
+
 def _drive(
-    experiment: Experiment,
-    transfers: list[Transfer],
+    experiment: LiveExperiment,
+    transfers: list[tuple[Flow, Transfer]],
     started: float,
     setting: Setting,
     lab: Lab,
@@ -114,34 +132,28 @@ def _drive(
 ) -> dict[str, list[str]]:
     """Begins and ends each transfer at its time, and has the station walk; returns what ss said of each, some times."""
     seconds = setting.seconds
-    events: list[tuple[float, str, Transfer]] = []
-    for transfer in transfers:
-        begin, end = transfer.flow.start * seconds, transfer.flow.end * seconds
-        events += [(begin or -EARLY[setting.lab], "begin", transfer), (end, "end", transfer)]
-        events += [(begin + (end - begin) * (look + 0.5) / LOOKS, "look", transfer) for look in range(LOOKS)]
+    events: list[tuple[float, str, Flow, Transfer]] = []
+    for flow, transfer in transfers:
+        begin, end = flow.start * seconds, flow.end * seconds
+        events += [(begin or -EARLY[setting.lab], "begin", flow, transfer), (end, "end", flow, transfer)]
+        looks = [begin + (end - begin) * (look + 0.5) / LOOKS for look in range(LOOKS)]
+        events += [(look, "look", flow, transfer) for look in looks]
     events.sort(key=lambda event: event[0])
-    tcp: dict[str, list[str]] = {experiment.flow_name(transfer.flow): [] for transfer in transfers}
-    for due, what, transfer in [*events, (float(seconds), "stop", transfers[0])]:
+    tcp: dict[str, list[str]] = {experiment.flow_name(flow): [] for flow, _ in transfers}
+    for due, what, flow, transfer in [*events, (float(seconds), "stop", *transfers[0])]:
         while (left := started + due - time.time()) > 0:
             time.sleep(min(left, TICK))
             tick()
             if experiment.walk:
                 first, last = (part * seconds for part in experiment.walk)
                 lab.walk(min(1.0, max(0.0, (time.time() - started - first) / (last - first))))
-            require_alive(transfers)
-            _require_running(lab)
+            for _, each in transfers:
+                each.require_alive()
+            lab.require_running()
         if what == "begin":
-            transfer.begin((transfer.flow.end - transfer.flow.start) * seconds)
+            transfer.begin((flow.end - flow.start) * seconds)
         elif what == "look":
-            tcp[experiment.flow_name(transfer.flow)].append(transfer.tcp_info())
+            tcp[experiment.flow_name(flow)].append(transfer.tcp_info())
         elif what == "end":
             transfer.end()
     return tcp
-
-
-def _require_running(lab: Lab) -> None:
-    processes: dict[str, Any] = {f"switch of {ap.name}": ap.process for ap in lab.access_points}
-    processes["controller"] = lab.controller
-    for name, process in processes.items():
-        if process.poll() is not None:
-            raise LabError(f"the {name} ended in the middle of the run: see its log in {lab.directory}")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from experiments import window
-from experiments.metrics import percentile
+from experiments.samples import percentile
 
 MAX_LATE_P99 = 5.0  # ms; a packet on the slowest link takes 12
 MAX_CPU = 0.9  # of the machine
@@ -62,6 +62,28 @@ def check(
     late: of the probe's timer (s). tcp: flow -> what ss said about its connection, some times.
     radio_drops: radio -> frames that it threw away.
     """
+    report, problems = check_machine(cpu, late)
+    windows, used, negotiated = {}, {}, {}
+    for flow, texts in tcp.items():
+        judged, found = check_flow(flow, texts, cc, ecn)
+        windows[flow], used[flow], negotiated[flow] = judged["window"], judged["congestion_control"], judged["ecn"]
+        problems += found
+    for name, drops in radio_drops.items():
+        if drops:
+            problems.append(f"the radio of {name} dropped {drops} frames: it carries less than the link's rate")
+    return {
+        **report,
+        "probes_unanswered": unanswered,
+        "congestion_control": used,
+        "ecn": negotiated,
+        "window": windows,
+        "radio_drops": dict(radio_drops),
+        "problems": problems,
+    }
+
+
+def check_machine(cpu: Mapping[str, float], late: Sequence[float]) -> tuple[dict[str, Any], list[str]]:
+    """What holds for the whole machine, and its problems. late: of timers (s)."""
     late_p99 = percentile(late, 0.99) * 1e3 if late else None
     problems = []
     if late_p99 is None:
@@ -74,30 +96,46 @@ def check(
         )
     if cpu["cpu_steal"] > MAX_STEAL:
         problems.append(f"{cpu['cpu_steal']:.0%} of the CPU went to other virtual machines")
-    used, negotiated, windows = {}, {}, {}
-    for flow, texts in tcp.items():
-        windows[flow] = window.judge(texts)
-        problems += [found for found in [window.problem(flow, windows[flow])] if found]
-        words = next((text.split() for text in reversed(texts) if text.strip()), [])
-        used[flow] = cc if cc in words else next((word for word in words if word in _CONTROLS), None)
-        negotiated[flow] = "ecn" in words
-        if words and used[flow] != cc:
-            problems.append(f"{flow} used congestion control {used[flow]}, not {cc}")
-        if words and negotiated[flow] != ecn:
-            problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
-    for name, drops in radio_drops.items():
-        if drops:
-            problems.append(f"the radio of {name} dropped {drops} frames: it carries less than the link's rate")
-    return {
-        **cpu,
-        "timer_late_p99_ms": None if late_p99 is None else round(late_p99, 3),
-        "probes_unanswered": unanswered,
-        "congestion_control": used,
-        "ecn": negotiated,
-        "window": windows,
-        "radio_drops": dict(radio_drops),
-        "problems": problems,
-    }
+    return {**cpu, "timer_late_p99_ms": None if late_p99 is None else round(late_p99, 3)}, problems
+
+
+def check_flow(
+    flow: str, texts: Sequence[str], cc: str, ecn: bool, limited: bool = True
+) -> tuple[dict[str, Any], list[str]]:
+    """The TCP that a flow really used, and its problems. texts: what ss said about it, some times. limited: whether its
+    congestion window should be what limits it."""
+    judged = window.judge(texts)
+    problem = window.problem(flow, judged) if limited or judged is None else None
+    problems = [problem] if problem else []
+    words = next((text.split() for text in reversed(texts) if text.strip()), [])
+    used = cc if cc in words else next((word for word in words if word in _CONTROLS), None)
+    if words and used != cc:
+        problems.append(f"{flow} used congestion control {used}, not {cc}")
+    if words and ("ecn" in words) != ecn:
+        problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
+    return {"window": judged, "congestion_control": used, "ecn": "ecn" in words}, problems
+
+
+class Drops:
+    """Packets that hosts' interfaces and the switch's threw away since this was made: on wires that have no limit."""
+
+    def __init__(self, lab: Any) -> None:
+        self._files = {host.name: Path(f"/proc/{host.pid}/net/dev") for host in [*lab.stations, lab.server]}
+        self._before = self._read()
+
+    def _read(self) -> dict[str, int]:
+        return {name: sum(map(_dropped, file.read_text().splitlines()[2:])) for name, file in self._files.items()}
+
+    def since(self) -> dict[str, int]:
+        """Host -> packets; only those that dropped some."""
+        counts = {name: count - self._before[name] for name, count in self._read().items()}
+        return {name: count for name, count in counts.items() if count}
+
+
+def _dropped(line: str) -> int:
+    # proc(5) /proc/net/dev: bytes packets errs drop fifo frame compressed multicast, received and then sent.
+    fields = line.rpartition(":")[2].split()
+    return int(fields[3]) + int(fields[11])
 
 
 _CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from experiments import results, tables
-from experiments.experiment import Experiment
+from experiments.live import LiveExperiment
 from experiments.runner import ArmRun, Setting, run_arm
 from topologies import labs
 from topologies.lab import fail
@@ -21,7 +21,7 @@ class Session:
     """One run of an experiment."""
 
     def __init__(
-        self, experiment: Experiment, setting: Setting, arms: list[str], directory: Path, console: Console
+        self, experiment: LiveExperiment, setting: Setting, arms: list[str], directory: Path, console: Console
     ) -> None:
         """arms: names of those to run. directory: where results go."""
         self.experiment = experiment

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from experiments.experiment import Experiment, Summary
+from experiments.live import LiveExperiment, Summary
 from experiments.metrics import Verdict
 from topologies.profiles import PROFILES, LinkProfile
 
@@ -23,7 +23,7 @@ def peers(profile: LinkProfile, cc: str) -> dict[str, Any] | None:
     return entry if entry and PROFILES.get(profile.name) == profile and entry["conditions"]["cc"] == cc else None
 
 
-def results(experiment: Experiment, summary: Summary) -> Table:
+def results(experiment: LiveExperiment, summary: Summary) -> Table:
     """One row per arm."""
     table = _table(
         "arm", ["down\nbefore", "\nduring", "\nafter", "kept", "up\nduring", "ping ms\np50", "\np99", "\nmax"]
@@ -43,7 +43,7 @@ def results(experiment: Experiment, summary: Summary) -> Table:
     return table
 
 
-def beside_peers(experiment: Experiment, summary: Summary, known: dict[str, Any]) -> Table:
+def beside_peers(experiment: LiveExperiment, summary: Summary, known: dict[str, Any]) -> Table:
     """The measured peers, and the last arm with the same figures."""
     table = _table("measured peers", ["down\nbefore", "\nduring", "kept", "up\nduring", "ping ms\nmean", "\nmax"])
     for peer in known["systems"]:
@@ -99,7 +99,7 @@ def show_target(console: Console, target: dict[str, Any]) -> None:
 
 
 def show(
-    console: Console, experiment: Experiment, summary: Summary, decided: list[Verdict], known: dict[str, Any] | None
+    console: Console, experiment: LiveExperiment, summary: Summary, decided: list[Verdict], known: dict[str, Any] | None
 ) -> None:
     """Prints the table, where the peers come from, the verdicts, and what makes the run unfit."""
     console.print(results(experiment, summary))

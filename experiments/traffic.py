@@ -6,31 +6,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.experiment import Flow
 from experiments.probe import PER_SECOND
-from topologies.network import Lab
+from experiments.samples import INTERVAL, Sample
 from topologies.requirements import ROOT, LabError
 
 IPERF_PORT = 5201
 PROBE_PORT = 8620
-INTERVAL = 0.25  # s
+LISTEN_TIMEOUT = 5.0  # s
 GRACE = 1.0  # s before the end in which a probe may be under way
 _INTERVAL_LINE = re.compile(r"\[\s*(\d+|SUM)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
 _ERROR = re.compile(r"iperf3: error - (.*)")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One measurement. time: s since the arm's start, the middle of `span` (s; 0: a point)."""
-
-    time: float
-    quantity: str
-    value: float
-    span: float = 0.0
 
 
 def parse_interval(line: str, streams: int = 1) -> tuple[float, float, float] | None:
@@ -57,14 +45,36 @@ class Reader(threading.Thread):
 
 
 class Transfer:
-    """A flow at work: iperf3 at both ends, sampled where its data arrives."""
+    """A flow at work: iperf3 at both ends, sampled where its data arrives.
 
-    def __init__(self, lab: Lab, flow: Flow, index: int, samples: list[Sample], started: float) -> None:
-        """samples: where new ones go. started: the arm's start, s since the epoch."""
-        self.flow = flow
-        self.port = IPERF_PORT + index
-        self.sender = lab.server if flow.direction == "down" else lab.stations[flow.station - 1]
-        self._lab = lab
+    client, server: hosts; `address` is the server's. direction: `up` from client to server, or `down`. quantity,
+    source: of the samples, which go to `samples`. started: the arm's start, s since the epoch. options: more of the
+    client's.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        server: Any,
+        address: str,
+        direction: str,
+        samples: list[Sample],
+        started: float,
+        *,
+        quantity: str,
+        source: str = "",
+        port: int = IPERF_PORT,
+        streams: int = 1,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.name = source or quantity
+        self.sender = server if direction == "down" else client
+        self._reached = client, address, port
+        self._port = port
+        self._down = direction == "down"
+        self._streams = streams
+        self._options = options
+        self._sampled = quantity, source
         self._samples = samples
         self._arm_started = started
         self._first = float("inf")
@@ -72,18 +82,21 @@ class Transfer:
         self._ended = False
         self.error = ""
         self.listening = threading.Event()
-        report = ["-p", str(self.port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
-        self._report = report
-        self._server = popen(lab.server, ["iperf3", "-s", "-1", *report])
-        Reader(self._server, self._take if flow.direction == "up" else self._note)
+        self._report = ["-p", str(port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
+        self._server = popen(server, ["iperf3", "-s", "-1", *self._report])
+        Reader(self._server, self._note if self._down else self._take)
+
+    def await_listening(self) -> None:
+        """Raises LabError when the server does not come up."""
+        if not self.listening.wait(LISTEN_TIMEOUT):
+            raise LabError(f"iperf3 did not start on the server: {self.error or 'no output'}")
 
     def begin(self, seconds: float) -> None:
         """Starts to send; `end` stops it, after `seconds` at the latest."""
-        station = self._lab.stations[self.flow.station - 1]
-        command = ["iperf3", "-c", self._lab.server.IP(), *self._report, "-t", str(round(seconds) + 10)]
-        command += ["-P", str(self.flow.streams)] + (["-R"] if self.flow.direction == "down" else [])
-        self._client = popen(station, command)
-        Reader(self._client, self._take if self.flow.direction == "down" else self._note)
+        client, address, _ = self._reached
+        command = ["iperf3", "-c", address, *self._report, "-t", str(round(seconds) + 10), "-P", str(self._streams)]
+        self._client = popen(client, [*command, *self._options, *(["-R"] if self._down else [])])
+        Reader(self._client, self._take if self._down else self._note)
 
     def end(self) -> None:
         self._ended = True
@@ -91,7 +104,7 @@ class Transfer:
             self._client.terminate()
 
     def _take(self, line: str) -> None:
-        interval = parse_interval(line, self.flow.streams)
+        interval = parse_interval(line, self._streams)
         if not interval:
             self._note(line)
             return
@@ -99,7 +112,8 @@ class Transfer:
         start, end, rate = interval
         self._first = min(self._first, time.time() - end)
         middle = self._first - self._arm_started + (start + end) / 2
-        self._samples.append(Sample(middle, self.flow.quantity, rate, end - start))
+        quantity, source = self._sampled
+        self._samples.append(Sample(middle, quantity, rate, end - start, source))
 
     def _note(self, line: str) -> None:
         if line.startswith("Server listening"):
@@ -107,24 +121,33 @@ class Transfer:
         elif (match := _ERROR.search(line)) and not self._ended:
             self.error = match[1]
 
+    def require_alive(self) -> None:
+        """Raises LabError when iperf3 reported an error."""
+        if self.error:
+            raise LabError(f"iperf3 ({self.name}) failed: {self.error}")
+
     def tcp_info(self) -> str:
         """What the sending kernel says about the connection; with -o also what was negotiated."""
-        return self.sender.run("ss", "-tionH", f"( sport = :{self.port} or dport = :{self.port} )")
+        return str(self.sender.run("ss", "-tionH", f"( sport = :{self._port} or dport = :{self._port} )"))
 
 
 class Probe:
-    """The round-trip probe between the first station and the server."""
+    """The round-trip probe between two hosts."""
 
-    def __init__(self, lab: Lab, samples: list[Sample], started: float, seconds: float) -> None:
+    def __init__(
+        self, asker: Any, reflector: Any, address: str, samples: list[Sample], started: float, seconds: float
+    ) -> None:
+        """asker, reflector: hosts; `address` is the reflector's. samples: where new ones go. started: as a
+        transfer's."""
         self._samples = samples
         self._started = started
         self.late: list[float] = []  # s
         self._answered: set[int] = set()
         self._due = round((seconds - GRACE) * PER_SECOND)
         module = [sys.executable, "-m", "experiments.probe"]
-        address = [lab.server.IP(), str(PROBE_PORT)]
-        self._reflector = popen(lab.server, [*module, "reflect", *address])
-        self._process = popen(lab.stations[0], [*module, "send", *address, str(seconds)])
+        words = [address, str(PROBE_PORT)]
+        self._reflector = popen(reflector, [*module, "reflect", *words])
+        self._process = popen(asker, [*module, "send", *words, str(seconds)])
         Reader(self._process, self._take)
 
     def _take(self, line: str) -> None:
@@ -146,7 +169,7 @@ class Probe:
 def popen(host: Any, command: list[str]) -> "subprocess.Popen[str]":
     """Starts a command in a host, with its output readable line by line."""
     process: subprocess.Popen[str] = host.popen(
-        command,
+        *command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -155,10 +178,3 @@ def popen(host: Any, command: list[str]) -> "subprocess.Popen[str]":
         cwd=ROOT,
     )
     return process
-
-
-def require_alive(transfers: list[Transfer]) -> None:
-    """Raises LabError when iperf3 reported an error."""
-    for transfer in transfers:
-        if transfer.error:
-            raise LabError(f"iperf3 ({transfer.flow.quantity}) failed: {transfer.error}")

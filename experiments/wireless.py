@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What radios add to the headline's question: many stations at one access point, and one that walks to the next."""
 
-from experiments.experiment import Criterion, Experiment, Flow, Summary
 from experiments.headline import HEADLINE, THIRD
+from experiments.live import Criterion, Flow, LiveExperiment, Summary
 
 STATIONS = 4
 SECONDS = 60  # connections come up slowly behind a full queue, and a walk takes its time
@@ -16,7 +16,7 @@ def _kept(phase: str, arm: Summary) -> float:
     return float(arm["downlink_mbps"][phase]) / before if before else 0.0
 
 
-MANY_STATIONS = Experiment(
+MANY_STATIONS = LiveExperiment(
     name="many-stations",
     title=f"{STATIONS} downloads beside {STATIONS} uploads",
     phases=_THIRDS,
@@ -40,7 +40,7 @@ MANY_STATIONS = Experiment(
     seconds=SECONDS,
 )  # fmt: skip
 
-HANDOVER = Experiment(
+HANDOVER = LiveExperiment(
     name="handover",
     title="A download and an upload of a station that walks from one access point to the next",
     phases=_THIRDS,

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from mininet.log import setLogLevel
@@ -77,6 +78,7 @@ class Lab:
     profile: the links. stations: how many. features: what the access point does. cc, ecn: TCP of every host.
     directory: takes configuration, logs and, with `stats`, the controller's statistics (CSV).
     rest_port: where REST should answer; another port is taken when that one is in use. target: the switch, by name.
+    settings: more of each access point's configuration (controller.config), as {"ncr": {"alpha": 0.1}}.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Lab:
         rest_port: int = 0,
         stats: bool = False,
         target: str = targets.DEFAULT,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         if not 1 <= stations <= MAX_STATIONS:
             raise LabError(f"{stations} stations are not possible: give 1 to {MAX_STATIONS}")
@@ -102,6 +105,7 @@ class Lab:
         self.stats = directory / "controller.csv" if stats else None
         self.rest_url = ""
         self.controller: subprocess.Popen[bytes] | None = None
+        self._settings = settings
         self._host = {"cc": cc, "ecn": ecn}
         self._stations = stations
         self._rest_port = rest_port
@@ -219,10 +223,18 @@ class Lab:
                 "pipeline": {name: str(path) for name, path in PIPELINE.items()},
                 "ports": ports,
                 "features": asdict(self.features),
+                **self._settings,
             }
             for access_point in self.access_points
         ]
         return {"access_points": access_points}
+
+    def require_running(self) -> None:
+        """Raises LabError when a switch or the controller has ended."""
+        processes: dict[str, Any] = {f"switch of {ap.name}": ap.process for ap in self.access_points}
+        for name, process in {**processes, "controller": self.controller}.items():
+            if process.poll() is not None:
+                raise LabError(f"the {name} ended in the middle of the run: see its log in {self.directory}")
 
     def _start_controller(self) -> None:
         config = self.directory / "controller.json"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples with known figures, in place of a measurement."""
 
-from experiments.experiment import Arm
 from experiments.headline import HEADLINE
+from experiments.live import Arm
 from experiments.metrics import arm_summary
 from experiments.runner import ArmRun
-from experiments.traffic import Sample
+from experiments.samples import Sample
 
 SECONDS = 24
 SELF_CHECK = {

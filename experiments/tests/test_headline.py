@@ -20,8 +20,8 @@ COMMAND = [sys.executable, "-m", "experiments"]
 
 def experiments(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=120,
-        check=False,
+        [*COMMAND, "run", *arguments], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
+        timeout=120, check=False,
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_an_interrupted_run_claims_no_summary(tmp_path: Path, number: signal.Sig
     (tmp_path / "headline").mkdir()
     (tmp_path / "headline/summary.json").write_text("{}")  # an earlier run's
     process = subprocess.Popen(
-        [*COMMAND, "headline", "--seconds", "30", "--arms", "fifo", "--out", str(tmp_path)],
+        [*COMMAND, "run", "headline", "--seconds", "30", "--arms", "fifo", "--out", str(tmp_path)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     # However slow the machine is: the controller writes a row for each of two ports ten times a second.

@@ -12,15 +12,13 @@ from experiments.headline import HEADLINE
 from experiments.metrics import (
     arm_summary,
     longest_gap,
-    mean_rate,
-    percentile,
     ratios,
     summed,
     verdicts,
     window,
 )
+from experiments.samples import Sample, mean_rate, percentile
 from experiments.tests import synthetic
-from experiments.traffic import Sample
 from experiments.wireless import MANY_STATIONS
 from topologies.profiles import PROFILES, link_profile
 

@@ -135,7 +135,7 @@ def test_a_bmv2_that_will_not_do_is_named(start: Start, tmp_path: Path, version:
 )
 @pytest.mark.parametrize("module", ["topologies.lab", "experiments"])
 def test_a_missing_target_is_named(start: Start, module: str, target: str, message: str) -> None:
-    arguments = ["headline"] if module == "experiments" else []
+    arguments = ["run", "headline"] if module == "experiments" else []
     process = start("-m", module, *arguments, "--target", target, PATH=SYSTEM_PATH)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 2

@@ -49,7 +49,7 @@ def path_without(program: str, directory: Path) -> str:
         (["--wmediumd"], "wmediumd is for radios: give LAB=mininet-wifi too"),
     ],
 )
-@pytest.mark.parametrize("program", [["topologies.lab"], ["experiments", "headline"]])
+@pytest.mark.parametrize("program", [["topologies.lab"], ["experiments", "run", "headline"]])
 def test_bad_input_gets_one_line(start: Start, program: list[str], options: list[str], message: str) -> None:
     output = output_of(start, "-m", *program, *options, code=2)
     assert output.startswith(f"error: {message}") and output.count("\n") == 1
@@ -220,7 +220,7 @@ def test_a_station_walks_from_one_access_point_to_the_next(start: Start) -> None
 @pytest.mark.usefixtures("privileged")
 def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path: Path) -> None:
     options = ["--lab", "mininet-wifi", "--down", "2mbit", "--up", "1mbit", "--seconds", "12", "--arms", "fifo"]
-    output_of(start, "-m", "experiments", "headline", *options, "--out", str(tmp_path))
+    output_of(start, "-m", "experiments", "run", "headline", *options, "--out", str(tmp_path))
     summary = json.loads((tmp_path / "headline/summary.json").read_text())
     assert summary["lab"] == {"name": "mininet-wifi", "air": "plain"}
     assert {"mininet-wifi", "mininet", "hostapd"} <= summary["versions"].keys()

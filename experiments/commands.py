@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line does with declared experiments."""
+
+import argparse
+import contextlib
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Grid
+
+from experiments import plan, registry, summary
+from experiments.store import Store
+from topologies import requirements, targets
+from topologies.profiles import ProfileError
+from topologies.requirements import LabError
+
+if TYPE_CHECKING:
+    from experiments.pool import Pool
+
+MAX_SIDE_BY_SIDE = 256
+
+
+def main(options: argparse.Namespace, console: Console) -> int:
+    """Raises LabError, ProfileError and OSError with the line that the user gets."""
+    signal.signal(signal.SIGTERM, _end)
+    commands = {
+        "list": _list, "run": _run, "resume": _resume, "campaign": _campaign, "compare": _compare, "report": _report,
+    }  # fmt: skip
+    return commands[options.command](options, console)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("experiment", "what it is", "paper", "arms", "points", "quick", "full"):
+        grid.add_column(heading)
+    for name, experiment in registry.experiments().items():
+        states = [_state(options.out, name, quick) for quick in (True, False)]
+        points = sum(1 for _ in experiment.points())
+        grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
+    console.print(grid)
+    console.print(f"Live, one run of each arm: {', '.join(registry.LIVE)}.", highlight=False)
+    return 0
+
+
+def _state(out: Path, name: str, quick: bool) -> str:
+    kept = Store(out, name, quick)
+    made = kept.plan()
+    if made is None:
+        return "-"
+    left = len(kept.missing(made))
+    return f"{left} to go" if left else "done"
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    plans = []
+    for name in options.names:
+        experiment = registry.find(name)
+        arms = options.arms.split(",") if options.arms else None
+        made = plan.make(
+            experiment, options.quick, arms, _whole(options.repeats), _number(options.seconds), options.target
+        )
+        kept = Store(options.out, name, options.quick)
+        _refuse_unfinished(kept, options.fresh)
+        plans.append((made, kept))
+    _require([made for made, _ in plans])
+    for made, kept in plans:
+        kept.begin(made)
+        kept.write_machine(made.target)
+    return _execute(plans, options, console)
+
+
+def _refuse_unfinished(kept: Store, fresh: bool) -> None:
+    """Raises LabError when an interrupted run has left something that would be lost."""
+    made = None if fresh else kept.plan()
+    left = len(kept.missing(made)) if made else 0
+    if made and left and any(kept.directory.glob("runs/*/run.json")):
+        raise LabError(
+            f"{kept.directory} has an interrupted run with {left} of {len(made.orders())} to go: "
+            f"`resume {made.experiment}` goes on, `run {made.experiment} --fresh` starts over"
+        )
+
+
+def _resume(options: argparse.Namespace, console: Console) -> int:
+    work = []
+    for name in options.names or registry.experiments():
+        registry.find(name)
+        forms = (True,) if options.quick else (False, True)
+        for kept in (Store(options.out, name, quick) for quick in forms):
+            made = kept.plan()
+            if made and kept.missing(made):
+                work.append((made, kept))
+    if not work:
+        raise LabError("nothing was interrupted: every run is there")
+    _require([made for made, _ in work])
+    # One form of an experiment at a time: they are told apart by its name.
+    for one in work:
+        _execute([one], options, console)
+    return 0
+
+
+def _require(plans: list[plan.Plan]) -> None:
+    requirements.check()
+    for made in plans:
+        targets.find(made.target)
+        plan.require(made)
+
+
+def _execute(plans: list[tuple[plan.Plan, Store]], options: argparse.Namespace, console: Console) -> int:
+    from experiments.pool import LocalPool  # not before `requirements.check`: it imports Mininet
+
+    return _make(plans, LocalPool(_side_by_side(options.side_by_side)), options, console)
+
+
+def _make(
+    plans: list[tuple[plan.Plan, Store]],
+    pool: "Pool",
+    options: argparse.Namespace,
+    console: Console,
+    careful: bool = False,
+) -> int:
+    from experiments import site
+    from experiments.execute import Execution
+
+    runs = sum(len(kept.missing(made)) for made, kept in plans)
+    names = ", ".join(made.experiment for made, _ in plans)
+    console.print(f"[bold]{names}[/]: {runs} runs", highlight=False)
+    try:
+        tally = Execution(plans, pool, console, careful).run()
+    except KeyboardInterrupt:
+        console.print("interrupted: finished runs are kept, `resume` goes on from there", style="bold yellow")
+        raise
+    for made, kept in plans:
+        summary.write(made, kept)
+        _show(kept, console)
+    console.print(
+        f"{tally.made} runs, {len(tally.unfit)} unfit, up to {tally.side_by_side} side by side; this runner took "
+        f"{tally.cpu:.1%} of a core",
+        highlight=False,
+    )
+    index = site.build([kept for _, kept in plans], options.out)
+    console.print(f"report: {index}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _campaign(options: argparse.Namespace, console: Console) -> int:
+    if options.scheduler and options.workers:
+        raise ProfileError("--workers are of this machine: with --scheduler they are the cluster's own")
+    work = []
+    for name in options.names or registry.experiments():
+        asked = plan.make(registry.find(name), options.quick, repeats=_whole(options.repeats))
+        work.append((asked, Store(options.out, name, options.quick)))
+        if options.fresh or work[-1][1].plan() != asked:
+            _refuse_unfinished(work[-1][1], options.fresh)
+    if not options.scheduler:
+        _require([asked for asked, _ in work])
+    for asked, kept in work:
+        if options.fresh or kept.plan() != asked:
+            kept.begin(asked)
+            kept.write_machine(asked.target)
+    work = [(asked, kept) for asked, kept in work if kept.missing(asked)]
+    if not work:
+        console.print("every run is there; `report` shows them, --fresh makes them again")
+        return 0
+    from experiments import cluster
+    from experiments.pool import cores
+
+    with contextlib.ExitStack() as stack:
+        workers = _side_by_side(options.workers) if options.workers else cores()
+        address = options.scheduler or stack.enter_context(cluster.local(workers))
+        pool = cluster.ClusterPool(stack.enter_context(cluster.connect(address)))
+        return _make(work, pool, options, console, careful=not options.scheduler)
+
+
+def _compare(options: argparse.Namespace, console: Console) -> int:
+    found = _with_results(options)
+    for kept in found:
+        _show(kept, console)
+    _write_pages(found, options.pages)
+    return 0
+
+
+def _report(options: argparse.Namespace, console: Console) -> int:
+    from experiments import site
+
+    found = _with_results(options)
+    index = site.build(found, options.out)
+    _write_pages(found, options.pages)
+    console.print(f"report: {index}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _write_pages(found: list[Store], directory: Path | None) -> None:
+    if directory is None:
+        return
+    from experiments import pages, store
+
+    for kept in found:
+        made = kept.summary()
+        store.write(directory / f"{made['experiment']}.md", pages.experiment_page(made))
+
+
+def _with_results(options: argparse.Namespace) -> list[Store]:
+    """The results that are meant: of the full form where there are some, unless the quick one is asked for."""
+    found = []
+    for name in options.names or registry.experiments():
+        registry.find(name)
+        for quick in (True,) if options.quick else (False, True):
+            kept = Store(options.out, name, quick)
+            if (kept.directory / "summary.json").exists():
+                found.append(kept)
+                break
+        else:
+            if options.names:
+                raise LabError(f"'{name}' has no results in {options.out}: `run {name}` makes some")
+    if not found:
+        raise LabError(f"there are no results in {options.out}: `run NAME` makes some")
+    return found
+
+
+def _show(kept: Store, console: Console) -> None:
+    from experiments import compare
+
+    compare.show(kept.summary(), console)
+
+
+def _whole(text: str | None) -> int | None:
+    if text is not None and not text.isdecimal():
+        raise ProfileError(f"'{text}' is not a whole number")
+    return None if text is None else int(text)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise ProfileError(f"seconds '{text}' is not possible: give a number") from None
+
+
+def _side_by_side(text: str) -> int:
+    number = _whole(text)
+    if not number or number > MAX_SIDE_BY_SIDE:
+        raise ProfileError(f"side-by-side '{text}' is not possible: give 1 to {MAX_SIDE_BY_SIDE}")
+    return number

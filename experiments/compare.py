@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper, plain and ours side by side: rows for arms and points, columns for measures. For terminals and for
+pages."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from experiments import registry
+from experiments.experiment import Experiment, Measure, Point, Reported
+from experiments.summary import Table
+
+STYLES = {"met": "bold green", "beaten": "bold green", "not met": "bold red", "not beaten": "yellow"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm at one point; cells in the order of the measures, an empty string for nothing."""
+
+    arm: str
+    label: str
+    role: str
+    point: Point
+    cells: tuple[str, ...]
+
+
+def rows(experiment: Experiment, summary: dict[str, Any]) -> list[Row]:
+    """The paper's rows stand above those of the arm that they are compared with."""
+    table, found = Table(summary["cells"]), []
+    for point in summary["points"]:
+        here = [one for one in experiment.reported if dict(one.point) == point]
+        own = [name for name in dict.fromkeys(one.arm for one in here) if name not in summary["arms"]]
+        for name in own:
+            found.append(_reported(experiment, name, name, point, here))
+        for name in summary["arms"]:
+            arm = experiment.arm(name)
+            if any(one.arm == name for one in here):
+                found.append(_reported(experiment, name, arm.label, point, here))
+            cells = tuple(_cell(table, measure, name, point) for measure in experiment.measures)
+            found.append(Row(name, arm.label, arm.role, point, cells))
+    return found
+
+
+def _reported(experiment: Experiment, arm: str, label: str, point: Point, here: list[Reported]) -> Row:
+    own = {one.measure: one for one in here if one.arm == arm}
+    cells = tuple(value(own[m.name], m) if m.name in own else "" for m in experiment.measures)
+    return Row(arm, f"the paper: {label}", "paper's figure", point, cells)
+
+
+def value(reported: Reported, measure: Measure) -> str:
+    """`10.70 to 11.60`"""
+    ends = reported.value if isinstance(reported.value, tuple) else (reported.value,)
+    return " to ".join(measure.shown.format(end) for end in ends)
+
+
+def _cell(table: Table, measure: Measure, arm: str, point: Point) -> str:
+    cell = table.cell(measure.name, arm, point)
+    return measure.shown.format(cell["median"]) if cell else "-"
+
+
+def spread(table: Table, measure: Measure, arm: str, point: Point) -> str:
+    """`13.20 to 13.40`: the confidence interval."""
+    cell = table.cell(measure.name, arm, point)
+    return f"{measure.shown.format(cell['low'])} to {measure.shown.format(cell['high'])}" if cell else ""
+
+
+def words(point: Point) -> str:
+    return ", ".join(f"{name} {number}" for name, number in point.items())
+
+
+def show(summary: dict[str, Any], console: Console) -> None:
+    """Prints the table, the verdicts, and what is unfit."""
+    experiment = registry.find(summary["experiment"])
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=experiment.title, title_justify="left")
+    grid.add_column("arm", no_wrap=True)
+    if experiment.sweep:
+        grid.add_column("at", no_wrap=True)
+    for measure in experiment.measures:
+        grid.add_column(f"{measure.name.replace('_', chr(10))}\n{measure.unit}", justify="right", no_wrap=True)
+    for row in rows(experiment, summary):
+        style = {"paper's figure": "dim", "ours": "bold"}.get(row.role)
+        first = f"paper: {row.arm}" if row.role == "paper's figure" else row.arm
+        grid.add_row(first, *([words(row.point)] if experiment.sweep else []), *row.cells, style=style)
+    console.print(grid)
+    for verdict in summary["verdicts"]:
+        shown = (f"{verdict['word']:<13}", STYLES.get(verdict["word"], "dim"))
+        console.print(Text.assemble(shown, verdict["text"]), highlight=False)
+    for unfit in summary["unfit"]:
+        text = f"{unfit['run']}: {'; '.join(unfit['problems'])}"
+        console.print(Text.assemble(("unfit        ", "bold yellow"), text), highlight=False)

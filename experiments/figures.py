@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws an experiment's figures from its results, as its paper draws them, with the paper's numbers in them."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from experiments import compare, theme
+from experiments.experiment import Bars, Curves, Experiment, Reported, Timeline
+from experiments.experiment import Figure as Declared
+from experiments.store import Run
+from experiments.summary import Table
+from experiments.theme import Theme
+
+COLUMNS = 4  # of a timeline's panels
+MARKERS = "osD^vPX*"
+
+
+def write_all(experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], directory: Path) -> list[Declared]:
+    """Draws every figure that there is data for; returns those."""
+    drawn = []
+    for figure in experiment.figures:
+        drawing = Drawing(experiment, summary, runs, figure)
+        if drawing.arms:
+            theme.save(figure.name, drawing.draw, directory)
+            drawn.append(figure)
+    return drawn
+
+
+class Drawing:
+    """One figure, and the data for it."""
+
+    def __init__(self, experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], figure: Declared) -> None:
+        self._experiment, self._summary, self._figure = experiment, summary, figure
+        self._table = Table(summary["cells"])
+        chosen = figure.arms or tuple(summary["arms"])
+        self._runs = {arm: [run for run in runs if run.fit and run.order.arm == arm] for arm in chosen}
+        self.arms = [arm for arm in chosen if arm in summary["arms"] and self._has_data(arm)]
+
+    def _has_data(self, arm: str) -> bool:
+        match self._figure:
+            case Timeline():
+                return bool(self._at_point(arm))
+            case Bars(measures=measures, point=point):
+                return any(self._table.cell(measure, arm, point) for measure in measures)
+            case Curves(measure=measure):
+                return any(self._table.cell(measure, arm, point) for point in self._summary["points"])
+
+    def _at_point(self, arm: str) -> list[Run]:
+        return [run for run in self._runs[arm] if dict(run.order.point) == dict(self._figure.point)]
+
+    def _reported(self, measure: str, arm: str) -> list[Reported]:
+        return [one for one in self._experiment.reported if (one.measure, one.arm) == (measure, arm)]
+
+    def draw(self, colours: Theme) -> Figure:
+        match self._figure:
+            case Timeline() as timeline:
+                return self._timeline(timeline, colours)
+            case Bars() as bars:
+                return self._bars(bars, colours)
+            case Curves() as curves:
+                return self._curves(curves, colours)
+
+    def _timeline(self, figure: Timeline, colours: Theme) -> Figure:
+        columns = min(COLUMNS, len(self.arms))
+        lines = math.ceil(len(self.arms) / columns)
+        drawn = Figure(figsize=(3.1 * columns + 0.6, 2.5 * lines + 0.7), layout="constrained")
+        axes = drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+        palette = dict(zip(figure.sources, (colours.down, colours.up, colours.ping, *colours.arms), strict=False))
+        for number, ax in enumerate(axes.flat):
+            if number >= len(self.arms):
+                ax.set_visible(False)
+                continue
+            self._panel(ax, self.arms[number], figure, palette, colours)
+            if number % columns == 0:
+                ax.set_ylabel(figure.label)
+            if number + columns >= len(self.arms):
+                ax.set_xlabel("time (s)")
+                ax.tick_params(labelbottom=True)
+        handles = [Line2D([], [], color=color, label=source) for source, color in palette.items()]
+        if figure.levels:
+            handles.append(Line2D([], [], color=colours.ink, ls=(0, (4, 2)), lw=1.4, label="reported by the paper"))
+        drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+        return drawn
+
+    def _panel(self, ax: Axes, arm: str, figure: Timeline, palette: dict[str, str], colours: Theme) -> None:
+        ax.set_title(_wrapped(self._experiment.arm(arm).label), fontsize=10.5, fontweight="bold", loc="left")
+        for number, run in enumerate(self._at_point(arm)):
+            scale = run.facts["scale"]
+            samples = run.samples()
+            for source, color in palette.items():
+                own = [s for s in samples if s.quantity == figure.quantity and s.source == source]
+                style = {"lw": 1.5, "zorder": 3} if number == 0 else {"lw": 0.7, "alpha": 0.35}
+                ax.plot([s.time / scale for s in own], [s.value for s in own], color=color, **style)
+        for measure, (start, end) in figure.levels.items():
+            for one in self._reported(measure, arm):
+                ax.plot([start, end], [one.middle] * 2, color=colours.ink, ls=(0, (4, 2)), lw=1.4, zorder=4)
+                ax.annotate(
+                    f"{one.middle:.3g}", (end, one.middle), (3, 0), textcoords="offset points", va="center",
+                    fontsize=8.5, color=colours.ink, fontweight="bold", zorder=5,
+                )  # fmt: skip
+        ax.set_xlim(left=0)
+        if figure.log:
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(bottom=0)
+
+    def _bars(self, figure: Bars, colours: Theme) -> Figure:
+        drawn = Figure(figsize=(max(5.0, 1.5 * len(self.arms) + 1.2), 4.2), layout="constrained")
+        ax = drawn.subplots()
+        ax.grid(axis="x", visible=False)
+        palette = (colours.down, colours.up, colours.ping, *colours.arms)
+        width = 0.8 / len(figure.measures)
+        for number, name in enumerate(figure.measures):
+            measure, color = self._experiment.measure(name), palette[number % len(palette)]
+            for group, arm in enumerate(self.arms):
+                x = group + (number - (len(figure.measures) - 1) / 2) * width
+                cell = self._table.cell(name, arm, figure.point)
+                if cell:
+                    value = cell["median"]
+                    spread = [[value - min(value, cell["low"])], [max(value, cell["high"]) - value]]
+                    ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=colours.ink, capsize=2)
+                    ax.annotate(
+                        measure.shown.format(value), (x, max(value, cell["high"])), (0, 3),
+                        textcoords="offset points", ha="center", fontsize=8, color=colours.ink,
+                    )  # fmt: skip
+                for one in self._reported(name, arm):
+                    if dict(one.point) == dict(figure.point):
+                        ends = [x - width / 2, x + width / 2]
+                        ax.plot(ends, [one.middle] * 2, color=colours.ink, lw=2.2, zorder=5)
+                        ax.annotate(
+                            compare.value(one, measure), (x, one.middle), (0, -10), textcoords="offset points",
+                            ha="center", fontsize=8, fontweight="bold", color=colours.ink, zorder=6,
+                            bbox={"boxstyle": "round,pad=0.15", "fc": colours.paper, "ec": "none", "alpha": 0.8},
+                        )  # fmt: skip
+        ax.set_xticks(range(len(self.arms)), [_wrapped(self._experiment.arm(arm).label, 18) for arm in self.arms])
+        ax.tick_params(axis="x", labelsize=9, length=0)
+        ax.set_ylabel(figure.label)
+        _scale(ax, figure.log)
+        handles = [
+            Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
+            for i, name in enumerate(figure.measures)
+        ]
+        handles += self._paper_handle(colours, figure.measures, ls="-", lw=2.2)
+        drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+        return drawn
+
+    def _paper_handle(self, colours: Theme, measures: Sequence[str], **style: Any) -> list[Line2D]:
+        known = any(self._reported(measure, arm) for measure in measures for arm in self.arms)
+        return [Line2D([], [], color=colours.ink, label="reported by the paper", **style)] if known else []
+
+    def _curves(self, figure: Curves, colours: Theme) -> Figure:
+        drawn = Figure(figsize=(7.2, 4.4), layout="constrained")
+        ax = drawn.subplots()
+        fixed = dict(figure.point)
+        points = [p for p in self._summary["points"] if fixed.items() <= dict(p).items()]
+        for number, arm in enumerate(self.arms):
+            color = colours.arms[number % len(colours.arms)]
+            marker = MARKERS[number // len(colours.arms) % len(MARKERS)]
+            found = [(p[figure.x], self._table.cell(figure.measure, arm, p)) for p in points]
+            cells = [(x, cell) for x, cell in found if cell]
+            xs, values = [x for x, _ in cells], [cell["median"] for _, cell in cells]
+            spread = [
+                [value - min(value, cell["low"]) for value, (_, cell) in zip(values, cells, strict=True)],
+                [max(value, cell["high"]) - value for value, (_, cell) in zip(values, cells, strict=True)],
+            ]
+            label = self._experiment.arm(arm).label
+            ax.errorbar(xs, values, spread, color=color, marker=marker, ms=5, capsize=2, elinewidth=1, label=label)
+            paper = [one for one in self._reported(figure.measure, arm) if fixed.items() <= dict(one.point).items()]
+            ax.plot(
+                [one.point[figure.x] for one in paper], [one.middle for one in paper],
+                marker=marker, ms=10, mfc="none", mec=color, mew=1.6, ls=(0, (1, 2)), color=color, lw=1,
+            )  # fmt: skip
+        if figure.log_x:
+            ax.set_xscale("log")
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
+        values = sorted({p[figure.x] for p in points})
+        if len(values) <= 12:
+            ax.set_xticks(values, [f"{value:g}" for value in values])
+        ax.set_xlabel(figure.xlabel)
+        ax.set_ylabel(figure.label)
+        _scale(ax, figure.log)
+        handles = [*ax.get_legend_handles_labels()[0]]
+        paper_style = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
+        handles += self._paper_handle(colours, (figure.measure,), **paper_style)
+        drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+        return drawn
+
+
+def _scale(ax: Axes, log: bool) -> None:
+    if log:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.margins(y=0.2)
+    else:
+        ax.set_ylim(bottom=0)
+        ax.margins(y=0.12)
+
+
+def _wrapped(text: str, width: int = 28) -> str:
+    """A title on as many lines as it takes."""
+    lines = [""]
+    for word in (text[0].upper() + text[1:]).split():
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of an experiment: every arm at every point, some times over, in an order in which nobody is favoured."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from experiments import registry
+from experiments.experiment import Experiment, Point
+from topologies.profiles import ProfileError
+
+MIN_SECONDS, MAX_SECONDS = 4.0, 7200.0
+MAX_REPEATS = 1000
+
+
+@dataclass(frozen=True)
+class Order:
+    """One run to be made. attempt: 1, or 2 when the first one was unfit."""
+
+    experiment: str
+    arm: str
+    point: Point
+    repeat: int
+    seconds: float
+    target: str
+    attempt: int = 1
+
+    @property
+    def id(self) -> str:
+        """Its folder's name: `ours,n=4,1`."""
+        words = [self.arm, *(f"{name}={value}" for name, value in self.point.items()), str(self.repeat)]
+        return ",".join(words) + ("" if self.attempt == 1 else "+again")
+
+    @property
+    def key(self) -> str:
+        """Among the runs of all experiments."""
+        return f"{self.experiment}/{self.id}"
+
+    @property
+    def seed(self) -> int:
+        """The same for all arms at a point and repeat: they meet the same chance."""
+        words = f"{self.experiment} {sorted(self.point.items())} {self.repeat}"
+        return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `run` was asked for, as kept beside the results. seconds: None is the form's."""
+
+    experiment: str
+    quick: bool
+    arms: tuple[str, ...]
+    repeats: int
+    seconds: float | None = None
+    target: str = "apswitch"
+
+    def declared(self) -> Experiment:
+        return registry.find(self.experiment)
+
+    def orders(self) -> list[Order]:
+        """Repeat by repeat, so that an interrupted plan has some of everything, and no arm has the quiet hours
+        alone."""
+        experiment = self.declared()
+        return [
+            Order(self.experiment, arm, point, repeat, self.length(experiment, arm, point), self.target)
+            for repeat in range(1, self.repeats + 1)
+            for point in experiment.points(self.quick)
+            for arm in self.arms
+        ]
+
+    def length(self, experiment: Experiment, arm: str, point: Point) -> float:
+        """Seconds of a run."""
+        quick = experiment.quick.seconds if self.quick else None
+        return self.seconds or quick or experiment.scene_of(point, experiment.arm(arm)).seconds
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**fields | {"arms": tuple(fields["arms"])})
+
+
+def make(
+    experiment: Experiment,
+    quick: bool,
+    arms: Sequence[str] | None = None,
+    repeats: int | None = None,
+    seconds: float | None = None,
+    target: str = "apswitch",
+) -> Plan:
+    """The plan of a form, with what is given in place of its own. Raises ProfileError."""
+    known = [arm.name for arm in experiment.arms]
+    for name in arms or ():
+        if name not in known:
+            raise ProfileError(f"arm '{name}' is unknown: choose of {', '.join(known)}")
+    if repeats is not None and not 1 <= repeats <= MAX_REPEATS:
+        raise ProfileError(f"{repeats} repeats are not possible: give 1 to {MAX_REPEATS}")
+    if seconds is not None and not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        raise ProfileError(f"{seconds:g} seconds are not possible: give {MIN_SECONDS:g} to {MAX_SECONDS:g}")
+    form = experiment.quick.repeats if quick else experiment.repeats
+    chosen = tuple(name for name in known if not arms or name in arms)
+    return Plan(experiment.name, quick, chosen, repeats or form, seconds, target)
+
+
+def require(plan: Plan) -> None:
+    """Raises LabError for an arm that cannot be, or a tool that is missing, before anything runs."""
+    experiment = plan.declared()
+    for arm in (arm for arm in experiment.arms if arm.name in plan.arms):
+        for point in experiment.points(plan.quick):
+            experiment.scene_of(point, arm).require(arm, plan.target)

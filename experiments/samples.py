@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples, and what can be said of any: rates, percentiles. Pure: no clock, no files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+INTERVAL = 0.25  # s between two reports of a flow's rate
+SETTLE = 1.0  # s in which TCP still reacts to a change; at most an eighth of what is averaged
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measurement. time: s since the arm's start, the middle of `span` (s; 0: a point). source: the flow, host or
+    user that it is of, where several have the same quantity."""
+
+    time: float
+    quantity: str
+    value: float
+    span: float = 0.0
+    source: str = ""
+
+
+def averaged(start: float, end: float) -> tuple[float, float]:
+    """The part of [start, end) that is averaged (s): without the settling, and without the last interval, which iperf3
+    does not report of a flow that ends then."""
+    return start + min(SETTLE, (end - start) / 8), end - INTERVAL
+
+
+def mean_rate(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
+    """What arrived within [start, end) over its length: a sample counts by the part of its span within. In its unit."""
+    volume = 0.0
+    for sample in samples:
+        if sample.quantity == quantity:
+            first, last = sample.time - sample.span / 2, sample.time + sample.span / 2
+            volume += sample.value * max(0.0, min(last, end) - max(first, start))
+    return volume / (end - start)
+
+
+def summed_up(samples: Iterable[Sample], quantities: Iterable[str], seconds: float) -> list[Sample]:
+    """The samples by time, with those of these quantities replaced by their sum over each interval."""
+    shared = set(quantities)
+    samples = list(samples)
+    result = [sample for sample in samples if sample.quantity not in shared]
+    for quantity in sorted(shared):
+        own = [sample for sample in samples if sample.quantity == quantity]
+        for i in range(round(seconds / INTERVAL)):
+            start, end = i * INTERVAL, (i + 1) * INTERVAL
+            within = [s for s in own if s.time + s.span / 2 > start and s.time - s.span / 2 < end]
+            if within:
+                rate = mean_rate(within, quantity, start, end)
+                result.append(Sample((start + end) / 2, quantity, rate, INTERVAL))
+    return sorted(result, key=lambda sample: sample.time)
+
+
+def percentile(values: Sequence[float], fraction: float) -> float:
+    """By linear interpolation between the two nearest; nan without values."""
+    if not values:
+        return float("nan")
+    ordered = sorted(values)
+    place = fraction * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def values_within(samples: Iterable[Sample], quantity: str, start: float, end: float) -> list[float]:
+    """The values of the samples in [start, end)."""
+    return [s.value for s in samples if s.quantity == quantity and start <= s.time < end]

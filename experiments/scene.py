@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenes: the labs of experiments with the traffic in them, as data.
+
+    AccessPoint(PROFILES["testbed"], 180, (Flow("download", "down"), Flow("upload", "up", 60, 120)))
+    Multihomed((Link("phone", "server", {"rate": "633kbit"}),), 60, (Program("serve", ...),))
+
+Traffic of one's own is any object with `prepare(stage)`: see experiments.stage.Stage for what it may do there.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.experiment import Arm, Traffic
+from topologies.profiles import LinkProfile
+from topologies.requirements import ROOT, LabError
+
+if TYPE_CHECKING:
+    from experiments.stage import Stage
+
+HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
+
+
+def require_hosts() -> None:
+    """Raises LabError when the program `hosts` is missing."""
+    if not os.access(HOSTS, os.X_OK):
+        raise LabError(f"the program {HOSTS} is missing: build it with `make hosts`")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """TCP between a station and the server, as much as goes, from `start` to `end` (None: the scene's end).
+
+    Its samples are `rate_mbps` of source `name`. streams: parallel connections, sampled as one. cc: of its sender,
+    None: the arm's. window: bytes of its socket buffers (None: the kernel's own). cwnd_limited: the self-check expects
+    the congestion window to limit it; without `window` it does.
+    """
+
+    name: str
+    direction: Literal["down", "up"]
+    start: float = 0.0
+    end: float | None = None
+    station: int = 1
+    streams: int = 1
+    cc: str | None = None
+    window: int | None = None
+    cwnd_limited: bool = True
+
+    def prepare(self, stage: "Stage") -> None:
+        options = ["-C", self.cc] if self.cc else []
+        if self.window:
+            options += ["-w", str(self.window)]
+        stage.transfer(self, options)
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The traffic of paper 001: half of `users` send all the time, the others `length` bytes every `period` seconds of
+    the run, user n from or to station n (or all of them at station `at`).
+
+    Samples: `session_s` of source `sta3`, at the session's start: what it took from start to end (span: 0); and of
+    every user `session_mbps`, its mean rate over the run. `unfinished`: a session that did not end, with the time it
+    had.
+    """
+
+    users: int
+    length: int
+    direction: Literal["down", "up"]
+    period: float = 10.0
+    at: int | None = None
+
+    def prepare(self, stage: "Stage") -> None:
+        require_hosts()
+        words = ["--nodes", self.users, "--length", self.length, "--period", self.period]
+        model = stage.directory / "sessions.json"
+        words += ["--direction", self.direction, "--seconds", f"{stage.seconds:.3f}"]
+        done = subprocess.run([str(HOSTS), "sessions", "model", *map(str, words)], capture_output=True, text=True)
+        if done.returncode:
+            raise LabError(done.stderr.strip().removeprefix("error: "))
+        model.write_text(done.stdout)
+        listening = stage.program(stage.server, str(HOSTS), "sessions", "serve")
+        listening.await_line("listening on")
+        for user in (user["name"] for user in json.loads(done.stdout)["users"]):
+            host = stage.station(self.at or int(user.removeprefix("sta")))
+            command = [str(HOSTS), "sessions", "run", str(model), "--to", stage.address, "--user", user, "--json"]
+            command += ["--at", f"{stage.started:.6f}", "--congestion", stage.arm.cc]
+            stage.program(host, *command, take=lambda line: self._take(stage, line), may_end=True)
+
+    def _take(self, stage: "Stage", line: str) -> None:
+        session = json.loads(line) if line.startswith("{") else {"kind": "error", "text": line}
+        if session["kind"] == "error" or session.get("outcome") == "failed":
+            stage.problems.append(f"sessions: {line.strip()}")
+        if session["kind"] != "session":
+            return
+        start, user = session["start"], session["user"]
+        if session["outcome"] == "finished":
+            stage.sample(start, "session_s", session["finish"], source=user)
+        elif session["outcome"] == "unfinished":
+            stage.sample(start, "unfinished_s", session["elapsed"], source=user)
+        stage.sample(start, "session_bytes", session["bytes"], source=user)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command in some hosts for the whole run, started before the clock: a middleware, a proxy.
+
+    stations: by number. command: its words; "{hosts}" is the program `hosts`, "{server}" the server's address,
+    "{directory}" the run's own. ready: what the line that says it runs begins with; None: nobody waits.
+    """
+
+    stations: Sequence[int]
+    command: Sequence[str]
+    ready: str | None = None
+
+    def prepare(self, stage: "Stage") -> None:
+        known = {"hosts": str(HOSTS), "server": stage.address, "directory": str(stage.directory)}
+        started = [
+            stage.program(stage.station(number), *(word.format(**known) for word in self.command))
+            for number in self.stations
+        ]
+        for program in started:
+            if self.ready is not None:
+                program.await_line(self.ready)
+
+
+@dataclass(frozen=True)
+class At:
+    """Something that happens at a time: a link goes away, a station leaves."""
+
+    second: float
+    do: "Callable[[Stage], None]"
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.at(self.second, lambda: self.do(stage))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A round-trip probe between a station and the server, 20 times a second: samples `ping_ms`, `delay_up_ms`,
+    `delay_down_ms`. It is also how late timers are."""
+
+    station: int = 1
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.probe(self.station)
+
+
+@dataclass(frozen=True)
+class AccessPoint:
+    """An access point, its stations and a server behind its uplink: topologies.network.Lab, as each arm sets it.
+
+    seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`.
+    """
+
+    profile: LinkProfile
+    seconds: float
+    traffic: tuple[Traffic, ...]
+    stations: int = 1
+    probed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.probed and not any(isinstance(one, Probe) for one in self.traffic):
+            object.__setattr__(self, "traffic", (*self.traffic, Probe()))
+
+    def require(self, arm: Arm, target: str) -> None:
+        from topologies import targets
+        from topologies.network import Features, Lab
+
+        ports = Lab.switch_ports(self.profile, self.stations)
+        targets.find(target).check(ports, asdict(Features(**arm.features)))
+
+    def lab(self, arm: Arm, target: str, directory: Path) -> AbstractContextManager[Any]:
+        from topologies.network import Features, Lab
+
+        features = Features(**arm.features)
+        return Lab(
+            self.profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
+            settings=arm.controller,
+        )  # fmt: skip
+
+    def with_links(self, **changed: Any) -> "AccessPoint":
+        """The same with other links: rtt=0.256, up_limit=50 (topologies.profiles.LinkProfile)."""
+        return replace(self, profile=replace(self.profile, **changed))
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link of a multihomed scene: `model` is how packets travel from `a` to `b` (topologies.paths.Paths.link), `back`
+    what differs on the way back."""
+
+    a: str
+    b: str
+    model: Mapping[str, Any]
+    back: Mapping[str, Any] = field(default_factory=dict)
+
+
+class PathLab:
+    """Hosts by name and links in order, as a stage needs them."""
+
+    def __init__(self, hosts: dict[str, Any], links: list[Any]) -> None:
+        self.hosts, self.links = hosts, links
+        self.stations, self.server = list(hosts.values())[:-1], list(hosts.values())[-1]
+        self.address = links[0].b_ip
+
+
+@dataclass(frozen=True)
+class Multihomed:
+    """Hosts joined by links of their own: topologies.paths.Paths. Hosts are made as links name them; the last one
+    named is the server, the others stations in this order."""
+
+    links: tuple[Link, ...]
+    seconds: float
+    traffic: tuple[Traffic, ...]
+
+    def require(self, arm: Arm, target: str) -> None:
+        if target != "apswitch":
+            raise LabError(f"target '{target}' is no access point here: there is none; leave TARGET out")
+
+    @contextmanager
+    def lab(self, arm: Arm, target: str, directory: Path) -> Iterator[PathLab]:
+        from topologies.paths import Paths
+
+        directory.mkdir(parents=True, exist_ok=True)
+        with Paths() as paths:
+            names = dict.fromkeys(name for link in self.links for name in (link.a, link.b))
+            server = self.links[-1].b
+            hosts = {name: paths.host(name) for name in [*(n for n in names if n != server), server]}
+            links = [
+                paths.link(hosts[link.a], hosts[link.b], back=dict(link.back), **link.model) for link in self.links
+            ]
+            for link in links:
+                for host, interface, address in ((link.a, link.a_if, link.a_ip), (link.b, link.b_if, link.b_ip)):
+                    host.set("net.ipv4.tcp_ecn", int(arm.ecn))
+                    # By route: a namespace may make its default only what the whole machine allows.
+                    network = f"{address.rpartition('.')[0]}.0/24"
+                    host.ip("route", "change", network, "dev", interface, "src", address, "congctl", arm.cc)
+            yield PathLab(hosts, links)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m experiments.worker ORDER FOLDER`: makes one run in a process of its own, and leaves nothing but the
+folder.
+
+ORDER is JSON (experiments.plan.Order). The folder gets `samples.parquet`, the lab's logs, and `run.json` last. Exit
+code 2 and a line on standard error: the run could not be made.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from experiments import flent, registry, store
+from experiments.plan import Order
+from topologies import contain
+from topologies.lab import fail
+from topologies.profiles import ProfileError
+from topologies.requirements import LabError
+
+
+def main() -> int:
+    # Who ordered the run may be killed: then nobody waits for it.
+    ctypes.CDLL(None).prctl(contain.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    order, directory = Order(**json.loads(sys.argv[1])), Path(sys.argv[2])
+    try:
+        return contain.run(lambda: _make(order, directory))
+    except (LabError, ProfileError, OSError) as error:
+        return fail(error)
+
+
+def _make(order: Order, directory: Path) -> int:
+    # Within `contain.run`, and not before: labs import Mininet.
+    from experiments.controls import Controls
+    from experiments.stage import Stage
+
+    try:
+        experiment = registry.find(order.experiment)
+        arm = experiment.arm(order.arm)
+        scene = experiment.scene_of(order.point, arm)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(Controls(arm.controls))
+            lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs"))
+            stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory)
+            stage.play()
+        store.write_samples(stage.samples, directory / "samples.parquet")
+        if stage.has_flows:
+            content = flent.data(stage.both_ways(), f"{order.experiment} {order.id}", stage.started, order.seconds)
+            flent.write(directory / "run.flent.gz", content)
+        facts = asdict(order) | {
+            "seed": order.seed,
+            "scale": stage.scale,
+            "started": round(stage.started, 3),
+            "finished": round(time.time(), 3),
+            "machine": os.uname().nodename,
+            "self_check": stage.report,
+        }
+        store.write(directory / "run.json", json.dumps(facts, indent=2) + "\n")
+    except (LabError, ProfileError, OSError) as error:
+        return fail(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
