@@ -19,7 +19,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment experiments report
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment experiments report campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ experiments: python ## what experiments there are
 
 report: python ## the pages of all results: out/index.html
 	@$(VENV)/python -m experiments report
+
+campaign: hosts ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 SCHEDULER=tcp://host:8786 REPEATS=3
+	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
+		$(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points)

@@ -80,11 +80,14 @@ def show(summary: dict[str, Any], console: Console) -> None:
     if experiment.sweep:
         grid.add_column("at", no_wrap=True)
     for measure in experiment.measures:
-        grid.add_column(f"{measure.name.replace('_', chr(10))}\n{measure.unit}", justify="right", no_wrap=True)
+        grid.add_column(
+            f"{measure.name.replace('_', chr(10))}\n{measure.unit}", justify="right", no_wrap=True, min_width=6
+        )
     for row in rows(experiment, summary):
         style = {"paper's figure": "dim", "ours": "bold"}.get(row.role)
         first = f"paper: {row.arm}" if row.role == "paper's figure" else row.arm
-        grid.add_row(first, *([words(row.point)] if experiment.sweep else []), *row.cells, style=style)
+        cells = [cell.replace(" to ", "\nto ") for cell in row.cells]
+        grid.add_row(first, *([words(row.point)] if experiment.sweep else []), *cells, style=style)
     console.print(grid)
     for verdict in summary["verdicts"]:
         shown = (f"{verdict['word']:<13}", STYLES.get(verdict["word"], "dim"))

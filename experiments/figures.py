@@ -96,7 +96,7 @@ class Drawing:
             samples = run.samples()
             for source, color in palette.items():
                 own = [s for s in samples if s.quantity == figure.quantity and s.source == source]
-                style = {"lw": 1.5, "zorder": 3} if number == 0 else {"lw": 0.7, "alpha": 0.35}
+                style: dict[str, Any] = {"lw": 1.5, "zorder": 3} if number == 0 else {"lw": 0.7, "alpha": 0.35}
                 ax.plot([s.time / scale for s in own], [s.value for s in own], color=color, **style)
         for measure, (start, end) in figure.levels.items():
             for one in self._reported(measure, arm):

@@ -92,7 +92,7 @@ class Sessions:
             stage.program(host, *command, take=lambda line: self._take(stage, line), may_end=True)
 
     def _take(self, stage: "Stage", line: str) -> None:
-        session = json.loads(line) if line.startswith("{") else {"kind": "error", "text": line}
+        session: dict[str, Any] = json.loads(line) if line.startswith("{") else {"kind": "error"}
         if session["kind"] == "error" or session.get("outcome") == "failed":
             stage.problems.append(f"sessions: {line.strip()}")
         if session["kind"] != "session":

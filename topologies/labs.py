@@ -23,7 +23,7 @@ class Place:
     own_kernel: bool = False
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     parser.add_argument("--lab", default=WIRED, help=f"kind of lab: {', '.join(LABS)} (default: {WIRED})")
     parser.add_argument(
         "--fallback", metavar="LAB", help=f"the lab to take when parts of the wanted one are missing: {WIRED}"
