@@ -55,8 +55,8 @@ campaign: hosts ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL
 	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
 		$(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
-lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, and on radios ACCESS_POINTS=1
-	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points)
+lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
+	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
 wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
 	@tools/wifi-kernel.sh

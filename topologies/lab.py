@@ -4,6 +4,7 @@
 import argparse
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
@@ -45,6 +46,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     labs.add_arguments(parser)
     parser.add_argument("--access-points", type=int, default=1, help="on radios: number of access points (default: 1)")
     parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
+    parser.add_argument("--shared", action="store_true", help="one downlink for all stations, as one radio has")
     parser.add_argument("--plain", action="store_true", help="a plain FIFO: every feature of the access point off")
     parser.add_argument("--exec", action="append", metavar="COMMAND", help="run a prompt's command and end; repeatable")
     return parser.parse_args(argv)
@@ -61,6 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
             return kernel.run("topologies.lab", sys.argv[1:] if argv is None else argv, [])
         profile = link_profile(options.profile, options.down, options.up, options.rtt)
+        profile = replace(profile, shared=options.shared)
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             return contain.run(lambda: _play(options, place.lab, profile, Path(directory)))
     except (LabError, ProfileError, OSError) as error:

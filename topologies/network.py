@@ -20,13 +20,14 @@ from mininet.topo import Topo
 
 from topologies import targets
 from topologies.bmv2_switch import Bmv2Switch
-from topologies.nodes import ApLink, ApSwitch, EndHost, PortClaims, last_line, run_prefix, stop_process
+from topologies.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, last_line, run_prefix, stop_process
 from topologies.profiles import LinkProfile
 from topologies.requirements import PIPELINE, ROOT, LabError
 from topologies.targets import Port
 
 SERVER = "server"
 ACCESS_POINT = "ap1"
+AIR = "air"
 MAX_STATIONS = 200
 CONTROLLER_TIMEOUT = 30.0  # s
 GRPC_PORT, THRIFT_PORT = 9559, 9090
@@ -49,22 +50,29 @@ PLAIN = Features(ack_priority=False, ack_filter=False, sparse=False, ncr=False)
 
 
 class AccessPointTopo(Topo):
-    """Stations `sta1`... on ports 1 to n of `ap1`, the `server` on port n + 1, its uplink. Half of the base round
-    trip is spent on each side's way out of the access point."""
+    """Stations `sta1`... on ports 1 to n of `ap1`, or all on port 1 where the profile is `shared`; the `server` on the
+    next one, its uplink. Half of the base round trip is spent on each side's way out of the access point."""
 
     def build(
         self, profile: LinkProfile, stations: int, host: dict[str, Any], switch: dict[str, Any], **_: Any
     ) -> None:
         delay = f"{profile.rtt * 1e6 / 2:.0f}us"
+        down = {"rate": f"{profile.down}bit", "limit": profile.down_limit, "delay": delay}
         self.addSwitch(ACCESS_POINT, **switch)
+        if profile.shared:
+            self.addHost(AIR, cls=Air, ip=None)
+            self.addLink(AIR, ACCESS_POINT, port1=0, port2=1, cls=ApLink, model=down)
         for number in range(1, stations + 1):
             name = f"sta{number}"
             self.addHost(name, cls=EndHost, **addresses(10 + number), **host)
-            model = {"rate": f"{profile.down}bit", "limit": profile.down_limit, "delay": delay}
-            self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=model)
+            if profile.shared:
+                self.addLink(name, AIR, port1=0, port2=number, cls=ApLink)
+            else:
+                self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=down)
         self.addHost(SERVER, cls=EndHost, **addresses(1), **host)
         model = {"rate": f"{profile.up}bit", "limit": profile.up_limit, "delay": delay}
-        self.addLink(SERVER, ACCESS_POINT, port1=0, port2=stations + 1, cls=ApLink, model=model)
+        uplink = 2 if profile.shared else stations + 1
+        self.addLink(SERVER, ACCESS_POINT, port1=0, port2=uplink, cls=ApLink, model=model)
 
 
 def addresses(number: int) -> dict[str, str]:
@@ -115,8 +123,9 @@ class Lab:
     @staticmethod
     def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
         """What a lab with these links asks of an access point's ports. The last one is the uplink."""
-        ports = {number: Port(profile.down, profile.up, profile.down_limit) for number in range(1, stations + 1)}
-        return ports | {stations + 1: Port(profile.up, profile.down * stations, profile.up_limit)}
+        sharing = 1 if profile.shared else stations
+        ports = {number: Port(profile.down, profile.up, profile.down_limit) for number in range(1, sharing + 1)}
+        return ports | {sharing + 1: Port(profile.up, profile.down * sharing, profile.up_limit)}
 
     def __enter__(self) -> "Lab":
         try:

@@ -24,7 +24,28 @@ STOP_TIMEOUT = 3.0  # s
 OFFLOADS = ["tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"]
 
 
-class EndHost(Host):
+class Namespaced(Host):
+    """A node with a network namespace of its own, which ends with everything in it."""
+
+    def terminate(self) -> None:
+        """Ends the shell and every other process in this host's network namespace, and so the namespace."""
+        namespace = os.stat(f"/proc/{self.pid}/ns/net").st_ino if self.shell else None
+        for process in Path("/proc").glob("[0-9]*"):
+            # Processes come and go while we look.
+            with contextlib.suppress(OSError):
+                if os.stat(process / "ns/net").st_ino == namespace:
+                    os.kill(int(process.name), signal.SIGKILL)
+        self.cleanup()
+
+    def run(self, *command: str) -> str:
+        """Runs a command in this host to its end and returns what it printed. Raises LabError when it fails."""
+        out, err, code = self.pexec(list(command))
+        if code != 0:
+            raise LabError(f"{self.name}: `{' '.join(command)}` failed: {(err or out).strip() or code}")
+        return str(out)
+
+
+class EndHost(Namespaced):
     """A station or a server: IPv4 and IPv6, no offloads, its own congestion control and ECN setting."""
 
     def config(self, ipv6: str | None = None, cc: str = "cubic", ecn: bool = True, **params: Any) -> dict[str, Any]:
@@ -45,22 +66,22 @@ class EndHost(Host):
             self.run("ip", "-6", "route", "add", network, "dev", interface, "congctl", cc)
         return result
 
-    def terminate(self) -> None:
-        """Ends the shell and every other process in this host's network namespace, and so the namespace."""
-        namespace = os.stat(f"/proc/{self.pid}/ns/net").st_ino if self.shell else None
-        for process in Path("/proc").glob("[0-9]*"):
-            # Processes come and go while we look.
-            with contextlib.suppress(OSError):
-                if os.stat(process / "ns/net").st_ino == namespace:
-                    os.kill(int(process.name), signal.SIGKILL)
-        self.cleanup()
 
-    def run(self, *command: str) -> str:
-        """Runs a command in this host to its end and returns what it printed. Raises LabError when it fails."""
-        out, err, code = self.pexec(list(command))
-        if code != 0:
-            raise LabError(f"{self.name}: `{' '.join(command)}` failed: {(err or out).strip() or code}")
-        return str(out)
+class Air(Namespaced):
+    """What stations share in front of an access point's port: a bridge that takes no time."""
+
+    BRIDGE = "air"
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        result: dict[str, Any] = super().config(**params)
+        self.run("ip", "link", "add", self.BRIDGE, "type", "bridge", "mcast_snooping", "0")
+        for interface in self.intfNames():
+            self.run("ethtool", "-K", interface, *OFFLOADS)
+            self.run("ip", "link", "set", interface, "master", self.BRIDGE)
+        # It carries IPv6, but does not speak it.
+        self.run("sh", "-c", "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done")
+        self.run("ip", "link", "set", self.BRIDGE, "up")
+        return result
 
 
 class ApLink(Link):

@@ -20,7 +20,8 @@ class ProfileError(ValueError):
 class LinkProfile:
     """The links of a lab. Rates in bit/s, `rtt` (the base round trip) in s, queue limits in packets.
 
-    Every station has a port, and so the rate `down`, of its own: the air is not shared between stations.
+    shared: all stations are behind one port, as behind one radio, and share its rate `down` and its queue. Otherwise
+    every station has a port, and so the rate `down`, of its own.
     """
 
     name: str
@@ -29,6 +30,7 @@ class LinkProfile:
     rtt: float = 0.004
     down_limit: int = 100
     up_limit: int = 1000
+    shared: bool = False
 
     def describe(self) -> str:
         """`14/1 Mb/s, 4 ms`"""

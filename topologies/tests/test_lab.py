@@ -34,6 +34,19 @@ def test_stations_reach_each_other_and_the_server(start: Start) -> None:
     assert output.count("2 packets transmitted, 2 received") == 2
 
 
+def test_stations_may_share_one_downlink(start: Start) -> None:
+    output = lab(
+        start,
+        "sta1 ping -c 2 -i 0.2 sta3",
+        "sta1 iperf3 -c server -R -t 8 > /dev/null &",
+        "sta2 iperf3 -c server -p 5202 -R -t 4 -f k",
+        options=("--stations", "3", "--shared", "--plain", "--down", "4mbit", "--up", "4mbit"),
+    )
+    assert "2 packets transmitted, 2 received" in output
+    received = re.search(r"([\d.]+) Kbits/sec +receiver", output)
+    assert received and 200 < float(received[1]) < 3_400, "the other station's download took nothing of it"
+
+
 def test_tcp_keeps_to_the_links_rates_and_to_its_congestion_control(start: Start) -> None:
     output = lab(
         start,
