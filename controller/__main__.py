@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line: `python -m controller --config FILE.json [--rest HOST:PORT] [--stats FILE.csv]`."""
+"""Command line: `python -m controller --config FILE.json [--rest HOST:PORT] [--database URL] [--stats FILE.csv]`."""
 
 import logging
 import sys
@@ -10,10 +10,25 @@ import typer
 
 from . import app, config
 
+DATABASE = Path("controller.db")
+
 
 def controller(
-    config_file: Annotated[Path, typer.Option("--config", help="The access points and their ports, as JSON.")],
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="Access points and their ports, as JSON; REST may change them.")
+    ] = None,
     rest: Annotated[str, typer.Option(help="Where the REST API listens; port 0 chooses a free one.")] = "127.0.0.1:0",
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="What is kept: sqlite:///FILE or postgresql://USER@HOST/NAME; without it, FILE.db beside --config."
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Where a new database's first token goes; without it, FILE.token.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (chain) of the REST API, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     stats: Annotated[Path | None, typer.Option(help="Log queue, feedback and rates here, as CSV.")] = None,
 ) -> None:
     """Control access points over P4Runtime, and serve the REST API."""
@@ -21,12 +36,27 @@ def controller(
     # finsy and grpc repeat, with tracebacks, what is said here in one line.
     logging.getLogger("finsy").setLevel(logging.CRITICAL)
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    beside = config_file or DATABASE
     try:
-        loaded = config.load(config_file)
+        loaded = config.load(config_file) if config_file else None
+        for name, path in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+            if path is not None and not path.is_file():
+                raise config.ConfigError(f"{name} {path}: no such file")
+        if (tls_cert is None) != (tls_key is None):
+            raise config.ConfigError("--tls-cert and --tls-key: give both or none")
     except config.ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
-    raise typer.Exit(app.main(loaded, rest, stats))
+    options = app.Options(
+        config=loaded,
+        rest=rest,
+        database=database or f"sqlite:///{beside.with_suffix('.db')}",
+        token_file=token_file or beside.with_suffix(".token"),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        stats=stats,
+    )
+    raise typer.Exit(app.main(options))
 
 
 if __name__ == "__main__":

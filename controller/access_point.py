@@ -3,7 +3,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 import finsy as fy
 from finsy.proto import p4r
@@ -16,6 +17,10 @@ from .flows import Flows
 from .loop import Loop
 from .program import COUNTERS, DIGEST_FLOWS, Encodable, Program, class_index
 from .stations import Stations
+
+SIGNALS = ("marked", "dropped", "refused")
+SIGNALS_SECONDS = 1.0
+"""How often they are read: nothing is regulated by them, people watch them."""
 
 RELEASE_SECONDS = 0.3
 """How long a switch may take at the end to accept that there is no feedback any more."""
@@ -32,6 +37,10 @@ class AccessPoint:
         self.stations = Stations(config, self.program, self._station_left)
         self.flows = Flows(config, self.program)
         self.loop = Loop(config, self.program, self.flows)
+        self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
+        """Packets marked, dropped and refused by (port, class), as of a second ago."""
+        self.activity: dict[int, float] = {}
+        """When something last left through a port, in seconds since the epoch."""
         self._entries = EntrySet(self.program)
         self._ready = ready
         self._left: asyncio.Queue[int] = asyncio.Queue()
@@ -72,6 +81,7 @@ class AccessPoint:
             tasks.create_task(self._take_digests())
             tasks.create_task(self._take_idle_timeouts())
             tasks.create_task(self._drop_flows())
+            tasks.create_task(self._watch_signals())
             tasks.create_task(self.loop.run(self.connection))
 
     async def _take_digests(self) -> None:
@@ -102,13 +112,34 @@ class AccessPoint:
             port = await self._left.get()
             await self.flows.age(self.connection, self.flows.through(port))
 
+    async def _watch_signals(self) -> None:
+        """Read what nothing is regulated by, beside the loop; and note which ports send."""
+        sent: dict[int, int] = {}
+        while True:
+            cells = await self._read_cells(SIGNALS, classes.class_ids(self.config))
+            for place in {(port, class_id) for _, port, class_id in cells}:
+                marked, dropped, refused = (cells.get((name, *place), (0, 0))[0] for name in SIGNALS)
+                self.signals[place] = (marked, dropped, refused)
+            for number, state in self.loop.ports.items():
+                now = sum(volume.sent_packets for volume in state.volumes.values())
+                if now != sent.get(number, 0):
+                    self.activity[number] = time.time()
+                sent[number] = now
+            await asyncio.sleep(SIGNALS_SECONDS)
+
     async def counters(self) -> dict[tuple[str, int, int], tuple[int, int]]:
         """All counters, read now: (counter, port, class or queue) -> packets, bytes."""
+        return await self._read_cells(COUNTERS, range(8))
+
+    async def _read_cells(
+        self, counters: Iterable[str], indices: Iterable[int]
+    ) -> dict[tuple[str, int, int], tuple[int, int]]:
+        indices = list(indices)
         cells = [
             self.program.counter(name, class_index(port.port, index))
-            for name in COUNTERS
+            for name in counters
             for port in self.config.ports
-            for index in range(8)
+            for index in indices
         ]
         names = {self.program.schema.counters[name].id: name for name in COUNTERS}
         request = p4r.ReadRequest(device_id=self.config.device_id, entities=cells)

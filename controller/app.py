@@ -1,32 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process: access points, REST, log, signals.
+"""The process: database, access points, REST, log, signals.
 
-Prints `ready NAME` for each access point that is under control, and `rest URL` when the API answers; a parent process
-can wait for these lines. What goes wrong later is a line on stderr and in the API.
+Prints `token FILE: ...` when the database is new, `rest URL` when the API answers, and `ready NAME` for each access
+point that is under control; a parent process can wait for these lines. What goes wrong later is a line on stderr and
+in the API.
 """
 
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
-from .access_point import AccessPoint
+from .api.app import create_app
+from .api.service import Service
 from .config import Config, ConfigError
-from .rest import create_app
+from .control import Control
+from .state.database import connect, explain
+from .state.store import new_secret
 from .stats import Stats
 
 PRIORITY = -10
 """Nice value: the loop takes a fifth of a core at most, but it takes it on time."""
 
-STOP_SECONDS = 0.5
+STOP_SECONDS = 2.0
 """How long a clean end may take."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    config: Config | None
+    rest: str
+    database: str
+    token_file: Path
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    stats: Path | None = None
 
 
 class Server(uvicorn.Server):
@@ -37,17 +59,42 @@ class Server(uvicorn.Server):
         yield
 
 
-def listen(rest: str) -> socket.socket:
+def listen(rest: str, tls: bool) -> socket.socket:
     """The socket of the API; raises `ConfigError`."""
     host, _, port = rest.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--rest {rest}: not HOST:PORT (port 0 chooses a free one)")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), int(port)), family=family)
+        listener = socket.create_server((host.strip("[]"), int(port)), family=family)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"--rest {rest}: {reason}: choose another address, or port 0 for a free port") from None
+    if not tls and not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        listener.close()
+        raise ConfigError(f"--rest {rest}: tokens would be in the clear: give --tls-cert and --tls-key, or 127.0.0.1")
+    return listener
+
+
+def web_server(app: object, options: Options) -> Server:
+    """The HTTP server; raises `ConfigError` for certificates that cannot be used."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"--tls-cert {options.tls_cert}: {error.strerror or error}") from None
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+    return Server(config)
 
 
 def say(line: str) -> None:
@@ -55,19 +102,38 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-async def run(config: Config, rest: str, stats: Path | None) -> None:
-    """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
-    access_points = {
-        entry.name: AccessPoint(entry, lambda name: say(f"ready {name}")) for entry in config.access_points
-    }
+async def first_token(service: Service, path: Path, url: str) -> None:
+    """A new database gets a token of an admin, in a file that only its owner can read; raises `ConfigError`."""
+    if await service.read(service.store.tokens):
+        return
+    secret = new_secret()
     try:
-        log = Stats(stats, access_points.values()) if stats else None
+        # First the file: a token that nobody has would be of no use.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(secret + "\n")
     except OSError as error:
-        raise ConfigError(f"--stats {stats}: {(error.strerror or str(error)).lower()}") from None
-    api = listen(rest)
-    server = Server(uvicorn.Config(create_app(access_points), log_level="warning", lifespan="off", access_log=False))
-    address = api.getsockname()
+        raise ConfigError(f"--token-file {path}: {(error.strerror or str(error)).lower()}") from None
+    await service.write(service.store.new_token, "admin", "admin", secret=secret)
+    say(f"token {path}: of an admin; log in with ./apctl login {url} --token-file {path}")
+
+
+async def run(options: Options) -> None:
+    """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
+    control = Control(lambda name: say(f"ready {name}"))
+    try:
+        log = Stats(options.stats, control.access_points) if options.stats else None
+    except OSError as error:
+        raise ConfigError(f"--stats {options.stats}: {(error.strerror or str(error)).lower()}") from None
+    listener = listen(options.rest, tls=options.tls_cert is not None)
+    address = listener.getsockname()
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    url = f"{'https' if options.tls_cert else 'http'}://{host}:{address[1]}"
+    service = Service(connect(options.database), control)
+    app = create_app(service)
+    server = web_server(app.state.guard, options)
+    await service.load(options.config.access_points if options.config else [])
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -80,33 +146,40 @@ async def run(config: Config, rest: str, stats: Path | None) -> None:
     gc.collect()
     gc.freeze()
 
-    tasks = [asyncio.create_task(ap.run(), name=name) for name, ap in access_points.items()]
-    tasks.append(asyncio.create_task(server.serve([api]), name="rest"))
+    await first_token(service, options.token_file, url)
+    service.start()
+    serving = asyncio.create_task(server.serve([listener]))
+    tasks: list[asyncio.Future[Any]] = [serving, control.failed, *service.tasks()]
     if log:
-        tasks.append(asyncio.create_task(log.run(), name="stats"))
-    say(f"rest http://{host}:{address[1]}")
-    stopping = asyncio.create_task(stop.wait())
+        tasks.append(asyncio.create_task(log.run()))
+    say(f"rest {url}")
+    stopping: asyncio.Future[Any] = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stopping}:
             task.result()
     finally:
-        await asyncio.gather(*(ap.release() for ap in access_points.values()))
+        await control.stop()
+        app.state.streams.closing.set()
         server.should_exit = server.force_exit = True
         for task in (stopping, *tasks):
-            if task.get_name() != "rest":
+            if task is not serving:
                 task.cancel()
         _, late = await asyncio.wait([stopping, *tasks], timeout=STOP_SECONDS)
         for task in late:
             task.cancel()
-        api.close()
+        await service.close()
+        listener.close()
 
 
-def main(config: Config, rest: str, stats: Path | None) -> int:
+def main(options: Options) -> int:
     """Run; returns the exit code."""
     try:
-        asyncio.run(run(config, rest, stats))
+        asyncio.run(run(options))
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except SQLAlchemyError as error:
+        print(f"error: {explain(error)}", file=sys.stderr)
         return 2
     return 0

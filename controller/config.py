@@ -31,6 +31,13 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
+def existing(path: Path) -> Path:
+    """The path of a file; raises ValueError when there is none."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    return path
+
+
 class Pipeline(Model):
     """The compiled program; paths are relative to the working directory."""
 
@@ -40,9 +47,24 @@ class Pipeline(Model):
     @field_validator("p4info", "device_config")
     @classmethod
     def _is_file(cls, path: Path) -> Path:
-        if not path.is_file():
-            raise ValueError(f"{path}: no such file")
-        return path
+        return existing(path)
+
+
+class P4RuntimeTls(Model):
+    """Mutual TLS towards the switch: PEM files, read whenever a session begins."""
+
+    ca: Path
+    """Whom the switch's certificate must come from."""
+    cert: Path
+    key: Path
+    """Who we are."""
+    server_name: str | None = None
+    """The name in the switch's certificate, where it is not that of `address`."""
+
+    @field_validator("ca", "cert", "key")
+    @classmethod
+    def _is_file(cls, path: Path) -> Path:
+        return existing(path)
 
 
 class Port(Model):
@@ -166,7 +188,11 @@ class AccessPointConfig(Model):
     """One access point: a P4Runtime device and what to do with it."""
 
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    enabled: bool = True
+    """Whether to hold a session with the switch."""
     address: str = "127.0.0.1:9559"
+    tls: P4RuntimeTls | None = None
+    """Without it P4Runtime is in the clear, as suits loopback and a management network of its own."""
     device_id: Annotated[int, Field(ge=0, lt=2**64)] = 1
     election_id: Annotated[int, Field(ge=1, lt=2**128)] = 1
     pipeline: Pipeline = Field(default_factory=Pipeline)

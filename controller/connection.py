@@ -155,7 +155,7 @@ class Connection:
             request.election_id.CopyFrom(U128.encode(self.election_id))
 
     async def _session(self, serve: Callable[[], Awaitable[None]]) -> None:
-        client = fy.P4Client(self.config.address, wait_for_ready=False)
+        client = fy.P4Client(self.config.address, self._credentials(), wait_for_ready=False)
         await client.open(schema=self.program.schema, complete_request=self._complete)
         self._client = client
         self._primary.clear()
@@ -179,6 +179,16 @@ class Connection:
             self._client = None
             with contextlib.suppress(grpc.RpcError):
                 await client.close()
+
+    def _credentials(self) -> fy.GRPCCredentialsTLS | None:
+        tls = self.config.tls
+        if tls is None:
+            return None
+        try:
+            ca, cert, key = (path.read_bytes() for path in (tls.ca, tls.cert, tls.key))
+        except OSError as error:
+            raise SessionError(f"{self.config.name}: {error.filename}: {error.strerror}: correct `tls`") from None
+        return fy.GRPCCredentialsTLS(cacert=ca, cert=cert, private_key=key, target_name_override=tls.server_name or "")
 
     async def _serve_while_primary(self, client: fy.P4Client, serve: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus: what the loop knows, as gauges and counters."""
+"""Prometheus: what was last seen of the access points, as gauges and counters in base units."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from .access_point import AccessPoint
-from .connection import State
+from .observation import Observation
+
+COUNTERS = {
+    "arrived_bytes": "Bytes that joined the port's queue",
+    "sent_bytes": "Bytes that left through the port",
+    "sent_packets": "Packets that left through the port",
+    "filtered_packets": "Superseded ACKs not sent",
+    "marked_packets": "Packets that got CE",
+    "dropped_packets": "Packets dropped by feedback",
+    "refused_packets": "Packets dropped by the gate",
+}
 
 
 class Collector(PrometheusCollector):
-    """Reads the access points when Prometheus asks."""
+    """Tells what is there when Prometheus asks."""
 
-    def __init__(self, access_points: Mapping[str, AccessPoint]) -> None:
-        self._access_points = access_points
+    def __init__(self, seen: Callable[[], Iterable[Observation]]) -> None:
+        self._seen = seen
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of all access points."""
@@ -28,24 +37,31 @@ class Collector(PrometheusCollector):
         late = CounterMetricFamily("ap_late_ticks", "Ticks that started late", labels=by_ap)
         delay = GaugeMetricFamily("ap_queue_delay_seconds", "Delay of the port's queue", labels=by_port)
         queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
+        active = GaugeMetricFamily("ap_active_flows", "Flows with traffic through the port", labels=by_port)
+        link = GaugeMetricFamily("ap_link_active", "1 when something left within 10 s", labels=by_port)
         device = GaugeMetricFamily("ap_feedback_device", "Device term, a probability", labels=by_port)
         class_term = GaugeMetricFamily("ap_feedback_class", "Class term, a probability", labels=by_class)
-        sent = CounterMetricFamily("ap_sent_bytes", "Bytes that left through the port", labels=by_class)
-        filtered = CounterMetricFamily("ap_filtered_packets", "Superseded ACKs not sent", labels=by_class)
-        for name, ap in self._access_points.items():
-            ready.add_metric([name], float(ap.connection.state == State.READY))
-            flows.add_metric([name], len(ap.flows.by_key))
-            stations.add_metric([name], len(ap.stations.by_mac))
-            ticks.add_metric([name], ap.loop.ticks)
-            late.add_metric([name], ap.loop.late)
-            for number, state in ap.loop.ports.items():
-                port = str(number)
-                delay.add_metric([name, port], state.estimate.delay)
-                queue.add_metric([name, port], state.estimate.packets)
-                device.add_metric([name, port], state.feedback)
-                for class_id, volume in state.volumes.items():
-                    labels = [name, port, str(class_id)]
-                    class_term.add_metric(labels, state.class_feedback.get(class_id, 0.0))
-                    sent.add_metric(labels, volume.sent_bytes)
-                    filtered.add_metric(labels, volume.filtered_packets)
-        yield from (ready, flows, stations, ticks, late, delay, queue, device, class_term, sent, filtered)
+        counters = {
+            column: CounterMetricFamily(f"ap_{column}", text, labels=by_class) for column, text in COUNTERS.items()
+        }
+        for seen in self._seen():
+            name = seen["name"]
+            ready.add_metric([name], float(seen["state"] == "ready"))
+            flows.add_metric([name], seen["flows"])
+            stations.add_metric([name], seen["stations"])
+            ticks.add_metric([name], seen["ticks"])
+            late.add_metric([name], seen["late"])
+            for entry in seen["ports"]:
+                port = [name, str(entry["port"])]
+                delay.add_metric(port, entry["delay_ms"] / 1000)
+                queue.add_metric(port, entry["queue_packets"])
+                active.add_metric(port, entry["flows_active"])
+                link.add_metric(port, float(entry["link"] == "active"))
+                device.add_metric(port, entry["device"])
+                for of_class in entry["classes"]:
+                    labels = [*port, str(of_class["class_id"])]
+                    class_term.add_metric(labels, of_class["feedback"])
+                    for column, family in counters.items():
+                        family.add_metric(labels, of_class[column])  # type: ignore[literal-required]
+        yield from (ready, flows, stations, ticks, late, delay, queue, active, link, device, class_term)
+        yield from counters.values()

@@ -4,7 +4,7 @@
 import asyncio
 import csv
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from .access_point import AccessPoint
@@ -39,11 +39,11 @@ COLUMNS = (
 class Stats:
     """Writes the log; rates are those since the line before."""
 
-    def __init__(self, path: Path, access_points: Iterable[AccessPoint]) -> None:
+    def __init__(self, path: Path, access_points: Mapping[str, AccessPoint]) -> None:
         self._file = path.open("w", newline="", encoding="utf-8")
         self._writer = csv.writer(self._file)
         self._writer.writerow(COLUMNS)
-        self._access_points = list(access_points)
+        self._access_points = access_points
         self._before: dict[tuple[str, int], tuple[float, tuple[int, ...]]] = {}
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class Stats:
         try:
             while True:
                 now = time.time()
-                for ap in self._access_points:
+                for ap in [*self._access_points.values()]:
                     for state in ap.loop.ports.values():
                         self._writer.writerow(self.row(ap, state, now))
                 self._file.flush()

@@ -2,6 +2,7 @@
 """`python -m topologies.lab`: a lab to play in, with the Mininet prompt. `--exec` or a piped script runs commands."""
 
 import argparse
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -19,7 +20,7 @@ IPERF_PORTS = (5201, 5202)
 BANNER = """
   {stations} --- {access_points} --- server      {links}, TCP {cc}
 
-  REST       {rest}/docs
+  REST       export APCTL_URL={rest} APCTL_TOKEN={token}
   P4Runtime  {grpc}, device 1
   logs       {directory}
 
@@ -27,9 +28,10 @@ BANNER = """
     sta1 ping -c 5 server
     sta1 iperf3 -c server -R -t 60 > /tmp/down &       a download ...
     sta1 iperf3 -c server -p 5202 -t 20                ... and an upload beside it
-    sh curl -s {api}/feedback
-    sh curl -s -X PATCH {api}/features -H 'content-type: application/json' -d '{{"ack_priority": false}}'
-  `sh` runs a command outside the lab; `help` lists the prompt's own commands, `exit` ends the lab.
+    sh ./apctl get flows ap1 --active
+    sh ./apctl set features ap1 ack_priority=false
+  `sh` runs a command outside the lab; `help` lists the prompt's own commands, `exit` ends the lab. In other terminals
+  ./apctl and curl need the line above that begins with `export`.
 """
 
 
@@ -90,6 +92,7 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
     try:
         with lab_class(profile, directory, options.stations, features, **settings) as lab:
             lab.net.lab = lab  # for the prompt: `py net.lab.rest_url`
+            os.environ |= {"APCTL_URL": lab.rest_url, "APCTL_TOKEN": lab.rest_token}  # for the prompt's `sh`
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
             if options.exec:
@@ -104,7 +107,7 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
                     links=profile.describe(),
                     cc=options.cc,
                     rest=lab.rest_url,
-                    api=f"{lab.rest_url}/api/v1/access-points/ap1",
+                    token=lab.rest_token,
                     grpc=lab.access_point.grpc,
                     directory=directory,
                     ports=" and ".join(map(str, IPERF_PORTS)),

@@ -112,6 +112,7 @@ class Lab:
         self.directory = directory
         self.stats = directory / "controller.csv" if stats else None
         self.rest_url = ""
+        self.rest_token = ""
         self.controller: subprocess.Popen[bytes] | None = None
         self._settings = settings
         self._host = {"cc": cc, "ecn": ecn}
@@ -248,6 +249,9 @@ class Lab:
     def _start_controller(self) -> None:
         config = self.directory / "controller.json"
         config.write_text(json.dumps(self.controller_config(), indent=2) + "\n")
+        # A lab begins with its own settings, whatever was changed in an earlier one.
+        for kept in self.directory.glob("controller.db*"):
+            kept.unlink()
         rest = f"127.0.0.1:{self._ports.claim(self._rest_port) if self._rest_port else 0}"
         command = [sys.executable, "-m", "controller", "--config", str(config), "--rest", rest]
         if self.stats:
@@ -263,6 +267,7 @@ class Lab:
             rest_lines = [line.split()[1] for line in lines if line.startswith("rest ")]
             if rest_lines and all(f"ready {access_point.name}" in lines for access_point in self.access_points):
                 self.rest_url = rest_lines[0]
+                self.rest_token = config.with_suffix(".token").read_text().strip()
                 return
             time.sleep(0.02)
         raise LabError(f"the controller did not start: {last_line(errors) or last_line(output) or f'see {errors}'}")

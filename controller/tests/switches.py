@@ -214,8 +214,11 @@ class Controller:
             text=True,
         )
         line = self.line()
+        if line.startswith("token "):
+            line = self.line()
         assert line.startswith("rest http://"), line
         self.url = line.split()[1]
+        self.token = config.with_suffix(".token").read_text().strip()
 
     def line(self) -> str:
         """The next line that it says; waits for it."""
@@ -231,7 +234,7 @@ class Controller:
 
     def get(self, what: str = "") -> Any:
         """GET something of the access point."""
-        answer = httpx.get(f"{self.url}/api/v1/access-points/ap1/{what}".rstrip("/"))
+        answer = self.send("GET", what)
         answer.raise_for_status()
         return answer.json()
 
@@ -239,9 +242,14 @@ class Controller:
         """Whether a MAC address was learned."""
         return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
 
-    def send(self, method: str, what: str, body: object) -> httpx.Response:
-        """PATCH or PUT something of the access point."""
-        return httpx.request(method, f"{self.url}/api/v1/access-points/ap1/{what}", json=body)
+    def send(self, method: str, what: str, body: object = None) -> httpx.Response:
+        """GET, PATCH or PUT something of the access point."""
+        return self.request(method, f"/api/v1/access-points/ap1/{what}".rstrip("/"), json=body)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Any request, as an admin."""
+        headers = {"authorization": f"Bearer {self.token}"} | options.pop("headers", {})
+        return httpx.request(method, self.url + path, headers=headers, timeout=20, **options)
 
     def counter(self, name: str, port: int) -> int:
         """Packets of one counter of a port, all classes together."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that the documentation gives for a running lab are true."""
 
+import os
 import re
 import subprocess
 
@@ -22,10 +23,11 @@ def block(first_line: str) -> list[str]:
 @pytest.mark.usefixtures("privileged")
 def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
     inside = [f"{command} ; echo ended with $?" for command in block("# in the lab")]
-    commands = ["py net.lab.rest_url", *inside, "sta1 sleep 1000"]
+    commands = ["py net.lab.rest_url", "py net.lab.rest_token", *inside, "sta1 sleep 1000"]
     process = start("-m", "topologies.lab", *(word for command in commands for word in ("--exec", command)))
     assert process.stdout
-    rest = process.stdout.readline().strip()
+    rest, token = process.stdout.readline().strip(), process.stdout.readline().strip()
+    environment = os.environ | {"APCTL_URL": rest, "APCTL_TOKEN": token}
     for command in inside:
         for line in process.stdout:
             if line.startswith("ended with"):
@@ -33,5 +35,7 @@ def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
                 break
     for command in block("# beside a lab"):
         there = command.replace("curl -s", "curl -sf").replace("localhost:8080", rest)
-        done = subprocess.run(["bash", "-c", there], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=20, check=False
+        )
         assert done.returncode == 0 and done.stdout, command

@@ -61,10 +61,12 @@ def test_tcp_keeps_to_the_links_rates_and_to_its_congestion_control(start: Start
 
 
 def test_rest_answers_outside_the_lab(start: Start) -> None:
-    process = start("-m", "topologies.lab", "--exec", "py net.lab.rest_url", "--exec", "sta1 sleep 1000")
+    commands = ("py net.lab.rest_url", "py net.lab.rest_token", "sta1 sleep 1000")
+    process = start("-m", "topologies.lab", *(word for command in commands for word in ("--exec", command)))
     assert process.stdout
-    url = process.stdout.readline().strip()
-    with urllib.request.urlopen(f"{url}/openapi.json", timeout=10) as answer:
+    url, token = process.stdout.readline().strip(), process.stdout.readline().strip()
+    request = urllib.request.Request(f"{url}/openapi.json", headers={"authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
         assert "paths" in json.load(answer)
 
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application: routes, guard, problem details, OpenAPI, and the page's files at `/` when there are any.
+
+    curl --oauth2-bearer $TOKEN localhost:8080/api/v1/access-points
+    curl --oauth2-bearer $TOKEN localhost:8080/api/v1/access-points/ap1/feedback
+    curl --oauth2-bearer $TOKEN -X PATCH localhost:8080/api/v1/access-points/ap1/features \\
+         -H 'content-type: application/json' -d '{"ncr": false}'
+
+Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link`). Every GET of what can be changed has an ETag, and a
+change with `If-Match` is only done when nobody changed it in between. POST and PATCH take an `Idempotency-Key`. Errors
+are problem details (RFC 9457): a wrong value is 422 and named, a switch that is away 503, one that refuses 502, and
+then nothing has changed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+from fastapi import FastAPI, Response
+from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
+from starlette.responses import FileResponse
+
+from ..metrics import Collector
+from . import access_points, admin, events, examples, live
+from .events import Streams
+from .http import Serving
+from .idempotency import HEADER, Idempotency
+from .models import HealthAnswer, ReadyAnswer
+from .problems import MEDIA_TYPE, Problem, ProblemError, install, responses
+from .security import Guard
+from .service import Service
+
+VERSION = "1.0.0"
+PAGE = Path(__file__).parent.parent / "web"
+"""The live page: `index.html` is served at `/`, everything in the folder at `/static/`."""
+
+
+def create_app(service: Service, **limits: float) -> FastAPI:
+    """The application over a service; it may start later."""
+    app = FastAPI(
+        title="Access point controller",
+        version=VERSION,
+        description=__doc__,
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.service, app.state.streams = service, Streams()
+    install(app)
+    for router in (access_points.router, live.router, events.router, admin.router):
+        app.include_router(router)
+    _system(app, service)
+    if (PAGE / "index.html").is_file():
+        app.mount("/static", StaticFiles(directory=PAGE), name="page")
+
+        @app.get("/", include_in_schema=False)
+        async def page() -> FileResponse:
+            return FileResponse(PAGE / "index.html")
+
+    _describe(app)
+    app.state.guard = Guard(Idempotency(app, service), service, **limits)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _system(app: FastAPI, service: Service) -> None:
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(Collector(lambda: [*service.seen.values()]))
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(prometheus_client.generate_latest(registry), media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    @app.get("/healthz", response_model=HealthAnswer, tags=["health"], openapi_extra={"security": []})
+    async def health() -> Any:
+        """Whether the process runs; needs no token."""
+        return HealthAnswer(status="ok")
+
+    @app.get(
+        "/readyz",
+        response_model=ReadyAnswer,
+        tags=["health"],
+        openapi_extra={"security": []},
+        responses={503: responses()[503]},
+    )
+    async def ready(service: Serving) -> Any:
+        """Whether the service can do its work: database and regulating process answer; needs no token."""
+        if not service.started:
+            raise ProblemError(503, "starting")
+        await service.read(service.store.check)
+        for name in service.names[:1]:
+            service.observe(name)
+        return ReadyAnswer(status="ready", access_points=len(service.names), history=service.history_problem or "ok")
+
+
+def _describe(app: FastAPI) -> None:
+    """Complete what FastAPI makes of the routes: security, headers, examples."""
+    plain = app.openapi
+
+    def complete() -> dict[str, Any]:
+        if app.openapi_schema:
+            return app.openapi_schema
+        document = plain()
+        components = document["components"]
+        components["schemas"].pop("HTTPValidationError", None)
+        components["schemas"].pop("ValidationError", None)
+        components["schemas"]["Problem"] = Problem.model_json_schema()
+        components["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer", "description": "A token: `Authorization: Bearer TOKEN`."},
+            "cookie": {"type": "apiKey", "in": "cookie", "name": "session", "description": "A browser's session."},
+        }
+        document["security"] = [{"bearer": []}, {"cookie": []}]
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                _complete_operation(path, method, operation)
+        for name, schema in components["schemas"].items():
+            if name in examples.EXAMPLES:
+                schema["examples"] = [examples.EXAMPLES[name]]
+        app.openapi_schema = document
+        return document
+
+    app.openapi = complete  # type: ignore[method-assign]
+    # The first request must not pay for building it.
+    app.openapi()
+
+
+def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> None:
+    answers = operation["responses"]
+    for status, answer in answers.items():
+        if status.startswith(("4", "5")) and "content" in answer:
+            # FastAPI adds its own form of 422, which is never sent.
+            answer["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    tagged = "304" in answers or "412" in answers
+    parameters = operation.setdefault("parameters", [])
+
+    def header(name: str, description: str, example: str) -> None:
+        schema = {"type": "string", "minLength": 1, "maxLength": 255}
+        parameters.append(
+            {"name": name, "in": "header", "description": description, "schema": schema, "example": example}
+        )
+
+    if method in ("post", "patch") and "401" in answers and not path.endswith("/session"):
+        header(HEADER, "A POST or PATCH with the key of an earlier one is not done again.", "8f1c5e7a")
+    if "412" in answers:
+        header("if-match", "Only when the ETag is still this one.", '"1f0c9a"')
+    if "304" in answers:
+        header("if-none-match", "Only when the ETag is not this one any more.", '"1f0c9a"')
+    if tagged and "200" in answers:
+        answers["200"].setdefault("headers", {})["ETag"] = {
+            "schema": {"type": "string"},
+            "description": "For `If-Match` and `If-None-Match`.",
+        }
+    if any(entry["name"] == "limit" for entry in parameters):
+        answers["200"].setdefault("headers", {}).update(
+            {
+                "X-Total-Count": {"schema": {"type": "integer"}, "description": "How long the whole list is."},
+                "Link": {"schema": {"type": "string"}, "description": "The next part (RFC 8288)."},
+            }
+        )
+    if "401" in answers:
+        answers["413"] = {**answers["401"], "description": "The body is larger than 1 MB."}
+    for entry in parameters:
+        # FastAPI leaves examples inside of the schema, where only few look.
+        if "example" not in entry and "examples" not in entry:
+            entry["example"] = examples.PARAMETERS[entry["name"]]

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server-sent events (WHATWG HTML, section 9.2): what happens, as it happens.
+
+    event: access_point         how it is, its ports, classes and feedback: one JSON object of a line
+    event: problem              it cannot be seen now; the stream goes on
+    : keep-alive                every 15 s, so that proxies do not close a quiet stream
+
+A reader that is too slow is sent what is true when it can take more, never what has piled up.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import StreamingResponse
+
+from ..control import Refused
+from .access_points import AP
+from .http import PREFIX, ApName, Serving, token_of
+from .live import classes_of, ports_of
+from .problems import ProblemError, responses
+from .service import Service
+
+router = APIRouter(tags=["events"])
+
+SECOND = 1.0
+KEEP_ALIVE_SECONDS = 15.0
+MOST_STREAMS = 64
+MOST_TICKS = 8
+"""Streams of one tick at once: each costs the loops about a hundredth of a core."""
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A stream of events; `data` is JSON.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+class Streams:
+    """How many there are."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.ticks = 0
+        self.closing = asyncio.Event()
+
+
+def _event(kind: str, data: object) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+
+
+def _look(service: Service, name: str, fresh: float) -> tuple[int, str]:
+    """The ticks so far, and the event."""
+    try:
+        seen = service.observe(name, fresh)
+        config = service.config(name)
+    except Refused as error:
+        return -1, _event("problem", {"name": name, "detail": error.detail})
+    except ProblemError as error:
+        return -1, _event("problem", {"name": name, "detail": error.detail})
+    loop = {key: seen[key] for key in ("ticks", "late", "tick_ms_p50", "tick_ms_p99")}
+    data = {
+        **{key: seen[key] for key in ("name", "time", "state", "problem", "stations", "flows")},
+        "loop": loop,
+        "ports": ports_of(config, seen),
+        "classes": classes_of(config, seen),
+    }
+    return seen["ticks"], _event("access_point", data)
+
+
+async def _stream(
+    service: Service, streams: Streams, request: Request, names: list[str] | None, tick: bool
+) -> AsyncIterator[str]:
+    """Events until the reader goes, its token ends, or the process does; `names` None: all access points."""
+    guard = request.app.state.guard
+    token = token_of(request)
+    last: dict[str, int] = {}
+    streams.open += 1
+    streams.ticks += tick
+    said = time.monotonic()
+    try:
+        yield "retry: 2000\n\n"
+        while not streams.closing.is_set() and guard.still_valid(token):
+            pause = SECOND
+            for name in [*service.names] if names is None else names:
+                if names is not None and name not in service.names:
+                    yield _event("problem", {"name": name, "detail": "removed"})
+                    return
+                interval = service.config(name).ncr.device_interval if tick else SECOND
+                ticks, event = _look(service, name, interval / 2)
+                if ticks < 0 or not tick or ticks != last.get(name):
+                    yield event
+                    said = time.monotonic()
+                last[name] = ticks
+                if tick and ticks >= 0:
+                    pause = interval
+            if time.monotonic() - said > KEEP_ALIVE_SECONDS:
+                yield ": keep-alive\n\n"
+                said = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await streams.closing.wait()
+    finally:
+        streams.open -= 1
+        streams.ticks -= tick
+
+
+def _respond(service: Service, request: Request, names: list[str] | None, tick: bool) -> StreamingResponse:
+    streams: Streams = request.app.state.streams
+    if streams.open >= MOST_STREAMS or (tick and streams.ticks >= MOST_TICKS):
+        raise ProblemError(429, "too many streams are open", {"retry-after": "5"})
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(
+        _stream(service, streams, request, names, tick), media_type="text/event-stream", headers=headers
+    )
+
+
+@router.get(PREFIX + "/events", response_class=StreamingResponse, responses={**responses(), **STREAM})
+async def stream_all(service: Serving, request: Request) -> StreamingResponse:
+    """Every access point, once a second."""
+    return _respond(service, request, None, tick=False)
+
+
+@router.get(AP + "/events", response_class=StreamingResponse, responses={**responses(404), **STREAM})
+async def stream_access_point(
+    service: Serving,
+    request: Request,
+    name: ApName,
+    every: Annotated[Literal["tick", "second"], Query(description="How often.")] = "second",
+) -> StreamingResponse:
+    """One access point, once a second or with every tick of its loop."""
+    return _respond(service, request, [name], tick=every == "tick")

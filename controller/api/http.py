@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the routes have in common: pages, ETags, who asks, and the dependencies that hand them the service."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from ..state.store import ROLES, Change, Role, Token
+from .models import Page
+from .problems import ProblemError
+from .service import Service
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+PREFIX = "/api/v1"
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing has changed since (`If-None-Match`)."}}
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Serving = Annotated[Service, Depends(_service)]
+
+
+def _access_point(
+    service: Serving, name: Annotated[str, Path(description="The name of an access point.", examples=["ap1"])]
+) -> str:
+    return service.config(name).name
+
+
+ApName = Annotated[str, Depends(_access_point)]
+
+
+def token_of(request: Request) -> Token:
+    """Who asks; the guard has made sure that there is someone."""
+    token: Token = request.scope["state"]["token"]
+    return token
+
+
+def needs(role: Role) -> Any:
+    """A dependency: only who has this role, or a higher one."""
+
+    def check(request: Request) -> None:
+        token = token_of(request)
+        if ROLES.index(token.role) < ROLES.index(role):
+            raise ProblemError(403, f"this needs the role {role}; token {token.name} has {token.role}")
+
+    return Depends(check)
+
+
+def change_of(request: Request, body: object, status: int = 200) -> Change:
+    """The line of the audit log for what is about to be changed."""
+    token = token_of(request)
+    client = request.client.host if request.client else "unknown"
+    if isinstance(body, BaseModel):
+        body = body.model_dump(mode="json", exclude_unset=True)
+    return Change(f"{token.name} ({token.id})", client, request.method, request.url.path, status, body)
+
+
+def page_of(
+    request: Request, response: Response, page: Page, entries: Sequence[T], total: int | None = None
+) -> list[T]:
+    """One part of a list, or with `total` what is that part already; says how to go on."""
+    part = list(entries) if total is not None else list(entries[page.offset : page.offset + page.limit])
+    total = len(entries) if total is None else total
+    response.headers["x-total-count"] = str(total)
+    if page.offset + page.limit < total:
+        query = request.url.include_query_params(limit=page.limit, offset=page.offset + page.limit).query
+        response.headers["link"] = f'<{request.url.path}?{query}>; rel="next"'
+    return part
+
+
+def etag(content: object) -> str:
+    """The strong entity tag of what is answered."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:20]}"'
+
+
+def plain(content: object) -> Any:
+    """A model, or a list of them, as what JSON can say."""
+    if isinstance(content, BaseModel):
+        return content.model_dump(mode="json")
+    if isinstance(content, list):
+        return [plain(entry) for entry in content]
+    return content
+
+
+def tagged(request: Request, content: object, status: int = 200) -> Response:
+    """The answer with its ETag, or 304 for who has it already."""
+    content = plain(content)
+    tag = etag(content)
+    if request.method == "GET" and _among(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers={"etag": tag})
+    return JSONResponse(content, status, {"etag": tag})
+
+
+def require_match(request: Request, content: object) -> None:
+    """Raises `ProblemError` 412 when the request was made for another state of `content` (`If-Match`)."""
+    wanted = request.headers.get("if-match")
+    if wanted is not None and not _among(wanted, tag := etag(plain(content))):
+        raise ProblemError(412, f"it has changed since: its ETag is {tag} now", {"etag": tag})
+
+
+def _among(header: str | None, tag: str) -> bool:
+    if header is None:
+        return False
+    tags = [entry.strip().removeprefix("W/") for entry in header.split(",")]
+    return "*" in tags or tag in tags
+
+
+def patched(current: dict[str, Any], patch: BaseModel) -> dict[str, Any]:
+    """What was said, with the fields of a patch in place; null takes one out."""
+    given = patch.model_dump(mode="json", exclude_unset=True)
+    return {name: value for name, value in {**current, **given}.items() if value is not None}

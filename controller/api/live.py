@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access points as they are: ports, queues, feedback, classes, stations, flows, counters; and their history."""
+
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId
+from ..observation import ClassObservation, FlowObservation, Observation, StationObservation
+from ..state.history import HOUR, MOST, RETENTION, resolution_for
+from .access_points import AP
+from .http import ApName, Serving, change_of, page_of
+from .models import (
+    ClassAnswer,
+    ClassFeedbackAnswer,
+    CounterAnswer,
+    FeedbackAnswer,
+    FlowPatch,
+    HistoryAnswer,
+    Page,
+    PortAnswer,
+    PortHistory,
+)
+from .problems import ProblemError, responses
+
+router = APIRouter(tags=["live"])
+
+CLASS_NAMES = {0: "none", CLASS_DOWNLINK: "downlink", CLASS_UPLINK: "uplink"}
+
+PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
+FlowPath = Annotated[int, Path(ge=0, le=65_535, description="The index of a flow.", examples=[17])]
+
+
+def ports_of(config: AccessPointConfig, seen: Observation) -> list[PortAnswer]:
+    """The ports with what is configured of each."""
+    answers = []
+    for port in seen["ports"]:
+        wanted = config.port(port["port"])
+        if wanted is not None:
+            answers.append(
+                PortAnswer(
+                    **port,
+                    capacity_bps=wanted.capacity_bps,
+                    queue_limit=wanted.queue_limit,
+                    regulated=wanted.regulated,
+                )
+            )
+    return answers
+
+
+def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
+    """What each port feeds back."""
+    return [
+        FeedbackAnswer(
+            port=port["port"],
+            device=port["device"],
+            classes=[
+                ClassFeedbackAnswer(
+                    class_id=entry["class_id"],
+                    feedback=entry["feedback"],
+                    arriving_bps=entry["arriving_bps"],
+                    desired_bps=entry["desired_bps"],
+                )
+                for entry in port["classes"]
+            ],
+            largest_flow=port["largest_flow"],
+        )
+        for port in seen["ports"]
+    ]
+
+
+def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer]:
+    """The classes over all ports."""
+    weights = config.class_weights
+    by_class: dict[int, list[ClassObservation]] = {}
+    for port in seen["ports"]:
+        for entry in port["classes"]:
+            by_class.setdefault(entry["class_id"], []).append(entry)
+    total = sum(entry["sent_bytes"] for entries in by_class.values() for entry in entries)
+    return [
+        ClassAnswer(
+            class_id=class_id,
+            name=CLASS_NAMES.get(class_id, "operator"),
+            weight={CLASS_DOWNLINK: weights.downlink, CLASS_UPLINK: weights.uplink}.get(class_id, weights.other),
+            share=sum(entry["sent_bytes"] for entry in entries) / total if total else 0.0,
+            sent_packets=sum(entry["sent_packets"] for entry in entries),
+            sent_bytes=sum(entry["sent_bytes"] for entry in entries),
+            filtered_packets=sum(entry["filtered_packets"] for entry in entries),
+            marked_packets=sum(entry["marked_packets"] for entry in entries),
+            dropped_packets=sum(entry["dropped_packets"] for entry in entries),
+        )
+        for class_id, entries in sorted(by_class.items())
+    ]
+
+
+@router.get(AP + "/ports", response_model=list[PortAnswer], responses=responses(404))
+async def get_ports(service: Serving, name: ApName) -> Any:
+    """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and filtered."""
+    return ports_of(service.config(name), service.observe(name))
+
+
+@router.get(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404))
+async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
+    """One port."""
+    for answer in ports_of(service.config(name), service.observe(name)):
+        if answer["port"] == port:
+            return answer
+    raise ProblemError(404, f"{name} has no port {port}")
+
+
+@router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))
+async def get_classes(service: Serving, name: ApName) -> Any:
+    """The classes in use, what each is worth, and what left of it."""
+    return classes_of(service.config(name), service.observe(name))
+
+
+@router.get(AP + "/feedback", response_model=list[FeedbackAnswer], responses=responses(404))
+async def get_feedback(service: Serving, name: ApName) -> Any:
+    """What each port feeds back now."""
+    return feedback_of(service.observe(name))
+
+
+@router.get(AP + "/counters", response_model=list[CounterAnswer], responses=responses(404, 502))
+async def get_counters(service: Serving, name: ApName) -> Any:
+    """All counters that are not 0, read from the switch now."""
+    return [
+        CounterAnswer(counter=counter, port=port, index=index, packets=packets, bytes=size)
+        for counter, port, index, packets, size in await service.control.counters(name)
+        if packets
+    ]
+
+
+@router.get(AP + "/stations", response_model=list[StationObservation], responses=responses(404))
+async def get_stations(
+    service: Serving,
+    request: Request,
+    response: Response,
+    name: ApName,
+    page: Annotated[Page, Query()],
+    port: Annotated[int | None, Query(ge=0, lt=510)] = None,
+    role: Literal["station", "uplink", "none"] | None = None,
+) -> Any:
+    """The MAC addresses that were learned, and behind which port."""
+    found = [
+        station
+        for station in await service.stations(name)
+        if (port is None or station["port"] == port) and (role is None or station["role"] == role)
+    ]
+    return page_of(request, response, page, found)
+
+
+@router.get(AP + "/flows", response_model=list[FlowObservation], responses=responses(404))
+async def get_flows(
+    service: Serving,
+    request: Request,
+    response: Response,
+    name: ApName,
+    page: Annotated[Page, Query()],
+    active: Annotated[bool, Query(description="Only flows with traffic.")] = False,
+    direction: Literal["uplink", "downlink", "local"] | None = None,
+    class_id: Annotated[ClassId | None, Query()] = None,
+    protocol: Annotated[int | None, Query(ge=0, le=255)] = None,
+    port: Annotated[int | None, Query(ge=0, lt=510, description="Entered or left through this port.")] = None,
+    address: Annotated[str | None, Query(max_length=45, description="Source or destination.")] = None,
+    sort: Annotated[
+        Literal["flow_index", "-rate_bps", "-bytes", "-feedback_total"],
+        Query(description="With a minus the largest first."),
+    ] = "flow_index",
+) -> Any:
+    """The flows with the three terms of each: `feedback` (its own), `feedback_class`, `feedback_device`; and their sum,
+    `feedback_total`, which is what a packet meets."""
+
+    def wanted(flow: FlowObservation) -> bool:
+        return (
+            (not active or flow["active"])
+            and (direction is None or flow["direction"] == direction)
+            and (class_id is None or flow["class_id"] == class_id)
+            and (protocol is None or flow["protocol"] == protocol)
+            and (port is None or port in (flow["ingress_port"], flow["egress_port"]))
+            and (address is None or address in (flow["src_addr"], flow["dst_addr"]))
+        )
+
+    found = [flow for flow in await service.flows(name) if wanted(flow)]
+    if sort.startswith("-"):
+        column: Any = sort[1:]
+        found.sort(key=lambda flow: flow[column], reverse=True)  # type: ignore[literal-required]
+    return page_of(request, response, page, found)
+
+
+@router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))
+async def get_flow(service: Serving, name: ApName, flow_index: FlowPath) -> Any:
+    """One flow."""
+    return service.control.flow(name, flow_index)
+
+
+@router.patch(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404, 502))
+async def change_flow(service: Serving, request: Request, name: ApName, flow_index: FlowPath, patch: FlowPatch) -> Any:
+    """Change a flow's weight, or the class that it asks for, as long as it lives: `{"weight": 2}`"""
+    async with service.lock(name):
+        answer = await service.control.change_flow(name, flow_index, patch.weight, patch.flow_class)
+        service.forget_lists(name)
+        await service.write(service.store.audit, change_of(request, patch))
+    return answer
+
+
+@router.get(AP + "/history", response_model=HistoryAnswer, responses=responses(404))
+async def get_history(
+    service: Serving,
+    name: ApName,
+    start: Annotated[
+        float | None, Query(ge=-1e10, le=1e11, description="Seconds since the epoch, or below 0: before now.")
+    ] = None,
+    end: Annotated[float | None, Query(ge=-1e10, le=1e11, description="As `start`; without it, now.")] = None,
+    resolution: Annotated[
+        Literal[1, 10, 60, 600] | None,
+        Query(description="Seconds; without it, the finest that is kept for the range and fits a screen."),
+    ] = None,
+    port: Annotated[int | None, Query(ge=0, lt=510)] = None,
+) -> Any:
+    """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2 days,
+    a minute for 30 days, 10 minutes for a year."""
+    now = time.time()
+    until = now if end is None else end if end > 0 else now + end
+    since = until - HOUR if start is None else start if start > 0 else now + start
+    if since >= until:
+        raise ProblemError(422, "query.start: not before `end`")
+    step = resolution or resolution_for(since, until, now)
+    if (until - since) / step > MOST and until - since > RETENTION[step]:
+        since = until - RETENTION[step]
+    if (until - since) / step > MOST:
+        raise ProblemError(422, f"query.resolution: more than {MOST} samples; ask for a coarser one or less time")
+    found = await service.read(service.archive.query, name, port, since, until, step)
+    return HistoryAnswer(
+        access_point=name,
+        resolution=step,
+        start=since,
+        end=until,
+        ports=[PortHistory(port=number, columns=columns) for number, columns in found.items()],
+    )

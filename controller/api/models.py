@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API answers with beside `controller.observation`, and the bodies that it takes. Units are in the names."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from typing_extensions import TypedDict
+
+from ..config import AccessPointConfig, ClassId, ClassWeights, Features, Model, Ncr, Weight
+from ..observation import PortObservation
+from ..state.store import Role
+
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+
+
+class LoopAnswer(TypedDict):
+    """How the loop keeps time."""
+
+    ticks: int
+    late: int
+    """Ticks that started late because the one before took too long."""
+    tick_ms_p50: float
+    tick_ms_p99: float
+
+
+class AccessPointAnswer(TypedDict):
+    """One access point."""
+
+    name: str
+    address: str
+    device_id: int
+    enabled: bool
+    state: Literal["connecting", "backup", "ready", "stopped"]
+    """backup: another controller is primary."""
+    problem: str | None
+    """What keeps it from being ready, and the mend."""
+    p4runtime_version: str | None
+    sessions: int
+    features: Features
+    stations: int
+    flows: int
+    flows_free: int
+    loop: LoopAnswer
+
+
+class PortAnswer(PortObservation):
+    """One port, its queue and what it counted; `classes` has marks, drops and filtered ACKs."""
+
+    capacity_bps: int
+    queue_limit: int
+    regulated: bool
+
+
+class ClassAnswer(TypedDict):
+    """One class and what leaves of it, over all ports; `share` is its part of all that leaves, by bytes."""
+
+    class_id: int
+    name: str
+    weight: float
+    share: float
+    sent_packets: int
+    sent_bytes: int
+    filtered_packets: int
+    marked_packets: int
+    dropped_packets: int
+
+
+class ClassFeedbackAnswer(TypedDict):
+    """The class term of one port."""
+
+    class_id: int
+    feedback: float
+    arriving_bps: float
+    desired_bps: float
+
+
+class FeedbackAnswer(TypedDict):
+    """What a port feeds back: probabilities from 0 to 1 that are added for each packet."""
+
+    port: int
+    device: float
+    classes: list[ClassFeedbackAnswer]
+    largest_flow: float
+    """The largest flow term; each flow's is among the flows."""
+
+
+class CounterAnswer(TypedDict):
+    """One cell of a counter; `index` is the class, or for `queued` the queue."""
+
+    counter: str
+    port: int
+    index: int
+    packets: int
+    bytes: int
+
+
+class PortHistory(TypedDict):
+    """The samples of one port: columns of one length, in the order of `time` (seconds since the epoch)."""
+
+    port: int
+    columns: dict[str, list[float]]
+
+
+class HistoryAnswer(TypedDict):
+    """Means over `resolution` seconds; `_packets` of marks and the like are counts within it."""
+
+    access_point: str
+    resolution: int
+    start: float
+    end: float
+    ports: list[PortHistory]
+
+
+class TokenAnswer(TypedDict):
+    """A token without its secret, of which only a hash is kept."""
+
+    id: str
+    name: str
+    role: Role
+    created: float
+    expires: float | None
+    revoked: float | None
+
+
+class NewTokenAnswer(TokenAnswer):
+    """A new token with its secret, which is told this once."""
+
+    token: str
+
+
+class SessionAnswer(TypedDict):
+    """Who is asking."""
+
+    name: str
+    role: Role
+    expires: float | None
+
+
+class AuditAnswer(TypedDict):
+    """A line of the audit log."""
+
+    id: int
+    time: float
+    actor: str
+    client: str
+    action: str
+    path: str
+    status: int
+    change: Any
+
+
+class HealthAnswer(TypedDict):
+    """The process runs."""
+
+    status: Literal["ok"]
+
+
+class ReadyAnswer(TypedDict):
+    """The service can do its work; how the access points are is among themselves."""
+
+    status: Literal["ready"]
+    access_points: int
+    history: str
+    """`ok`, or why samples wait in memory."""
+
+
+class FlowPatch(Model):
+    """What can be changed of a flow."""
+
+    weight: Weight | None = None
+    flow_class: ClassId | None = None
+
+
+class NewToken(Model):
+    """A token to be made."""
+
+    name: Name
+    role: Role
+    expires_in: Annotated[float, Field(gt=0, le=10 * 366 * 86_400)] | None = 90 * 86_400
+    """Seconds; null: never."""
+
+
+class Login(Model):
+    """What a browser gives for a session."""
+
+    token: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Page(BaseModel):
+    """A part of a long list; `X-Total-Count` says how long it is, `Link` leads to the next part (RFC 8288)."""
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+def partial(model: type[Model], *without: str) -> type[Model]:
+    """The same fields, each of which may be left out; null brings one back to its default."""
+    fields: dict[str, Any] = {
+        name: (field.rebuild_annotation() | None, None)
+        for name, field in model.model_fields.items()
+        if name not in without
+    }
+    made = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
+    made.__doc__ = f"What is to be changed; null brings a field back to its default. {model.__doc__}"
+    made.model_config = ConfigDict(extra="forbid")
+    return made
+
+
+NcrPatch = partial(Ncr)
+FeaturesPatch = partial(Features)
+ClassWeightsPatch = partial(ClassWeights)
+AccessPointPatch = partial(AccessPointConfig, "name")

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problem details (RFC 9457): every answer that is an error has this form, and `detail` says what and where."""
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from ..config import one_line
+from ..control import Refused
+from ..state.database import explain
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(default="about:blank", examples=["about:blank"])
+    title: str = Field(examples=["Not Found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["no access point ap9; there are: ap1, ap2"])
+    instance: str | None = Field(default=None, examples=["/api/v1/access-points/ap9"])
+
+
+class ProblemError(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
+
+
+def problem(status: int, detail: str, path: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """The answer."""
+    content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=path)
+    return JSONResponse(content.model_dump(), status, headers, MEDIA_TYPE)
+
+
+TEXTS = {
+    400: "The request is not HTTP or not JSON.",
+    401: "No valid token.",
+    403: "The token's role is not enough, or the request comes from another site.",
+    404: "There is no such thing.",
+    405: "This resource has no such method.",
+    409: "It exists already, or the same request is still on its way.",
+    412: "It has changed since (`If-Match`).",
+    422: "A value is wrong; `detail` says which and why.",
+    429: "Too many requests; `Retry-After` says when to try again.",
+    502: "The switch refuses the change; everything is as it was.",
+    503: "The switch or the database is away; nothing was changed.",
+}
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: the errors that an operation answers with, beside those that all have."""
+    return {
+        status: {
+            "description": TEXTS[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted({400, 401, 403, 405, 422, 429, 503, *statuses})
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Let every error be answered in this form."""
+
+    @app.exception_handler(ProblemError)
+    async def known(request: Request, error: ProblemError) -> JSONResponse:
+        return problem(error.status, error.detail, request.url.path, error.headers)
+
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> JSONResponse:
+        return problem(error.status, error.detail, request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return problem(422, f"body: not JSON: {first['ctx']['error']}", request.url.path)
+        place = ".".join(str(part) for part in first["loc"])
+        return problem(422, f"{place}: {first['msg'].removeprefix('Value error, ')}", request.url.path)
+
+    @app.exception_handler(ValidationError)
+    async def inconsistent(request: Request, error: ValidationError) -> JSONResponse:
+        return problem(422, one_line(error), request.url.path)
+
+    @app.exception_handler(SQLAlchemyError)
+    async def database(request: Request, error: SQLAlchemyError) -> JSONResponse:
+        return problem(503, explain(error), request.url.path)
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+        return problem(error.status_code, str(error.detail), request.url.path, dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, _: Exception) -> JSONResponse:
+        return problem(500, "this is a defect: the controller's log has more", request.url.path)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard in front of every route: who asks, whether they may, how often; and headers that protect browsers.
+
+    Authorization: Bearer TOKEN         programs
+    Cookie: session=...                 browsers, after POST /api/v1/session; HttpOnly, SameSite=Strict
+
+Whatever is not named in `OPEN` needs a token, also what does not exist. Reading needs a viewer, anything else an
+operator; routes may ask for more. A cookie alone changes nothing when the request comes from another site.
+"""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..state.store import ROLES, Token, digest
+from .problems import problem
+from .service import Service
+
+OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/session")}
+"""What needs no token: health, and the way to a session. The page's own files hold no data (`STATIC`)."""
+STATIC = ("/", "/static/")
+
+SESSION_SECONDS = 12 * 3600.0
+REQUESTS_PER_SECOND = 500.0
+"""Of one token; twice as many at once. A page and a Prometheus need one or two."""
+FAILURES_PER_SECOND = 1.0
+FAILURES_AT_ONCE = 30.0
+"""Of one address without a valid token."""
+MOST_ADDRESSES = 10_000
+MOST_BYTES = 1_000_000
+"""Of a request's body."""
+STALE_SECONDS = 1.0
+"""How soon a token that was made or revoked elsewhere is known."""
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'",
+}
+DOCS_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; style-src 'self' 'unsafe-inline' "
+    "https://cdn.jsdelivr.net; img-src 'self' data: https://fastapi.tiangolo.com; frame-ancestors 'none'"
+)
+"""FastAPI's page of the API brings scripts from elsewhere."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket."""
+
+    level: float
+    filled: float
+
+    def take(self, rate: float, size: float, now: float) -> float:
+        """Take one; returns 0, or after how many seconds there will be one."""
+        self.level = min(size, self.level + (now - self.filled) * rate)
+        self.filled = now
+        if self.level < 1:
+            return (1 - self.level) / rate
+        self.level -= 1
+        return 0.0
+
+
+class Guard:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, service: Service, requests_per_second: float = REQUESTS_PER_SECOND) -> None:
+        self._app = app
+        self._service = service
+        self._rate = requests_per_second
+        self._tokens: dict[str, Token] = {}
+        self._ids: dict[str, Token] = {}
+        self._refreshed = -STALE_SECONDS
+        self._refreshing = asyncio.Lock()
+        self._requests: dict[str, Bucket] = {}
+        self._failures: dict[str, Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is not allowed, pass on what is."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, headers = scope["path"], Headers(scope=scope)
+
+        async def protect(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _protect(MutableHeaders(scope=message), scope)
+            await send(message)
+
+        refusal = await self._refusal(scope, headers, path)
+        if refusal is not None:
+            await refusal(scope, receive, protect)
+            return
+        await self._app(scope, _limited(receive), protect)
+
+    async def _refusal(self, scope: Scope, headers: Headers, path: str) -> Response | None:
+        """Why the request is not passed on, or None."""
+        method = scope["method"]
+        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > MOST_BYTES:
+            return problem(413, f"the body is larger than {MOST_BYTES} bytes", path)
+        scope.setdefault("state", {})
+        wait = self._failing(scope)
+        is_open = (method, path) in OPEN or (method in SAFE and (path == STATIC[0] or path.startswith(STATIC[1])))
+        if is_open:
+            if method not in SAFE and wait:
+                return self._too_many(wait, path)
+            return self._cross_site(headers, path) if method not in SAFE else None
+        secret, by_cookie = _secret(headers, scope["scheme"])
+        token = await self.identify(secret) if secret else None
+        if token is None:
+            if wait:
+                return self._too_many(wait, path)
+            self.count_failure(scope)
+            text = "this token opens nothing: it is wrong, expired or revoked" if secret else "a token is needed"
+            return problem(
+                401, f"{text}: `Authorization: Bearer TOKEN`", path, {"www-authenticate": 'Bearer realm="controller"'}
+            )
+        now = time.monotonic()
+        wait = self._requests.setdefault(token.id, Bucket(2 * self._rate, now)).take(self._rate, 2 * self._rate, now)
+        if wait:
+            return self._too_many(wait, path)
+        if method not in SAFE and path != "/api/v1/session":
+            if by_cookie and (refusal := self._cross_site(headers, path)):
+                return refusal
+            if ROLES.index(token.role) < ROLES.index("operator"):
+                return problem(403, f"token {token.name} may only read: it has the role {token.role}", path)
+        scope["state"]["token"] = token
+        return None
+
+    @staticmethod
+    def _cross_site(headers: Headers, path: str) -> Response | None:
+        """Whether a browser sends this for another site's page."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+        if foreign or site not in (None, "same-origin", "none"):
+            return problem(403, "this request comes from another site's page", path)
+        return None
+
+    @staticmethod
+    def _too_many(wait: float, path: str) -> Response:
+        return problem(429, "too many requests: wait", path, {"retry-after": str(int(wait) + 1)})
+
+    def _failing(self, scope: Scope) -> float:
+        """How long this address has to wait for having guessed too often."""
+        bucket = self._failures.get(_address(scope))
+        if bucket is None:
+            return 0.0
+        level = bucket.level + (time.monotonic() - bucket.filled) * FAILURES_PER_SECOND
+        return 0.0 if level >= 1 else (1 - level) / FAILURES_PER_SECOND
+
+    def count_failure(self, scope: Scope) -> None:
+        """One more request of this address without a valid token."""
+        now = time.monotonic()
+        if len(self._failures) >= MOST_ADDRESSES:
+            self._failures.clear()
+        bucket = self._failures.setdefault(_address(scope), Bucket(FAILURES_AT_ONCE, now))
+        bucket.take(FAILURES_PER_SECOND, FAILURES_AT_ONCE, now)
+
+    async def identify(self, secret: str) -> Token | None:
+        """Whose secret this is; None for nobody's."""
+        key = digest(secret)
+        if time.monotonic() - self._refreshed > STALE_SECONDS:
+            await self.refresh(only_stale=True)
+        token = self._tokens.get(key)
+        return token if token is not None and token.valid(time.time()) else None
+
+    def still_valid(self, token: Token) -> bool:
+        """Whether a token that was good still is: for what lasts."""
+        known = self._ids.get(token.id)
+        return known is not None and known.valid(time.time())
+
+    async def refresh(self, only_stale: bool = False) -> None:
+        """Read the tokens again; a database that is away changes nothing."""
+        async with self._refreshing:
+            if only_stale and time.monotonic() - self._refreshed <= STALE_SECONDS:
+                return
+            with contextlib.suppress(SQLAlchemyError):
+                self._tokens = await self._service.read(self._service.store.tokens)
+                self._ids = {token.id: token for token in self._tokens.values()}
+                self._requests = {key: bucket for key, bucket in self._requests.items() if key in self._ids}
+            self._refreshed = time.monotonic()
+
+    def set_cookie(self, response: Response, scheme: str, secret: str) -> None:
+        """Give a browser its session."""
+        response.set_cookie(
+            _cookie(scheme), secret, int(SESSION_SECONDS), secure=scheme == "https", httponly=True, samesite="strict"
+        )
+
+    def clear_cookie(self, response: Response, scheme: str) -> None:
+        """Take it back."""
+        response.delete_cookie(_cookie(scheme), secure=scheme == "https", httponly=True, samesite="strict")
+
+
+def _cookie(scheme: str) -> str:
+    """The prefix has browsers refuse the cookie unless it is as safe as ours are."""
+    return "__Host-session" if scheme == "https" else "session"
+
+
+def _secret(headers: Headers, scheme: str) -> tuple[str | None, bool]:
+    """The secret of a request, and whether it came as a cookie, which browsers send by themselves."""
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip(), False
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(_cookie(scheme))
+    except CookieError:
+        return None, False
+    return (morsel.value, True) if morsel else (None, False)
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "unknown"
+
+
+def _protect(headers: MutableHeaders, scope: Scope) -> None:
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+    if scope["path"] == "/docs":
+        headers["content-security-policy"] = DOCS_POLICY
+    if not scope["path"].startswith(STATIC[1]):
+        headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
+    if scope["scheme"] == "https":
+        headers.setdefault("strict-transport-security", "max-age=31536000")
+
+
+def _limited(receive: Receive) -> Receive:
+    """A body without a length is cut off, too, once it is too large."""
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        return message if size <= MOST_BYTES else {"type": "http.disconnect"}
+
+    return limited

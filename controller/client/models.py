@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API takes and answers with. Made by `make client`; not edited by hand."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class AccessPointAnswer(TypedDict):
+    """One access point."""
+
+    name: str
+    address: str
+    device_id: int
+    enabled: bool
+    state: Literal["connecting", "backup", "ready", "stopped"]
+    problem: str | None
+    p4runtime_version: str | None
+    sessions: int
+    features: Features
+    stations: int
+    flows: int
+    flows_free: int
+    loop: LoopAnswer
+
+
+class AccessPointConfig(TypedDict):
+    """One access point: a P4Runtime device and what to do with it."""
+
+    name: str
+    enabled: NotRequired[bool]
+    address: NotRequired[str]
+    tls: NotRequired[P4RuntimeTls | None]
+    device_id: NotRequired[int]
+    election_id: NotRequired[int]
+    pipeline: NotRequired[Pipeline]
+    ports: list[Port]
+    features: NotRequired[Features]
+    ncr: NotRequired[Ncr]
+    class_weights: NotRequired[ClassWeights]
+    sparse: NotRequired[Sparse]
+    queue_shares: NotRequired[QueueShares]
+    rules: NotRequired[list[Rule]]
+    flow_idle_timeout: NotRequired[float]
+    station_idle_timeout: NotRequired[float]
+
+
+class AccessPointConfigPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. One access point: a P4Runtime device
+    and what to do with it."""
+
+    enabled: NotRequired[bool | None]
+    address: NotRequired[str | None]
+    tls: NotRequired[P4RuntimeTls | None]
+    device_id: NotRequired[int | None]
+    election_id: NotRequired[int | None]
+    pipeline: NotRequired[Pipeline | None]
+    ports: NotRequired[list[Port] | None]
+    features: NotRequired[Features | None]
+    ncr: NotRequired[Ncr | None]
+    class_weights: NotRequired[ClassWeights | None]
+    sparse: NotRequired[Sparse | None]
+    queue_shares: NotRequired[QueueShares | None]
+    rules: NotRequired[list[Rule] | None]
+    flow_idle_timeout: NotRequired[float | None]
+    station_idle_timeout: NotRequired[float | None]
+
+
+class AuditAnswer(TypedDict):
+    """A line of the audit log."""
+
+    id: int
+    time: float
+    actor: str
+    client: str
+    action: str
+    path: str
+    status: int
+    change: Any
+
+
+class ClassAnswer(TypedDict):
+    """One class and what leaves of it, over all ports; `share` is its part of all that leaves, by bytes."""
+
+    class_id: int
+    name: str
+    weight: float
+    share: float
+    sent_packets: int
+    sent_bytes: int
+    filtered_packets: int
+    marked_packets: int
+    dropped_packets: int
+
+
+class ClassFeedbackAnswer(TypedDict):
+    """The class term of one port."""
+
+    class_id: int
+    feedback: float
+    arriving_bps: float
+    desired_bps: float
+
+
+class ClassObservation(TypedDict):
+    """One class of one port; counts are since the pipeline was pushed."""
+
+    class_id: int
+    feedback: float
+    arriving_bps: float
+    desired_bps: float
+    arrived_packets: int
+    arrived_bytes: int
+    sent_packets: int
+    sent_bytes: int
+    filtered_packets: int
+    marked_packets: int
+    dropped_packets: int
+    refused_packets: int
+
+
+class ClassWeights(TypedDict):
+    """W_d and W_u of section 3.2.2; downlink above uplink protects downloads."""
+
+    downlink: NotRequired[float]
+    uplink: NotRequired[float]
+    other: NotRequired[float]
+
+
+class ClassWeightsPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. W_d and W_u of section 3.2.2; downlink
+    above uplink protects downloads."""
+
+    downlink: NotRequired[float | None]
+    uplink: NotRequired[float | None]
+    other: NotRequired[float | None]
+
+
+class CounterAnswer(TypedDict):
+    """One cell of a counter; `index` is the class, or for `queued` the queue."""
+
+    counter: str
+    port: int
+    index: int
+    packets: int
+    bytes: int
+
+
+class Features(TypedDict):
+    """What the access point does beside switching; all off is a plain learning switch."""
+
+    ack_priority: NotRequired[bool]
+    ack_filter: NotRequired[bool]
+    sparse: NotRequired[bool]
+    ncr: NotRequired[bool]
+    gate: NotRequired[dict[str, Gate] | None]
+
+
+class FeaturesPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. What the access point does beside
+    switching; all off is a plain learning switch."""
+
+    ack_priority: NotRequired[bool | None]
+    ack_filter: NotRequired[bool | None]
+    sparse: NotRequired[bool | None]
+    ncr: NotRequired[bool | None]
+    gate: NotRequired[dict[str, Gate] | None]
+
+
+class FeedbackAnswer(TypedDict):
+    """What a port feeds back: probabilities from 0 to 1 that are added for each packet."""
+
+    port: int
+    device: float
+    classes: list[ClassFeedbackAnswer]
+    largest_flow: float
+
+
+class FlowObservation(TypedDict):
+    """One flow; its three terms are probabilities that are added, and `feedback_total` is what a packet
+    meets."""
+
+    flow_index: int
+    generation: int
+    src_addr: str
+    dst_addr: str
+    protocol: int
+    src_port: int
+    dst_port: int
+    direction: str
+    ingress_port: int
+    egress_port: int
+    flow_class: int
+    class_id: int
+    weight: float
+    packets: int
+    bytes: int
+    rate_bps: float
+    active: bool
+    feedback: float
+    feedback_class: float
+    feedback_device: float
+    feedback_total: float
+    since: float
+
+
+class FlowPatch(TypedDict):
+    """What can be changed of a flow."""
+
+    weight: NotRequired[float | None]
+    flow_class: NotRequired[int | None]
+
+
+class Gate(TypedDict):
+    """A FIFO that, once full, takes packets again only when a whole batch fits."""
+
+    buffer: int
+    batch: int
+
+
+class HealthAnswer(TypedDict):
+    """The process runs."""
+
+    status: Literal["ok"]
+
+
+class HistoryAnswer(TypedDict):
+    """Means over `resolution` seconds; `_packets` of marks and the like are counts within it."""
+
+    access_point: str
+    resolution: int
+    start: float
+    end: float
+    ports: list[PortHistory]
+
+
+class Login(TypedDict):
+    """What a browser gives for a session."""
+
+    token: str
+
+
+class LoopAnswer(TypedDict):
+    """How the loop keeps time."""
+
+    ticks: int
+    late: int
+    tick_ms_p50: float
+    tick_ms_p99: float
+
+
+class Ncr(TypedDict):
+    """Parameters of the feedback (NCR, section 3.2); `controller.feedback` says what each does and why this
+    default."""
+
+    alpha: NotRequired[float]
+    beta: NotRequired[float]
+    gamma: NotRequired[float]
+    kappa1: NotRequired[float]
+    kappa2: NotRequired[float]
+    flow_interval: NotRequired[float]
+    device_interval: NotRequired[float]
+    queue_target_ms: NotRequired[float]
+    queue_target_packets: NotRequired[float]
+    smoothing_ms: NotRequired[float]
+    flow_limit: NotRequired[float]
+    class_limit: NotRequired[float]
+    device_limit: NotRequired[float]
+    mark_only: NotRequired[bool]
+
+
+class NcrPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. Parameters of the feedback (NCR,
+    section 3.2); `controller.feedback` says what each does and why this default."""
+
+    alpha: NotRequired[float | None]
+    beta: NotRequired[float | None]
+    gamma: NotRequired[float | None]
+    kappa1: NotRequired[float | None]
+    kappa2: NotRequired[float | None]
+    flow_interval: NotRequired[float | None]
+    device_interval: NotRequired[float | None]
+    queue_target_ms: NotRequired[float | None]
+    queue_target_packets: NotRequired[float | None]
+    smoothing_ms: NotRequired[float | None]
+    flow_limit: NotRequired[float | None]
+    class_limit: NotRequired[float | None]
+    device_limit: NotRequired[float | None]
+    mark_only: NotRequired[bool | None]
+
+
+class NewToken(TypedDict):
+    """A token to be made."""
+
+    name: str
+    role: Literal["viewer", "operator", "admin"]
+    expires_in: NotRequired[float | None]
+
+
+class NewTokenAnswer(TypedDict):
+    """A new token with its secret, which is told this once."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "operator", "admin"]
+    created: float
+    expires: float | None
+    revoked: float | None
+    token: str
+
+
+class P4RuntimeTls(TypedDict):
+    """Mutual TLS towards the switch: PEM files, read whenever a session begins."""
+
+    ca: str
+    cert: str
+    key: str
+    server_name: NotRequired[str | None]
+
+
+class Pipeline(TypedDict):
+    """The compiled program; paths are relative to the working directory."""
+
+    p4info: NotRequired[str]
+    device_config: NotRequired[str]
+
+
+class Port(TypedDict):
+    """One port of the access point."""
+
+    port: int
+    role: Literal["station", "uplink"]
+    capacity_bps: int
+    queue_limit: NotRequired[int]
+    regulated: NotRequired[bool]
+
+
+class PortAnswer(TypedDict):
+    """One port, its queue and what it counted; `classes` has marks, drops and filtered ACKs."""
+
+    port: int
+    role: str
+    link: str
+    last_active: float | None
+    queue_packets: float
+    queue_bytes: float
+    delay_ms: float
+    target_ms: float
+    flows_active: int
+    device: float
+    largest_flow: float
+    classes: list[ClassObservation]
+    capacity_bps: int
+    queue_limit: int
+    regulated: bool
+
+
+class PortHistory(TypedDict):
+    """The samples of one port: columns of one length, in the order of `time` (seconds since the epoch)."""
+
+    port: int
+    columns: dict[str, list[float]]
+
+
+class Problem(TypedDict):
+    """What went wrong (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
+
+    type: NotRequired[str]
+    title: str
+    status: int
+    detail: str
+    instance: NotRequired[str | None]
+
+
+class QueueShares(TypedDict):
+    """What each priority queue may take of a port's capacity before its packets join the bulk."""
+
+    acks: NotRequired[float]
+    sparse: NotRequired[float]
+    new_flows: NotRequired[float]
+
+
+class ReadyAnswer(TypedDict):
+    """The service can do its work; how the access points are is among themselves."""
+
+    status: Literal["ready"]
+    access_points: int
+    history: str
+
+
+class Rule(TypedDict):
+    """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches
+    everything."""
+
+    name: str
+    priority: NotRequired[int]
+    direction: NotRequired[Literal["local", "uplink", "downlink"] | None]
+    flow_class: NotRequired[int | None]
+    dscp: NotRequired[int | None]
+    protocol: NotRequired[int | None]
+    src_port: NotRequired[list[Any] | None]
+    dst_port: NotRequired[list[Any] | None]
+    pure_ack: NotRequired[bool | None]
+    sparse: NotRequired[bool | None]
+    known_flow: NotRequired[bool | None]
+    class_id: int
+    queue: NotRequired[int]
+    regulated: NotRequired[bool]
+
+
+class SessionAnswer(TypedDict):
+    """Who is asking."""
+
+    name: str
+    role: Literal["viewer", "operator", "admin"]
+    expires: float | None
+
+
+class Sparse(TypedDict):
+    """What counts as a sparse flow."""
+
+    share: NotRequired[float]
+    min_rate_bps: NotRequired[int]
+    burst_bytes: NotRequired[int]
+
+
+class StationObservation(TypedDict):
+    """A MAC address behind a port."""
+
+    address: str
+    port: int
+    role: str
+    since: float
+    moves: int
+
+
+class TokenAnswer(TypedDict):
+    """A token without its secret, of which only a hash is kept."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "operator", "admin"]
+    created: float
+    expires: float | None
+    revoked: float | None

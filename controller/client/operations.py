@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operation of the API. Made by `make client`; not edited by hand."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, cast
+from urllib.parse import quote as quoted
+
+from . import models
+from .transport import Transport
+
+
+def quote(part: object) -> str:
+    return quoted(str(part), safe="")
+
+
+class Client(Transport):
+    """The API as methods; each raises `ApiError` for an answer that is an error."""
+
+    def list_access_points(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        state: Literal["connecting", "backup", "ready", "stopped"] | None = None,
+    ) -> list[models.AccessPointAnswer]:
+        """Every access point and how it is; `state` leaves out the others."""
+        return cast(
+            list[models.AccessPointAnswer],
+            self.call("GET", "/api/v1/access-points", query={"limit": limit, "offset": offset, "state": state}),
+        )
+
+    def add_access_point(
+        self, body: models.AccessPointConfig, *, idempotency_key: str | None = None
+    ) -> models.AccessPointConfig:
+        """Add an access point; it is connected at once unless `enabled` is false."""
+        return cast(
+            models.AccessPointConfig,
+            self.call("POST", "/api/v1/access-points", body=body, headers={"idempotency-key": idempotency_key}),
+        )
+
+    def get_access_point(self, name: str) -> models.AccessPointAnswer:
+        """One access point and how it is."""
+        return cast(models.AccessPointAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}"))
+
+    def remove_access_point(self, name: str, *, if_match: str | None = None) -> None:
+        """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
+        self.call("DELETE", f"/api/v1/access-points/{quote(name)}", headers={"if-match": if_match})
+
+    def get_config(self, name: str, *, if_none_match: str | None = None) -> models.AccessPointConfig:
+        """The whole configuration of an access point, as it is in use."""
+        return cast(
+            models.AccessPointConfig,
+            self.call("GET", f"/api/v1/access-points/{quote(name)}/config", headers={"if-none-match": if_none_match}),
+        )
+
+    def change_config(
+        self,
+        name: str,
+        body: models.AccessPointConfigPatch,
+        *,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+    ) -> models.AccessPointConfig:
+        """Change anything: `{"enabled": false}` disconnects. Another address or other ports begin a new
+        session."""
+        return cast(
+            models.AccessPointConfig,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/config",
+                body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
+    def get_class_weights(self, name: str, *, if_none_match: str | None = None) -> models.ClassWeights:
+        """What the classes are worth against each other."""
+        return cast(
+            models.ClassWeights,
+            self.call(
+                "GET", f"/api/v1/access-points/{quote(name)}/class-weights", headers={"if-none-match": if_none_match}
+            ),
+        )
+
+    def change_class_weights(
+        self,
+        name: str,
+        body: models.ClassWeightsPatch,
+        *,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+    ) -> models.ClassWeights:
+        """Protect a class more or less: `{"downlink": 8}`"""
+        return cast(
+            models.ClassWeights,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/class-weights",
+                body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
+    def get_features(self, name: str, *, if_none_match: str | None = None) -> models.Features:
+        """What is on."""
+        return cast(
+            models.Features,
+            self.call("GET", f"/api/v1/access-points/{quote(name)}/features", headers={"if-none-match": if_none_match}),
+        )
+
+    def change_features(
+        self, name: str, body: models.FeaturesPatch, *, idempotency_key: str | None = None, if_match: str | None = None
+    ) -> models.Features:
+        """Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`"""
+        return cast(
+            models.Features,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/features",
+                body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
+    def get_ncr(self, name: str, *, if_none_match: str | None = None) -> models.Ncr:
+        """The parameters of the feedback, with the defaults for those that this access point leaves open."""
+        return cast(
+            models.Ncr,
+            self.call("GET", f"/api/v1/access-points/{quote(name)}/ncr", headers={"if-none-match": if_none_match}),
+        )
+
+    def change_ncr(
+        self, name: str, body: models.NcrPatch, *, idempotency_key: str | None = None, if_match: str | None = None
+    ) -> models.Ncr:
+        """Change parameters; the next tick uses them: `{"queue_target_ms": 5}`. Null follows the default
+        again."""
+        return cast(
+            models.Ncr,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/ncr",
+                body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
+    def get_ncr_defaults(self, *, if_none_match: str | None = None) -> models.Ncr:
+        """The parameters of every access point that says nothing else."""
+        return cast(models.Ncr, self.call("GET", "/api/v1/ncr-defaults", headers={"if-none-match": if_none_match}))
+
+    def change_ncr_defaults(
+        self, body: models.NcrPatch, *, idempotency_key: str | None = None, if_match: str | None = None
+    ) -> models.Ncr:
+        """Change the defaults; every access point that follows them does so with its next tick."""
+        return cast(
+            models.Ncr,
+            self.call(
+                "PATCH",
+                "/api/v1/ncr-defaults",
+                body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
+    def get_rules(self, name: str, *, if_none_match: str | None = None) -> list[models.Rule]:
+        """The operator's rules: which packets belong to which class and queue."""
+        return cast(
+            list[models.Rule],
+            self.call("GET", f"/api/v1/access-points/{quote(name)}/rules", headers={"if-none-match": if_none_match}),
+        )
+
+    def get_rule(self, rule: str, name: str, *, if_none_match: str | None = None) -> models.Rule:
+        """One rule."""
+        return cast(
+            models.Rule,
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
+                headers={"if-none-match": if_none_match},
+            ),
+        )
+
+    def put_rule(self, rule: str, name: str, body: models.Rule, *, if_match: str | None = None) -> models.Rule:
+        """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated":
+        false}`"""
+        return cast(
+            models.Rule,
+            self.call(
+                "PUT",
+                f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
+                body=body,
+                headers={"if-match": if_match},
+            ),
+        )
+
+    def delete_rule(self, rule: str, name: str, *, if_match: str | None = None) -> None:
+        """Take a rule back."""
+        self.call("DELETE", f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}", headers={"if-match": if_match})
+
+    def get_ports(self, name: str) -> list[models.PortAnswer]:
+        """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and
+        filtered."""
+        return cast(list[models.PortAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/ports"))
+
+    def get_port(self, port: int, name: str) -> models.PortAnswer:
+        """One port."""
+        return cast(models.PortAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}"))
+
+    def get_classes(self, name: str) -> list[models.ClassAnswer]:
+        """The classes in use, what each is worth, and what left of it."""
+        return cast(list[models.ClassAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/classes"))
+
+    def get_feedback(self, name: str) -> list[models.FeedbackAnswer]:
+        """What each port feeds back now."""
+        return cast(list[models.FeedbackAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/feedback"))
+
+    def get_counters(self, name: str) -> list[models.CounterAnswer]:
+        """All counters that are not 0, read from the switch now."""
+        return cast(list[models.CounterAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/counters"))
+
+    def get_stations(
+        self,
+        name: str,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        port: int | None = None,
+        role: Literal["station", "uplink", "none"] | None = None,
+    ) -> list[models.StationObservation]:
+        """The MAC addresses that were learned, and behind which port."""
+        return cast(
+            list[models.StationObservation],
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/stations",
+                query={"limit": limit, "offset": offset, "port": port, "role": role},
+            ),
+        )
+
+    def get_flows(
+        self,
+        name: str,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        active: bool | None = None,
+        direction: Literal["uplink", "downlink", "local"] | None = None,
+        class_id: int | None = None,
+        protocol: int | None = None,
+        port: int | None = None,
+        address: str | None = None,
+        sort: Literal["flow_index", "-rate_bps", "-bytes", "-feedback_total"] | None = None,
+    ) -> list[models.FlowObservation]:
+        """The flows with the three terms of each: `feedback` (its own), `feedback_class`, `feedback_device`;
+        and their sum, `feedback_total`, which is what a packet meets."""
+        return cast(
+            list[models.FlowObservation],
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/flows",
+                query={
+                    "limit": limit,
+                    "offset": offset,
+                    "active": active,
+                    "direction": direction,
+                    "class_id": class_id,
+                    "protocol": protocol,
+                    "port": port,
+                    "address": address,
+                    "sort": sort,
+                },
+            ),
+        )
+
+    def get_flow(self, flow_index: int, name: str) -> models.FlowObservation:
+        """One flow."""
+        return cast(
+            models.FlowObservation, self.call("GET", f"/api/v1/access-points/{quote(name)}/flows/{quote(flow_index)}")
+        )
+
+    def change_flow(
+        self, flow_index: int, name: str, body: models.FlowPatch, *, idempotency_key: str | None = None
+    ) -> models.FlowObservation:
+        """Change a flow's weight, or the class that it asks for, as long as it lives: `{"weight": 2}`"""
+        return cast(
+            models.FlowObservation,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/flows/{quote(flow_index)}",
+                body=body,
+                headers={"idempotency-key": idempotency_key},
+            ),
+        )
+
+    def get_history(
+        self,
+        name: str,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        resolution: Literal[1, 10, 60, 600] | None = None,
+        port: int | None = None,
+    ) -> models.HistoryAnswer:
+        """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2
+        days, a minute for 30 days, 10 minutes for a year."""
+        return cast(
+            models.HistoryAnswer,
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/history",
+                query={"start": start, "end": end, "resolution": resolution, "port": port},
+            ),
+        )
+
+    def stream_all(self) -> Iterator[tuple[str, Any]]:
+        """Every access point, once a second."""
+        return self.stream("/api/v1/events")
+
+    def stream_access_point(
+        self, name: str, *, every: Literal["tick", "second"] | None = None
+    ) -> Iterator[tuple[str, Any]]:
+        """One access point, once a second or with every tick of its loop."""
+        return self.stream(f"/api/v1/access-points/{quote(name)}/events", query={"every": every})
+
+    def list_tokens(self, *, limit: int | None = None, offset: int | None = None) -> list[models.TokenAnswer]:
+        """Every token, also those that expired or were revoked."""
+        return cast(
+            list[models.TokenAnswer], self.call("GET", "/api/v1/tokens", query={"limit": limit, "offset": offset})
+        )
+
+    def create_token(self, body: models.NewToken, *, idempotency_key: str | None = None) -> models.NewTokenAnswer:
+        """Make a token. Its secret stands in this answer and nowhere else."""
+        return cast(
+            models.NewTokenAnswer,
+            self.call("POST", "/api/v1/tokens", body=body, headers={"idempotency-key": idempotency_key}),
+        )
+
+    def revoke_token(self, token_id: str) -> None:
+        """Revoke a token: it, and the sessions opened with it, open nothing any more."""
+        self.call("DELETE", f"/api/v1/tokens/{quote(token_id)}")
+
+    def who_am_i(self) -> models.SessionAnswer:
+        """Who is asking."""
+        return cast(models.SessionAnswer, self.call("GET", "/api/v1/session"))
+
+    def log_in(self, body: models.Login) -> models.SessionAnswer:
+        """Open a session for a browser: a cookie that scripts cannot read and other sites cannot use."""
+        return cast(models.SessionAnswer, self.call("POST", "/api/v1/session", body=body))
+
+    def log_out(self) -> None:
+        """End a browser's session."""
+        self.call("DELETE", "/api/v1/session")
+
+    def read_audit(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        actor: str | None = None,
+        start: float | None = None,
+        end: float | None = None,
+    ) -> list[models.AuditAnswer]:
+        """Every change: who, from where, what, when; newest first."""
+        return cast(
+            list[models.AuditAnswer],
+            self.call(
+                "GET",
+                "/api/v1/audit",
+                query={"limit": limit, "offset": offset, "actor": actor, "start": start, "end": end},
+            ),
+        )
+
+    def health(self) -> models.HealthAnswer:
+        """Whether the process runs; needs no token."""
+        return cast(models.HealthAnswer, self.call("GET", "/healthz"))
+
+    def ready(self) -> models.ReadyAnswer:
+        """Whether the service can do its work: database and regulating process answer; needs no token."""
+        return cast(models.ReadyAnswer, self.call("GET", "/readyz"))

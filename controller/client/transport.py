@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the client talks: HTTP, a token, problem details, server-sent events."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+SECONDS = 15.0
+SILENCE_SECONDS = 40.0
+"""A stream is quiet for 15 s at most."""
+PAGE = 500
+
+
+class ApiError(Exception):
+    """An answer that is an error (RFC 9457), or no answer: `status` is 0 then. The text is one line."""
+
+    def __init__(self, status: int, detail: str, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.problem = problem or {}
+
+
+class Transport:
+    """A connection to one controller, as a context manager.
+
+    Args:
+        url: as `https://controller:8443`.
+        token: of a viewer, operator or admin.
+        ca: whom the certificate must come from, PEM; None for those that this machine trusts.
+    """
+
+    def __init__(self, url: str, token: str, ca: Path | None = None) -> None:
+        import ssl
+
+        verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=str(ca)) if ca else True
+        self.url = url.rstrip("/")
+        self.total: int | None = None
+        """How long the list is of which the last answer was a part."""
+        self._http = httpx.Client(
+            base_url=self.url, headers={"authorization": f"Bearer {token}"}, verify=verify, timeout=SECONDS
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Any:
+        """One request; returns what the JSON says, None for nothing; raises `ApiError`."""
+        try:
+            answer = self._http.request(method, path, params=_given(query), json=body, headers=_given(headers))
+        except httpx.HTTPError as error:
+            raise ApiError(0, f"{self.url}: {error or type(error).__name__}") from None
+        if answer.is_error:
+            raise _problem(answer)
+        total = answer.headers.get("x-total-count")
+        self.total = int(total) if total else None
+        return answer.json() if answer.content else None
+
+    def every(self, call: Callable[..., list[T]], *arguments: Any, **options: Any) -> list[T]:
+        """A long list whole, part by part: `client.every(client.get_flows, "ap1", active=True)`."""
+        found: list[T] = []
+        while True:
+            found += call(*arguments, **options, limit=PAGE, offset=len(found))
+            if self.total is None or len(found) >= self.total:
+                return found
+
+    def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
+        """Server-sent events as (event, data), until the controller ends; raises `ApiError`."""
+        timeout = httpx.Timeout(SECONDS, read=SILENCE_SECONDS)
+        try:
+            with self._http.stream("GET", path, params=_given(query), timeout=timeout) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _problem(answer)
+                event = ""
+                for line in answer.iter_lines():
+                    if line.startswith("event: "):
+                        event = line.removeprefix("event: ")
+                    elif line.startswith("data: "):
+                        yield event, json.loads(line.removeprefix("data: "))
+        except httpx.HTTPError as error:
+            raise ApiError(0, f"{self.url}: {error or type(error).__name__}") from None
+
+
+def _given(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (values or {}).items() if value is not None}
+
+
+def _problem(answer: httpx.Response) -> ApiError:
+    try:
+        problem = answer.json()
+        return ApiError(answer.status_code, str(problem["detail"]), problem)
+    except (ValueError, KeyError, TypeError):
+        return ApiError(answer.status_code, f"{answer.url}: {answer.status_code} {answer.reason_phrase}")

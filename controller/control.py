@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the service may ask of the access points. Every answer is plain data; long lists come in pieces.
+
+Each method is short, so that learning gets its turn between two: a piece of `PIECE` flows takes about a millisecond.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any
+
+import finsy as fy
+
+from .access_point import AccessPoint
+from .classes import class_ids
+from .config import AccessPointConfig, ConfigError
+from .connection import SessionError, State
+from .flows import Flow
+from .observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
+from .program import FLOWS_SIZE
+from .regulator import PortRegulator
+
+PIECE = 250
+"""Flows or stations in one answer."""
+LOOK = 16_384
+"""Flow indices looked at for one answer."""
+ACTIVE_SECONDS = 10.0
+LIVE = ("features", "ncr", "class_weights", "rules")
+"""What changes while the session goes on; anything else starts a new one."""
+
+
+class Refused(Exception):
+    """What cannot be done: an HTTP status, and one line that says why."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Control:
+    """The access points of this process."""
+
+    def __init__(self, ready: Callable[[str], None]) -> None:
+        self.access_points: dict[str, AccessPoint] = {}
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Gets the exception of an access point that fails for no reason that we know."""
+        self._ready = ready
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def prepare(self, configs: list[AccessPointConfig]) -> None:
+        """Begin with these access points, all of them or none; raises `Refused`."""
+        self.access_points.update({config.name: self._make(config) for config in configs})
+
+    def start(self) -> None:
+        """Connect those that are prepared."""
+        for ap in self.access_points.values():
+            self._run(ap)
+
+    def add(self, config: AccessPointConfig) -> None:
+        """One more access point."""
+        ap = self.access_points[config.name] = self._make(config)
+        self._run(ap)
+
+    async def remove(self, name: str) -> None:
+        """End a session; no feedback stays behind."""
+        ap = self.access_points.pop(name)
+        await ap.release()
+        task = self._tasks.pop(name, None)
+        if task:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def change(self, config: AccessPointConfig) -> None:
+        """Bring an access point to this configuration, all of it or nothing; a refusal of the switch is `Refused`."""
+        ap = self.access_points[config.name]
+        before = ap.config.model_copy()
+        changed = {name for name in type(config).model_fields if getattr(before, name) != getattr(config, name)}
+        if not changed:
+            return
+        if changed <= {*LIVE}:
+            self._set(ap, config)
+            try:
+                await _to_switch(ap, ap.sync(), unless_away=True)
+            except Refused:
+                self._set(ap, before)
+                raise
+            return
+        made = self._make(config)
+        await self.remove(config.name)
+        self.access_points[config.name] = made
+        self._run(made)
+
+    async def stop(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
+
+    def observe(self, name: str) -> Observation:
+        """How an access point is."""
+        return observe(self._find(name))
+
+    def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
+        """Some flows in the order of their indices, from index `start` on, and where the next ones start."""
+        ap = self._find(name)
+        indices = ap.flows.by_index
+        found: list[FlowObservation] = []
+        end = min(start + LOOK, FLOWS_SIZE)
+        for index in range(start, end):
+            if len(found) == PIECE:
+                return found, index
+            flow = indices.get(index)
+            if flow is not None:
+                found.append(_flow(ap, flow))
+        return found, end if end < FLOWS_SIZE else None
+
+    def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
+        """Some stations by address, from address `start` on, and where the next ones start."""
+        ap = self._find(name)
+        known = sorted(mac for mac in ap.stations.by_mac if mac >= start)
+        piece = [ap.stations.by_mac[mac] for mac in known[:PIECE]]
+        answers = [
+            StationObservation(
+                address=station.address,
+                port=station.port,
+                role=port.role if (port := ap.config.port(station.port)) else "none",
+                since=station.since,
+                moves=station.moves,
+            )
+            for station in piece
+        ]
+        return answers, known[PIECE] if len(known) > PIECE else None
+
+    async def change_flow(
+        self, name: str, flow_index: int, weight: float | None, flow_class: int | None
+    ) -> FlowObservation:
+        """Another weight or class for a flow, as long as it lives."""
+        ap = self._find(name)
+        flow = self._flow(ap, flow_index)
+        if flow_class is not None:
+            before = flow.flow_class
+            try:
+                await _to_switch(ap, ap.flows.set_class(ap.connection, flow, flow_class))
+            except Refused:
+                flow.flow_class = before
+                raise
+        if weight is not None:
+            flow.weight = weight
+        return _flow(ap, flow)
+
+    def flow(self, name: str, flow_index: int) -> FlowObservation:
+        """One flow."""
+        ap = self._find(name)
+        return _flow(ap, self._flow(ap, flow_index))
+
+    async def counters(self, name: str) -> list[tuple[str, int, int, int, int]]:
+        """All counters, read now: counter, port, class or queue, packets, bytes."""
+        ap = self._find(name)
+        cells = await _to_switch(ap, ap.counters())
+        return [(*key, *value) for key, value in cells.items()]
+
+    def _find(self, name: str) -> AccessPoint:
+        if name not in self.access_points:
+            raise Refused(503, f"{name}: not started yet")
+        return self.access_points[name]
+
+    @staticmethod
+    def _flow(ap: AccessPoint, flow_index: int) -> Flow:
+        flow = ap.flows.by_index.get(flow_index)
+        if flow is None:
+            raise Refused(404, f"no flow has index {flow_index}")
+        return flow
+
+    def _make(self, config: AccessPointConfig) -> AccessPoint:
+        try:
+            return AccessPoint(config, self._ready)
+        except ConfigError as error:
+            raise Refused(422, str(error)) from None
+
+    @staticmethod
+    def _set(ap: AccessPoint, config: AccessPointConfig) -> None:
+        for name in LIVE:
+            setattr(ap.config, name, getattr(config, name))
+
+    def _run(self, ap: AccessPoint) -> None:
+        if not ap.config.enabled:
+            ap.connection.state = State.STOPPED
+            return
+        task = self._tasks[ap.config.name] = asyncio.create_task(ap.run())
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
+
+async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> Any:
+    """Await something that needs the switch; its failure is `Refused`. What it is away for, it gets when it is back."""
+    if ap.connection.state != State.READY:
+        call.close()
+        if unless_away:
+            return None
+        raise Refused(503, ap.connection.problem or f"{ap.config.name}: not connected")
+    try:
+        return await call
+    except SessionError as error:
+        raise Refused(503, str(error)) from None
+    except fy.P4ClientError as error:
+        reasons = [error.message, *(detail.message for detail in error.details.values())]
+        raise Refused(502, f"{ap.config.name}: the switch refuses: {'; '.join(filter(None, reasons))}") from None
+
+
+def observe(ap: AccessPoint) -> Observation:
+    """How an access point is."""
+    durations = sorted(ap.loop.durations)
+
+    def percentile(part: float) -> float:
+        return durations[min(len(durations) - 1, int(part * len(durations)))] * 1000 if durations else 0.0
+
+    now = time.time()
+    return Observation(
+        name=ap.config.name,
+        time=now,
+        state=ap.connection.state.value,
+        problem=ap.connection.problem,
+        p4runtime_version=ap.connection.p4runtime_version,
+        sessions=ap.connection.sessions,
+        stations=len(ap.stations.by_mac),
+        flows=len(ap.flows.by_key),
+        flows_free=ap.flows.free,
+        ticks=ap.loop.ticks,
+        late=ap.loop.late,
+        tick_ms_p50=percentile(0.5),
+        tick_ms_p99=percentile(0.99),
+        ports=[_port(ap, state, now) for state in ap.loop.ports.values()],
+    )
+
+
+def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
+    number = state.port.port
+    link = "unknown"
+    last_active = ap.activity.get(number)
+    if ap.connection.state == State.READY:
+        link = "active" if last_active is not None and now - last_active < ACTIVE_SECONDS else "idle"
+    return PortObservation(
+        port=number,
+        role=state.port.role,
+        link=link,
+        last_active=last_active,
+        queue_packets=state.estimate.packets,
+        queue_bytes=state.estimate.bytes,
+        delay_ms=state.estimate.delay * 1000,
+        target_ms=state.target * 8000 / state.port.capacity_bps,
+        flows_active=len(state.active),
+        device=state.feedback,
+        largest_flow=state.largest_flow_feedback,
+        classes=[_class(ap, state, class_id) for class_id in class_ids(ap.config)],
+    )
+
+
+def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
+    volume = state.volumes.get(class_id)
+    marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
+    return ClassObservation(
+        class_id=class_id,
+        feedback=state.class_feedback.get(class_id, 0.0),
+        arriving_bps=state.class_rates.get(class_id, 0.0) * 8,
+        desired_bps=state.class_terms.desired.get(class_id, 0.0) * 8,
+        arrived_packets=volume.arrived_packets if volume else 0,
+        arrived_bytes=volume.arrived_bytes if volume else 0,
+        sent_packets=volume.sent_packets if volume else 0,
+        sent_bytes=volume.sent_bytes if volume else 0,
+        filtered_packets=volume.filtered_packets if volume else 0,
+        marked_packets=marked,
+        dropped_packets=dropped,
+        refused_packets=refused,
+    )
+
+
+def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
+    key = flow.key
+    state = ap.loop.ports.get(flow.egress_port)
+    class_id = flow.class_id
+    feedback_class = state.class_feedback.get(class_id, 0.0) if state else 0.0
+    feedback_device = state.feedback if state else 0.0
+    return FlowObservation(
+        flow_index=flow.index,
+        generation=flow.generation,
+        src_addr=str(ip_address(key.src_addr)),
+        dst_addr=str(ip_address(key.dst_addr)),
+        protocol=key.protocol,
+        src_port=key.src_port,
+        dst_port=key.dst_port,
+        direction=flow.direction,
+        ingress_port=flow.ingress_port,
+        egress_port=flow.egress_port,
+        flow_class=flow.flow_class,
+        class_id=class_id,
+        weight=flow.weight,
+        packets=flow.packets,
+        bytes=flow.bytes,
+        rate_bps=flow.rate.value * 8,
+        active=state is not None and flow.index in state.active,
+        feedback=flow.feedback,
+        feedback_class=feedback_class,
+        feedback_device=feedback_device,
+        feedback_total=min(1.0, flow.feedback + feedback_class + feedback_device),
+        since=flow.since,
+    )

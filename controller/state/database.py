@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database: its tables, how it is opened, and its migrations (alembic, `migrations/`).
+
+SQLite runs with a write-ahead log, so that reading never waits for writing, and syncs every commit: what was confirmed
+survives a power cut. PostgreSQL needs a URL, as `postgresql://user@host/name`.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from ..config import ConfigError
+
+HEAD = "0001"
+"""The newest migration."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY_SECONDS = 5
+"""How long a write waits for another process's, before it fails."""
+
+METADATA = sa.MetaData()
+
+ACCESS_POINTS = sa.Table(
+    "access_points",
+    METADATA,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("config", sa.Text, nullable=False),
+    sa.Column("file_hash", sa.String(64)),
+    sa.Column("removed", sa.Boolean, nullable=False),
+    sa.Column("changed", sa.Float, nullable=False),
+)
+SETTINGS = sa.Table(
+    "settings",
+    METADATA,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+TOKENS = sa.Table(
+    "tokens",
+    METADATA,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("expires", sa.Float),
+    sa.Column("revoked", sa.Float),
+    sa.Column("parent", sa.String(32)),
+)
+AUDIT = sa.Table(
+    "audit",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", sa.Float, nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("client", sa.String(64), nullable=False),
+    sa.Column("action", sa.String(16), nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("change", sa.Text, nullable=False),
+)
+IDEMPOTENCY = sa.Table(
+    "idempotency",
+    METADATA,
+    sa.Column("actor", sa.String(32), primary_key=True),
+    sa.Column("key", sa.String(255), primary_key=True),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("answer", sa.Text, nullable=False),
+)
+SERIES = sa.Table(
+    "series",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("access_point", sa.String(64), nullable=False),
+    sa.Column("port", sa.Integer, nullable=False),
+    sa.UniqueConstraint("access_point", "port"),
+)
+
+MEANS = (
+    "queue_packets", "delay_us", "feedback_device", "feedback_downlink", "feedback_uplink", "feedback_flow",
+    "flows_active",
+)  # fmt: skip
+"""Means over the samples; feedback is in 65535ths, as in the data plane. Integers: SQLite keeps small ones small."""
+SUMS = (
+    "span_ms", "sent_downlink_bytes", "sent_uplink_bytes", "sent_other_bytes", "arrived_downlink_bytes",
+    "arrived_uplink_bytes", "arrived_other_bytes", "marked_packets", "dropped_packets", "refused_packets",
+    "filtered_packets",
+)  # fmt: skip
+"""`span_ms` is the time that the others were counted in."""
+HISTORY = sa.Table(
+    "history",
+    METADATA,
+    sa.Column("resolution", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("series", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("time", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("samples", sa.Integer, nullable=False),
+    sa.Column("delay_max_us", sa.BigInteger, nullable=False),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in (*MEANS, *SUMS)),
+    # One series' samples lie side by side, in the order of time: a chart reads few pages.
+    sqlite_with_rowid=False,
+)
+
+
+class DatabaseError(Exception):
+    """The database cannot do it now; the text is one line."""
+
+
+def explain(error: SQLAlchemyError) -> str:
+    """One line for a failure of the database."""
+    reason = str(error.orig if isinstance(error, DBAPIError) and error.orig else error)
+    return "database: " + (reason.strip().splitlines() or ["it does not answer"])[0]
+
+
+def connect(url: str) -> sa.Engine:
+    """The engine, with all migrations applied; raises `ConfigError`."""
+    engine = open_engine(url)
+    try:
+        migrate(engine)
+    except SQLAlchemyError as error:
+        raise ConfigError(f"--database {shown(url)}: {explain(error).removeprefix('database: ')}") from None
+    return engine
+
+
+def open_engine(url: str) -> sa.Engine:
+    """The engine for a URL; raises `ConfigError`."""
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ConfigError(f"--database {shown(url)}: neither sqlite:///FILE nor postgresql://USER@HOST/NAME")
+        sqlite = parsed.get_backend_name() == "sqlite"
+        arguments: dict[str, Any] = {"timeout": BUSY_SECONDS} if sqlite else {"connect_timeout": BUSY_SECONDS}
+        engine = sa.create_engine(parsed, connect_args=arguments, pool_pre_ping=not sqlite)
+    except (ArgumentError, NoSuchModuleError):
+        raise ConfigError("--database: neither sqlite:///FILE nor postgresql://USER@HOST/NAME") from None
+    if sqlite:
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def writing(engine: sa.Engine) -> sa.Engine:
+    """The same engine for transactions that write: SQLite then takes its lock first, and waits for it."""
+    return engine.execution_options(writing=True)
+
+
+def _begin(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
+
+
+def _prepare(connection: sqlite3.Connection, _: object) -> None:
+    # Python's own idea of when a transaction begins leaves out changes of tables.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        return sa.make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return "URL"
+
+
+def migrate(engine: sa.Engine) -> None:
+    """Apply the migrations that are missing; raises `ConfigError` for a database of a later release."""
+    version = current(engine)
+    if version == HEAD:
+        return
+    # Only now: importing alembic takes longer than all else at a start.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    with writing(engine).begin() as connection:
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError:
+            raise ConfigError(
+                f"the database has migration {version}, which this release does not know: use the release that wrote it"
+            ) from None
+
+
+def current(engine: sa.Engine) -> str | None:
+    """The newest migration that was applied; None for an empty database."""
+    if not sa.inspect(engine).has_table("alembic_version"):
+        return None
+    with engine.connect() as connection:
+        version: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return version

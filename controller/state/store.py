@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Desired state, tokens, audit log and idempotency keys. Every method is one transaction, and blocks."""
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from ..config import AccessPointConfig, ConfigError, Ncr, one_line
+from .database import ACCESS_POINTS, AUDIT, IDEMPOTENCY, SETTINGS, TOKENS, writing
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
+"""Each may do what the ones before may: read; change access points; add and remove them, tokens, audit."""
+
+TOKEN_PREFIX = "ap_"
+"""So that scanners for leaked secrets can find them."""
+IDEMPOTENCY_SECONDS = 86_400
+AUDIT_SECONDS = 400 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Who may do what. The secret itself is kept by nobody but its user."""
+
+    id: str
+    name: str
+    role: Role
+    kind: str
+    created: float
+    expires: float | None
+    revoked: float | None
+    parent: str | None
+
+    def valid(self, now: float) -> bool:
+        """Whether it opens anything; `now` in seconds since the epoch."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of the audit log: who did what, and what became of it."""
+
+    actor: str
+    client: str
+    action: str
+    path: str
+    status: int
+    change: object
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret: it has 256 random bits, so a plain hash cannot be reversed by trying."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def new_secret() -> str:
+    """The secret of a new token."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def document(config: AccessPointConfig) -> dict[str, Any]:
+    """What was said of an access point, without what follows the defaults."""
+    return config.model_dump(mode="json", exclude_unset=True)
+
+
+class Store:
+    """What the service keeps."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self._write = writing(engine)
+
+    def access_points(self) -> list[dict[str, Any]]:
+        """The desired access points, as they were written."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(
+                sa.select(ACCESS_POINTS.c.config).where(~ACCESS_POINTS.c.removed).order_by(ACCESS_POINTS.c.name)
+            )
+            return [json.loads(row.config) for row in rows]
+
+    def adopt(self, wanted: Iterable[AccessPointConfig]) -> list[dict[str, Any]]:
+        """Bring in the configuration file: of file and database, what changed last counts. Returns `access_points`.
+
+        An access point whose part of the file is as it was at the last start keeps what was changed over REST, also
+        its removal; a new or changed part takes its place; one that is gone from the file goes.
+        """
+        now = time.time()
+        parts = {config.name: json.dumps(document(config), sort_keys=True) for config in wanted}
+        with self._write.begin() as connection:
+            known = {row.name: row.file_hash for row in connection.execute(sa.select(ACCESS_POINTS))}
+            for name, file_hash in known.items():
+                if file_hash is not None and name not in parts:
+                    connection.execute(sa.delete(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name))
+            for name, part in parts.items():
+                file_hash = hashlib.sha256(part.encode()).hexdigest()
+                values = {"config": part, "file_hash": file_hash, "removed": False, "changed": now}
+                if name not in known:
+                    connection.execute(sa.insert(ACCESS_POINTS).values(name=name, **values))
+                elif known[name] != file_hash:
+                    connection.execute(sa.update(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name).values(**values))
+        return self.access_points()
+
+    def put(self, config: AccessPointConfig, change: Change) -> None:
+        """Keep an access point as it shall be."""
+        values = {"config": json.dumps(document(config), sort_keys=True), "removed": False, "changed": time.time()}
+        with self._write.begin() as connection:
+            where = ACCESS_POINTS.c.name == config.name
+            if connection.execute(sa.update(ACCESS_POINTS).where(where).values(**values)).rowcount == 0:
+                connection.execute(sa.insert(ACCESS_POINTS).values(name=config.name, **values))
+            _audit(connection, change)
+
+    def remove(self, name: str, change: Change) -> None:
+        """Forget an access point; one of the file is only marked, else the next start would bring it back."""
+        where = ACCESS_POINTS.c.name == name
+        with self._write.begin() as connection:
+            connection.execute(sa.update(ACCESS_POINTS).where(where).values(removed=True, changed=time.time()))
+            connection.execute(sa.delete(ACCESS_POINTS).where(where, ACCESS_POINTS.c.file_hash.is_(None)))
+            _audit(connection, change)
+
+    def ncr_defaults(self) -> Ncr:
+        """The parameters of access points that say nothing else; raises `ConfigError`."""
+        with self.engine.connect() as connection:
+            value = connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == "ncr"))
+        try:
+            return Ncr.model_validate_json(value) if value else Ncr()
+        except ValueError as error:
+            raise ConfigError(f"database: the defaults of NCR: {one_line(error)}") from None  # type: ignore[arg-type]
+
+    def put_ncr_defaults(self, ncr: Ncr, change: Change) -> None:
+        """Keep other defaults."""
+        value = ncr.model_dump_json(exclude_unset=True)
+        with self._write.begin() as connection:
+            where = SETTINGS.c.name == "ncr"
+            if connection.execute(sa.update(SETTINGS).where(where).values(value=value)).rowcount == 0:
+                connection.execute(sa.insert(SETTINGS).values(name="ncr", value=value))
+            _audit(connection, change)
+
+    def new_token(
+        self,
+        name: str,
+        role: Role,
+        expires: float | None = None,
+        change: Change | None = None,
+        kind: str = "token",
+        parent: str | None = None,
+        secret: str | None = None,
+    ) -> tuple[Token, str]:
+        """A token and its secret, which is told this once; `expires` in seconds since the epoch."""
+        secret = secret or new_secret()
+        token = Token(secrets.token_hex(6), name, role, kind, time.time(), expires, None, parent)
+        values = {field: getattr(token, field) for field in Token.__slots__}
+        with self._write.begin() as connection:
+            connection.execute(sa.insert(TOKENS).values(hash=digest(secret), **values))
+            if change:
+                _audit(connection, change)
+        return token, secret
+
+    def tokens(self) -> dict[str, Token]:
+        """Every token by the hash of its secret."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created)).mappings().all()
+        return {row["hash"]: Token(**{field: row[field] for field in Token.__slots__}) for row in rows}
+
+    def revoke(self, token_id: str, change: Change | None = None) -> None:
+        """A token, and the sessions that were opened with it, open nothing any more."""
+        mine = (TOKENS.c.id == token_id) | (TOKENS.c.parent == token_id)
+        with self._write.begin() as connection:
+            connection.execute(sa.update(TOKENS).where(mine, TOKENS.c.revoked.is_(None)).values(revoked=time.time()))
+            if change:
+                _audit(connection, change)
+
+    def audit(self, change: Change) -> None:
+        """Note what changed no table, as the weight of a flow."""
+        with self._write.begin() as connection:
+            _audit(connection, change)
+
+    def audited(self, limit: int, offset: int, actor: str | None, start: float, end: float) -> tuple[list[Any], int]:
+        """Lines of the audit log, newest first, and how many there are."""
+        where = [AUDIT.c.time >= start, AUDIT.c.time <= end]
+        if actor is not None:
+            where.append(AUDIT.c.actor == actor)
+        with self.engine.connect() as connection:
+            total = connection.scalar(sa.select(sa.func.count()).select_from(AUDIT).where(*where)) or 0
+            rows = connection.execute(
+                sa.select(AUDIT).where(*where).order_by(AUDIT.c.id.desc()).limit(limit).offset(offset)
+            ).mappings()
+            return [{**row, "change": json.loads(row["change"])} for row in rows], total
+
+    def remembered(self, actor: str, key: str) -> tuple[str, dict[str, Any]] | None:
+        """Fingerprint and answer of an earlier request with this idempotency key."""
+        with self.engine.connect() as connection:
+            row = connection.execute(
+                sa.select(IDEMPOTENCY).where(
+                    IDEMPOTENCY.c.actor == actor,
+                    IDEMPOTENCY.c.key == key,
+                    IDEMPOTENCY.c.created > time.time() - IDEMPOTENCY_SECONDS,
+                )
+            ).one_or_none()
+        return (row.fingerprint, json.loads(row.answer)) if row else None
+
+    def remember(self, actor: str, key: str, fingerprint: str, answer: dict[str, Any]) -> None:
+        """Keep the answer for a request that is sent again."""
+        mine = (IDEMPOTENCY.c.actor == actor) & (IDEMPOTENCY.c.key == key)
+        old = IDEMPOTENCY.c.created < time.time() - IDEMPOTENCY_SECONDS
+        with self._write.begin() as connection:
+            connection.execute(sa.delete(IDEMPOTENCY).where(mine | old))
+            connection.execute(
+                sa.insert(IDEMPOTENCY).values(
+                    actor=actor, key=key, fingerprint=fingerprint, created=time.time(), answer=json.dumps(answer)
+                )
+            )
+
+    def tidy(self) -> None:
+        """Take away what is too old: lines of the audit log, and sessions that have ended."""
+        now = time.time()
+        with self._write.begin() as connection:
+            connection.execute(sa.delete(AUDIT).where(AUDIT.c.time < now - AUDIT_SECONDS))
+            connection.execute(sa.delete(TOKENS).where(TOKENS.c.kind == "session", TOKENS.c.expires < now))
+
+    def check(self) -> None:
+        """Whether the database answers."""
+        with self.engine.connect() as connection:
+            connection.execute(sa.select(1))
+
+
+def _audit(connection: sa.Connection, change: Change) -> None:
+    connection.execute(
+        sa.insert(AUDIT).values(
+            time=time.time(),
+            actor=change.actor,
+            client=change.client,
+            action=change.action,
+            path=change.path,
+            status=change.status,
+            change=json.dumps(change.change),
+        )
+    )

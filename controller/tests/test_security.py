@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what: tokens, roles, sessions, limits, audit; and nothing is open but health."""
+
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller.api.security import FAILURES_AT_ONCE, Bucket
+from controller.config import AccessPointConfig
+
+from .test_config import access_point
+from .test_entries import PIPELINE
+from .test_rest import AP, Api
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    """With one access point that is not enabled."""
+    made = Api(tmp_path)
+    await made.start(AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, enabled=False)))
+    yield made
+    await made.control.stop()
+    await made.service.close()
+
+
+async def test_nothing_is_open_but_health(api: Api) -> None:
+    async with api.client(None) as client:
+        for path in ("/healthz", "/readyz"):
+            assert (await client.get(path)).status_code == 200
+        for path, methods in api.app.openapi()["paths"].items():
+            where = path.format(name="ap1", port=1, flow_index=1, rule="r", token_id="t")
+            for method in methods:
+                answer = await client.request(method, where)
+                if (method, path) in (("get", "/healthz"), ("get", "/readyz"), ("post", "/api/v1/session")):
+                    continue
+                assert answer.status_code in (401, 429), f"{method} {path}"
+                assert answer.status_code == 429 or answer.headers["www-authenticate"].startswith("Bearer")
+        for path in ("/docs", "/openapi.json", "/metrics", "/nothing"):
+            assert (await client.get(path)).status_code in (401, 429)
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "path", "body", "code"),
+    [
+        ("viewer", "GET", f"{AP}/ncr", None, 200),
+        ("viewer", "PATCH", f"{AP}/ncr", {"alpha": 0.1}, 403),
+        ("viewer", "GET", "/api/v1/audit", None, 403),
+        ("operator", "PATCH", f"{AP}/ncr", {"alpha": 0.1}, 200),
+        ("operator", "PATCH", f"{AP}/config", {"enabled": False}, 403),
+        ("operator", "DELETE", AP, None, 403),
+        ("operator", "GET", "/api/v1/tokens", None, 403),
+        ("operator", "POST", "/api/v1/tokens", {"name": "x", "role": "admin"}, 403),
+        ("admin", "GET", "/api/v1/tokens", None, 200),
+        ("admin", "DELETE", AP, None, 204),
+    ],
+)
+async def test_each_role_may_do_its_part(api: Api, role: str, method: str, path: str, body: object, code: int) -> None:
+    async with api.client(role) as client:
+        assert (await client.request(method, path, json=body)).status_code == code
+
+
+async def test_a_token_is_told_once_kept_as_a_hash_and_can_be_revoked(api: Api, tmp_path: Path) -> None:
+    async with api.client() as admin:
+        made = (await admin.post("/api/v1/tokens", json={"name": "grafana", "role": "viewer"})).json()
+        assert made["expires"] == pytest.approx(time.time() + 90 * 86_400, abs=60)
+        assert "token" not in (await admin.get("/api/v1/tokens")).json()[-1]
+        bearer = {"authorization": f"Bearer {made['token']}"}
+        async with api.client(None, **bearer) as viewer:
+            assert (await viewer.get("/api/v1/session")).json()["name"] == "grafana"
+            assert (await admin.delete(f"/api/v1/tokens/{made['id']}")).status_code == 204
+            assert (await viewer.get("/api/v1/session")).status_code == 401
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
+    assert made["token"].encode() not in kept
+    assert made["name"].encode() in kept
+
+
+async def test_a_token_expires(api: Api) -> None:
+    async with api.client() as admin:
+        body = {"name": "short", "role": "viewer", "expires_in": 0.2}
+        secret = (await admin.post("/api/v1/tokens", json=body)).json()["token"]
+    async with api.client(None, authorization=f"Bearer {secret}") as viewer:
+        assert (await viewer.get("/api/v1/session")).status_code == 200
+        time.sleep(0.25)
+        assert (await viewer.get("/api/v1/session")).status_code == 401
+
+
+async def test_the_last_admin_stays(api: Api) -> None:
+    async with api.client() as admin:
+        mine = next(token for token in (await admin.get("/api/v1/tokens")).json() if token["role"] == "admin")
+        assert (await admin.delete(f"/api/v1/tokens/{mine['id']}")).status_code == 409
+
+
+async def test_a_token_made_beside_the_controller_is_known_soon(api: Api) -> None:
+    async with api.client() as admin:
+        assert (await admin.get("/api/v1/session")).status_code == 200
+    time.sleep(1.1)
+    _, secret = api.service.store.new_token("console", "viewer")
+    async with api.client(None, authorization=f"Bearer {secret}") as viewer:
+        assert (await viewer.get("/api/v1/session")).status_code == 200
+
+
+async def test_the_secret_of_a_repeated_request_is_not_told_again(api: Api) -> None:
+    async with api.client() as admin:
+        sent = {"json": {"name": "x", "role": "viewer"}, "headers": {"idempotency-key": "k"}}
+        assert (await admin.post("/api/v1/tokens", **sent)).status_code == 201  # type: ignore[arg-type]
+        again = await admin.post("/api/v1/tokens", **sent)  # type: ignore[arg-type]
+    assert again.status_code == 409
+    assert "ap_" not in again.text
+
+
+async def test_a_browser_gets_a_session_that_other_sites_cannot_use(api: Api) -> None:
+    async with api.client(None) as browser:
+        assert (await browser.post("/api/v1/session", json={"token": "ap_wrong"})).status_code == 401
+        opened = await browser.post("/api/v1/session", json={"token": api.secrets["operator"]})
+        assert opened.status_code == 201
+        cookie = opened.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+        assert (await browser.get(AP)).status_code == 200
+        same = {"origin": "http://test", "sec-fetch-site": "same-origin"}
+        assert (await browser.patch(f"{AP}/ncr", json={"alpha": 0.1}, headers=same)).status_code == 200
+        for foreign in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+            refused = await browser.patch(f"{AP}/ncr", json={"alpha": 0.2}, headers=foreign)
+            assert (refused.status_code, "another site" in refused.json()["detail"]) == (403, True)
+            login = await browser.post("/api/v1/session", json={"token": api.secrets["viewer"]}, headers=foreign)
+            assert login.status_code == 403
+        assert (await browser.get(f"{AP}/ncr")).json()["alpha"] == 0.1
+        assert (await browser.delete("/api/v1/session", headers=same)).status_code == 204
+        browser.cookies.clear()
+        browser.cookies.set("session", opened.cookies["session"])
+        assert (await browser.get(AP)).status_code == 401
+
+
+async def test_a_revoked_token_ends_its_sessions(api: Api) -> None:
+    async with api.client() as admin, api.client(None) as browser:
+        made = (await admin.post("/api/v1/tokens", json={"name": "page", "role": "viewer"})).json()
+        assert (await browser.post("/api/v1/session", json={"token": made["token"]})).status_code == 201
+        assert (await browser.get(AP)).status_code == 200
+        assert (await admin.delete(f"/api/v1/tokens/{made['id']}")).status_code == 204
+        assert (await browser.get(AP)).status_code == 401
+
+
+async def test_guessing_is_slowed_down_and_does_not_shut_out_others(api: Api) -> None:
+    async with api.client(None, authorization="Bearer ap_guess") as guesser, api.client("viewer") as viewer:
+        codes = [(await guesser.get(AP)).status_code for _ in range(int(FAILURES_AT_ONCE) + 5)]
+        assert codes[0] == 401
+        refused = await guesser.get(AP)
+        assert (codes[-1], refused.status_code) == (429, 429)
+        assert int(refused.headers["retry-after"]) >= 1
+        assert (await viewer.get(AP)).status_code == 200
+
+
+def test_a_bucket_lets_through_its_rate() -> None:
+    bucket = Bucket(2.0, 0.0)
+    assert [bucket.take(1.0, 2.0, 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert bucket.take(1.0, 2.0, 1.0) == 0.0
+    assert bucket.take(1.0, 2.0, 1.5) == pytest.approx(0.5)
+    assert [bucket.take(1.0, 2.0, 100.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+
+
+async def test_every_change_stands_in_the_audit_log(api: Api, tmp_path: Path) -> None:
+    async with api.client("operator") as operator, api.client() as admin:
+        await operator.patch(f"{AP}/class-weights", json={"downlink": 8})
+        await operator.patch(f"{AP}/class-weights", json={"downlink": -8})
+        await admin.post("/api/v1/tokens", json={"name": "x", "role": "viewer"})
+        answer = await admin.get("/api/v1/audit?limit=1")
+        assert (answer.headers["x-total-count"], answer.json()[0]["path"]) == ("2", "/api/v1/tokens")
+        line = (await admin.get("/api/v1/audit?offset=1")).json()[0]
+    assert line["actor"].startswith("operator (")
+    assert (line["client"], line["action"], line["change"]) == ("192.0.2.7", "PATCH", {"downlink": 8})
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        assert database.execute("SELECT count(*) FROM audit").fetchone() == (2,)
+    database.close()
+
+
+async def test_headers_protect_browsers(api: Api) -> None:
+    async with api.client("viewer") as client:
+        for path in (AP, "/nothing", "/healthz"):
+            headers = (await client.get(path)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["x-frame-options"] == "DENY"
+            assert "default-src 'self'" in headers["content-security-policy"]
+        assert (await client.get(AP)).headers["cache-control"] == "no-store"
+        assert (await client.get(f"{AP}/ncr")).headers["cache-control"] == "no-cache"
+
+
+async def test_one_token_cannot_ask_without_end(api: Api) -> None:
+    api.app.state.guard._rate = 5.0
+    async with api.client("viewer") as client, api.client("operator") as other:
+        codes = [(await client.get("/api/v1/session")).status_code for _ in range(30)]
+        assert codes[:10] == [200] * 10
+        assert 429 in codes
+        assert (await other.get("/api/v1/session")).status_code == 200
