@@ -26,7 +26,7 @@ from topologies.requirements import ROOT, LabError
 
 TARGETS = ("apswitch", "bmv2")
 ETH_P_ALL = 3
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 STATION = bytes.fromhex("020000000001")
 SERVER = bytes.fromhex("020000000002")
@@ -206,12 +206,12 @@ class Controller:
 
     def __init__(self, config: Path, *arguments: str) -> None:
         self.errors = config.with_suffix(".stderr")
+        self._said = b""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "controller", "--config", str(config), *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=self.errors.open("wb"),
-            text=True,
         )
         line = self.line()
         if line.startswith("token "):
@@ -225,8 +225,13 @@ class Controller:
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            assert selector.select(WAIT_SECONDS), f"nothing said; {self.errors.read_text()}"
-        return self.process.stdout.readline().strip()
+            while b"\n" not in self._said:
+                assert selector.select(WAIT_SECONDS), f"nothing said; {self.errors.read_text()}"
+                said = os.read(self.process.stdout.fileno(), 4096)
+                assert said, f"it has ended; {self.errors.read_text()}"
+                self._said += said
+        line, _, self._said = self._said.partition(b"\n")
+        return line.decode()
 
     def wait_ready(self) -> None:
         """Wait for the line that says so."""
