@@ -15,7 +15,7 @@ from .connection import Connection, SessionError, State
 from .entries import EntrySet
 from .flows import Flows
 from .loop import Loop
-from .program import COUNTERS, DIGEST_FLOWS, Encodable, Program, class_index
+from .program import COUNTERS, DIGEST_FLOWS, Encodable, FlowKey, Program, class_index
 from .stations import Stations
 
 SIGNALS = ("marked", "dropped", "refused")
@@ -36,14 +36,14 @@ class AccessPoint:
         self.connection = Connection(config, self.program)
         self.stations = Stations(config, self.program, self._station_left)
         self.flows = Flows(config, self.program)
-        self.loop = Loop(config, self.program, self.flows)
+        self._gone: asyncio.Queue[list[FlowKey]] = asyncio.Queue()
+        self.loop = Loop(config, self.program, self.flows, self._gone.put_nowait)
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
         """When something last left through a port, in seconds since the epoch."""
         self._entries = EntrySet(self.program)
         self._ready = ready
-        self._left: asyncio.Queue[int] = asyncio.Queue()
 
     async def run(self) -> None:
         """Keep the access point under control; ends by cancellation."""
@@ -69,7 +69,7 @@ class AccessPoint:
 
     def _station_left(self, port: int) -> None:
         """The flows of a station that has moved or gone leave through another port from now on: learn them anew."""
-        self._left.put_nowait(port)
+        self._gone.put_nowait(self.flows.through(port))
 
     async def _serve(self) -> None:
         for manager in (self._entries, self.stations, self.flows, self.loop):
@@ -109,8 +109,7 @@ class AccessPoint:
 
     async def _drop_flows(self) -> None:
         while True:
-            port = await self._left.get()
-            await self.flows.age(self.connection, self.flows.through(port))
+            await self.flows.age(self.connection, await self._gone.get())
 
     async def _watch_signals(self) -> None:
         """Read what nothing is regulated by, beside the loop; and note which ports send."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flows there are: learned from flow digests, aged by the idle timeout of their entries.
+"""Which flows there are: learned from flow digests, aged by the idle timeout of their entries; by their counters on a
+target whose flow tables have no idle timeout.
 
 Each flow has an index into the registers of the data plane. Registers cannot be cleared over P4Runtime everywhere, so
 an index that is given to the next flow gets a new generation, which tells the users of one index apart.
@@ -206,6 +207,10 @@ class Flows:
             # Only now may the loop read and change the entry.
             self.learned += 1
             self.fresh.append(flow)
+
+    def is_over(self, flow: Flow, now: float) -> bool:
+        """Whether a flow's counter, read now, says that it is over; a target with idle timeouts says so itself."""
+        return not self._program.flows_time_out and now - flow.rate.last_moved > self._config.flow_idle_timeout
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
         """Remove flows: those whose idle timeout has passed, or that lost their station."""

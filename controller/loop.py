@@ -13,6 +13,7 @@ import itertools
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 
 import finsy as fy
 from finsy.proto import p4r
@@ -22,7 +23,7 @@ from .config import AccessPointConfig
 from .connection import Connection
 from .feedback import quantise
 from .flows import Flow, Flows
-from .program import Program, class_index, table_entry
+from .program import FlowKey, Program, class_index, table_entry
 from .regulator import PortRegulator, Volume
 
 IDLE_INTERVAL = 0.1
@@ -40,12 +41,15 @@ MOST_QUIET = 16
 
 
 class Loop:
-    """The loop of one access point."""
+    """The loop of one access point; `over(keys)` is called for flows whose counters have stood still for too long."""
 
-    def __init__(self, config: AccessPointConfig, program: Program, flows: Flows) -> None:
+    def __init__(
+        self, config: AccessPointConfig, program: Program, flows: Flows, over: Callable[[list[FlowKey]], None]
+    ) -> None:
         self._config = config
         self._program = program
         self._flows = flows
+        self._over = over
         counters = program.schema.counters
         self._fields = {
             counters[name].id: (f"{name}_packets", f"{name}_bytes") for name in ("arrived", "sent", "filtered")
@@ -182,6 +186,8 @@ class Loop:
         regulator = self.ports.get(flow.egress_port)
         if regulator is not None and not flow.rate.idle(now):
             regulator.active[flow.index] = flow
+        elif self._flows.is_over(flow, now):
+            self._over([flow.key])
 
     def _changes(self, regulator: PortRegulator, flows: list[Flow]) -> list[p4r.Update]:
         """The updates of one port and of those of its flows that were looked at."""

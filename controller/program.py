@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import finsy as fy
+from finsy.p4schema import P4IdleTimeoutBehavior
 from finsy.proto import p4d, p4r
 from google.protobuf.text_format import ParseError
 
@@ -94,6 +95,11 @@ class Program:
         self.digest_names = {digest.id: digest.alias for digest in self.schema.digests}
         self.flow_versions = {self.schema.tables[name].id: version for version, name in FLOW_TABLES.items()}
         self.learn_id = self.schema.tables["learn"].id
+        self.flows_time_out = all(
+            self.schema.tables[name].idle_timeout_behavior != P4IdleTimeoutBehavior.NO_TIMEOUT
+            for name in FLOW_TABLES.values()
+        )
+        """Whether the target ages flows; else their counters tell which have ended."""
         self._flow_templates = {version: self._flow_template(version) for version in FLOW_TABLES}
 
     def update(self, kind: p4r.Update.Type.ValueType, entity: Encodable) -> p4r.Update:
@@ -121,7 +127,8 @@ class Program:
         for param, value in zip(params, (index, generation, flow_class, 0), strict=True):
             param.value = canonical(value)
         entry.meter_config.CopyFrom(meter.encode())
-        entry.idle_timeout_ns = round(idle_timeout * 1e9)
+        if self.flows_time_out:
+            entry.idle_timeout_ns = round(idle_timeout * 1e9)
         return entity
 
     def _flow_template(self, version: int) -> p4r.Entity:

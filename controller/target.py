@@ -69,8 +69,8 @@ class Tofino(Target):
     ACK_SESSION = 32
     """`ACK_SESSION ++ pipe` of the program."""
     ACK_COPY_BYTES = 64
-    TICK_SECONDS = 1.024e-6
-    """The program's clock: nanoseconds without their last ten bits."""
+    TICK_SECONDS = 256e-9
+    """The program's clock: nanoseconds without their last eight bits."""
     LONGEST_WINDOW = 2**30
     """Ticks; the clock wraps at 2**32, and differences are signed."""
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
-// Stages that touch an extern of the architecture are in v1model/.
+// Stages that touch an extern of the architecture are in v1model/; ap_tna.p4 is the same for Tofino.
 //
 //   ingress: roles - packet_io - learn - forward - flows - sparse - classify - mark - ack - gate - count arrived - report
 //   egress:  prune - ack_filter - count sent
@@ -72,12 +72,14 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         EgressRole.apply(meta);
         Flows.apply(hdr, meta);
         Sparse.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
-        Classify.apply(hdr, meta);
+        PureAck.apply(hdr, meta);
+        feedback_t random_number;
+        random(random_number, 0, 65534);
+        PortFeedback.apply(meta, random_number);
+        Classify.apply(meta);
 
         bit<12> index = meta.egress_port ++ meta.class_id;
-        feedback_t random_number;
-        random(random_number, 1, 65535);
-        Mark.apply(hdr, meta, random_number);
+        Mark.apply(hdr, meta);
         if (meta.drop == 1) {
             dropped.count((bit<32>)index);
             mark_to_drop(standard_metadata);

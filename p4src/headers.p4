@@ -86,14 +86,14 @@ header udp_t {
 
 @controller_header("packet_in")
 header packet_in_t {
-    port_t ingress_port;
-    @padding bit<7> pad;
+    @id(2) @padding bit<7> pad;
+    @id(1) port_t ingress_port;
 }
 
 @controller_header("packet_out")
 header packet_out_t {
-    port_t egress_port;
-    @padding bit<7> pad;
+    @id(2) @padding bit<7> pad;
+    @id(1) port_t egress_port;
 }
 
 struct headers_t {
@@ -142,7 +142,7 @@ struct metadata_t {
     bit<1>       regulated;        // feedback applies
     bit<1>       mark_only;
     feedback_t   feedback;         // the flow's
-    feedback_t   margin;           // a random number of 1..65535, less all feedback; 0: act
+    feedback_t   total;            // a random number of 0..65534 and all feedback, saturating; at the top: act
     bit<1>       marked;
     bit<1>       gated;            // this packet holds a place in the gate's buffer
 }

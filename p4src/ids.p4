@@ -43,8 +43,10 @@
 #define ACTION_PRIORITISE         0x01000015
 #define ACTION_BATCH_GATE         0x01000016
 #define ACTION_MARK_IPV4          0x01000017
+#define ACTION_BATCH_WINDOW       0x01000018   // TNA
 
-// Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16)
+// Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16): v1model's; those of
+// TNA have ids of p4c's own making, so a controller goes by the names in the P4Info.
 #define COUNTER_ARRIVED        0x12000001
 #define COUNTER_SENT           0x12000002
 #define COUNTER_MARKED         0x12000003
@@ -80,6 +82,7 @@ typedef bit<48> mac_t;
 typedef bit<3>  class_t;
 typedef bit<3>  queue_t;      // 7 is served first
 typedef bit<16> feedback_t;   // a probability: 0 never, 65535 always
+const feedback_t FEEDBACK_ALWAYS = 65535;
 typedef bit<16> flow_index_t;
 
 // What is behind a port: 0 nothing known, 1 stations, 2 the uplink, 3 the controller.

@@ -48,14 +48,12 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
     state parse_ipv4_with_options {
         packet.extract(hdr.ipv4);
         meta.protocol = hdr.ipv4.protocol;
-        meta.dscp = hdr.ipv4.dscp;
         transition accept;
     }
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
         meta.protocol = hdr.ipv4.protocol;
-        meta.dscp = hdr.ipv4.dscp;
         transition select(hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (0, 0, PROTOCOL_TCP): parse_tcp;
             (0, 0, PROTOCOL_UDP): parse_udp;
@@ -73,7 +71,6 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
     state parse_ipv6 {
         packet.extract(hdr.ipv6);
         meta.protocol = hdr.ipv6.next_header;
-        meta.dscp = hdr.ipv6.dscp;
         transition select(hdr.ipv6.next_header) {
             PROTOCOL_TCP: parse_tcp;
             PROTOCOL_UDP: parse_udp;

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The committed program is what its sources say, and the numbers in ids.p4 are what controllers see."""
 
+import importlib.util
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
 ROOT = Path(__file__).parent.parent
+P4INFO = ROOT / "p4src/ap.p4info.txtpb"
+TOFINO_P4INFO = ROOT / "p4src/ap_tna.p4info.txtpb"
+_spec = importlib.util.spec_from_file_location("tofino", ROOT / "tools/tofino.py")
+assert _spec
+assert _spec.loader
+tofino = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tofino)
 
 
 @pytest.fixture
@@ -43,16 +54,45 @@ def test_added_source_is_noticed(copy: Path) -> None:
     assert check(copy).returncode == 2
 
 
+@pytest.mark.skipif(
+    not shutil.which("p4c-barefoot"), reason="p4c-barefoot is missing; build p4c with -DENABLE_TOFINO=ON"
+)
+def test_the_build_for_tofino_is_fresh_and_fits(tmp_path: Path) -> None:
+    out = tmp_path / "tofino"
+    done = subprocess.run([ROOT / "tools/goldens.sh", "tofino", out], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    compiler = tofino.read(out, "manifest.json")["compiler_version"]
+    committed = tofino.PAGE.read_text()
+    page = tofino.made(out)
+    if compiler not in committed:
+        pytest.skip(f"p4c-barefoot {compiler} is not the release that made {tofino.PAGE.name}; the program fits")
+    assert page == committed
+    assert (out / "ap_tna.p4info.txtpb").read_text() == TOFINO_P4INFO.read_text()
+
+
+def test_a_program_that_does_not_fit_a_tofino_is_named() -> None:
+    with pytest.raises(tofino.ReportError, match="takes 13 stages, and a Tofino 1 has 12"):
+        tofino.page({"resources": {"mau": {"mau_stages": [{}] * 13}}}, {}, "9.13.4")
+
+
+def test_missing_reports_are_named(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/tofino.py", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path}/manifest.json is no report") and done.stderr.count("\n") == 1
+
+
 def test_ids_are_the_declared_ones() -> None:
-    info = text_format.Parse((ROOT / "p4src/ap.p4info.txtpb").read_text(), p4i.P4Info())
-    compiled = {
-        obj.preamble.id
-        for group in (info.tables, info.actions, info.counters, info.direct_counters, info.meters, info.direct_meters,
-                      info.registers)
-        for obj in group
-        if obj.preamble.alias != "NoAction"
-    }  # fmt: skip
+    info = text_format.Parse(P4INFO.read_text(), p4i.P4Info())
+    tofino_info = text_format.Parse(TOFINO_P4INFO.read_text(), p4i.P4Info())
+    # p4c-barefoot numbers externs itself.
+    compiled = ids(tofino_info.tables, tofino_info.actions) | ids(
+        info.tables, info.actions, info.counters, info.direct_counters, info.meters, info.direct_meters, info.registers
+    )
     source = (ROOT / "p4src/ids.p4").read_text()
-    declared = [int(n, 16) for n in re.findall(r"^#define \w+ +(0x[0-9A-F]{8})$", source, re.M)]
+    declared = [int(n, 16) for n in re.findall(r"^#define \w+ +(0x[0-9A-F]{8})\b", source, re.M)]
     assert len(declared) == len(set(declared)), "an id is used twice"
     assert compiled == set(declared)
+
+
+def ids(*groups: Iterable[Any]) -> set[int]:
+    return {obj.preamble.id for group in groups for obj in group if obj.preamble.alias != "NoAction"}

@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The compiled program is committed, so that nobody needs p4c to use it; this keeps it true to its sources.
-#   tools/goldens.sh renew    compile with the p4c on PATH; warnings are errors
-#   tools/goldens.sh compile DIR    the same into another directory
+#   tools/goldens.sh renew    compile with the p4c on PATH; warnings are errors. With p4c-barefoot also for Tofino
+#   tools/goldens.sh compile DIR    the same into another directory, for v1model
+#   tools/goldens.sh tofino DIR     for Tofino, with the back end's reports
 #   tools/goldens.sh check    the recorded sums of sources and goldens hold; with p4c on PATH also: a new compile is the same
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 GOLDENS="p4src/ap.json p4src/ap.p4info.txtpb"
 SUMS=p4src/goldens.sha256
+# Of the build for Tofino a controller needs the P4Info; the rest is made for one release of the vendor's software. It
+# has no sums: few have that back end, and tests compare the P4Info with v1model's.
+TOFINO_P4INFO=p4src/ap_tna.p4info.txtpb
+TOFINO_OUT=out/tofino
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
+
+sources() { find p4src -name '*.p4' ! -path 'p4src/tna/*' ! -name ap_tna.p4 | LC_ALL=C sort; }
 
 p4c_version() { p4c-bm2-ss --version 2>&1 | sed -n 's/^Version \([^ ]*\).*/\1/p'; }
 
@@ -17,6 +24,14 @@ compile() { # into directory $1
     p4c-bm2-ss --std p4-16 --Werror -o "$1/ap.json" --p4runtime-files "$1/ap.p4info.txtpb" p4src/ap.p4
     # The position of the compiler's own include files is the machine's business, not the program's.
     sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$1/ap.json"
+}
+
+compile_tofino() { # into directory $1: assembly, reports, P4Info
+    rm -rf "$1"
+    mkdir -p "$1"
+    p4c-barefoot --target tofino --arch tna --std p4-16 -D__TARGET_TOFINO__=1 -g --p4runtime-force-std-externs \
+        --p4runtime-files "$1/ap_tna.p4info.txtpb" -o "$1" p4src/ap_tna.p4 >"$1/p4c.log" 2>&1 ||
+        die "p4c-barefoot refuses p4src/ap_tna.p4 ($(grep -i -m 1 error "$1/p4c.log" || tail -n 1 "$1/p4c.log")); all it says: $1/p4c.log"
 }
 
 need_p4c() {
@@ -27,17 +42,29 @@ case "${1:-}" in
     renew)
         need_p4c
         compile p4src
-        { echo "# p4c $(p4c_version)"; sha256sum $(find p4src -name '*.p4' | LC_ALL=C sort) $GOLDENS; } >$SUMS
+        { echo "# p4c $(p4c_version)"; sha256sum $(sources) $GOLDENS; } >$SUMS
         echo "p4src compiled by p4c $(p4c_version)"
+        if command -v p4c-barefoot >/dev/null; then
+            compile_tofino $TOFINO_OUT
+            cp $TOFINO_OUT/ap_tna.p4info.txtpb $TOFINO_P4INFO
+            echo "p4src compiled for Tofino into $TOFINO_OUT"
+            python3 tools/tofino.py $TOFINO_OUT
+        else
+            echo "p4src not compiled for Tofino: p4c-barefoot is not on PATH (p4c built with -DENABLE_TOFINO=ON)"
+        fi
         ;;
     compile)
         need_p4c
         mkdir -p "${2:?"name a directory"}"
         compile "$2"
         ;;
+    tofino)
+        command -v p4c-barefoot >/dev/null || die "p4c-barefoot is not on PATH; build p4c with -DENABLE_TOFINO=ON and try again"
+        compile_tofino "${2:?"name a directory"}"
+        ;;
     check)
         sha256sum --quiet -c $SUMS || die "p4src and its goldens differ; renew them with: make p4"
-        [ "$(find p4src -name '*.p4' | wc -l)" = "$(grep -c '\.p4$' $SUMS)" ] || die "p4src has new sources; renew the goldens with: make p4"
+        [ "$(sources | wc -l)" = "$(grep -c '\.p4$' $SUMS)" ] || die "p4src has new sources; renew the goldens with: make p4"
         # Another release of p4c may emit the same program otherwise: only the one that made the goldens must agree.
         if command -v p4c-bm2-ss >/dev/null && grep -qx "# p4c $(p4c_version)" $SUMS; then
             fresh=$(mktemp -d); trap 'rm -rf "$fresh"' EXIT
@@ -47,5 +74,5 @@ case "${1:-}" in
             done
         fi
         ;;
-    *) die "usage: tools/goldens.sh renew|check|compile DIR" ;;
+    *) die "usage: tools/goldens.sh renew|check|compile DIR|tofino DIR" ;;
 esac

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from finsy.proto import p4i
+from google.protobuf import text_format
 
-from .switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
+from .switches import ROOT, SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
 
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 
@@ -63,6 +65,31 @@ def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
     wait_for(lambda: talk() and flows()["10.0.0.1", 1000, 2000]["packets"] > 5)
     wait_for(lambda: not flows())
     assert controller.get()["flows_free"] == 65536
+
+
+def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_lab: Lab, tmp_path: Path) -> None:
+    info = text_format.Parse((ROOT / "p4src/ap.p4info.txtpb").read_text(), p4i.P4Info())
+    for table in info.tables:
+        if table.preamble.alias.startswith("flows_"):
+            table.idle_timeout_behavior = p4i.Table.NO_TIMEOUT
+    p4info = tmp_path / "no_timeouts.p4info.txtpb"
+    p4info.write_text(text_format.MessageToString(info))
+    pipeline = {"p4info": str(p4info), "device_config": str(ROOT / "p4src/ap.json")}
+    controller = any_lab.controller(flow_idle_timeout=3, pipeline=pipeline)
+    any_lab.introduce(controller)
+    long = udp(STATION, SERVER, 1000, 2000)
+    short = udp(STATION, SERVER, 1001, 2000)
+
+    def flows() -> set[int]:
+        any_lab.wires[1].send(long)
+        return {entry["src_port"] for entry in controller.get("flows")}
+
+    any_lab.wires[1].send(short)
+    wait_for(lambda: {1000, 1001} <= flows())
+    learned = time.monotonic()
+    wait_for(lambda: 1001 not in flows())
+    assert time.monotonic() - learned > 2
+    assert 1000 in flows()
 
 
 def test_a_plain_switch_asks_for_no_flows(any_lab: Lab) -> None:

@@ -8,7 +8,7 @@
 #ifndef CLASSIFY_P4
 #define CLASSIFY_P4
 
-control Classify(in headers_t hdr, inout metadata_t meta) {
+control PureAck(in headers_t hdr, inout metadata_t meta) {
     // An ACK that carries no data and opens or ends nothing.
     @id(ACTION_PURE_ACK)
     action pure_ack_seen() {
@@ -51,6 +51,25 @@ control Classify(in headers_t hdr, inout metadata_t meta) {
         }
     }
 
+    apply {
+        // Not in the parser: the two fields lie differently in their bytes, which hardware's parser does not mend.
+        if (hdr.ipv4.isValid()) {
+            meta.dscp = hdr.ipv4.dscp;
+        } else if (hdr.ipv6.isValid()) {
+            meta.dscp = hdr.ipv6.dscp;
+        }
+        if (hdr.tcp.isValid()) {
+            if (hdr.ipv4.isValid()) {
+                meta.transport_length = hdr.ipv4.total_length - 20;
+            } else {
+                meta.transport_length = hdr.ipv6.payload_length;
+            }
+            pure_ack.apply();
+        }
+    }
+}
+
+control Classify(inout metadata_t meta) {
     @id(ACTION_SET_CLASS)
     action set_class(class_t class_id, queue_t queue, bit<1> regulated) {
         meta.class_id = class_id;
@@ -77,14 +96,6 @@ control Classify(in headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        if (hdr.tcp.isValid()) {
-            if (hdr.ipv4.isValid()) {
-                meta.transport_length = hdr.ipv4.total_length - 20;
-            } else {
-                meta.transport_length = hdr.ipv6.payload_length;
-            }
-            pure_ack.apply();
-        }
         classify.apply();
     }
 }

@@ -59,7 +59,7 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
         COUNTED_BY(flows_ipv4_counter);
         METERED_BY(flows_ipv4_meter);
         size = FLOWS_SIZE;
-        IDLE_TIMEOUT;
+        FLOW_TIMEOUT
     }
 
     @id(TABLE_FLOWS_IPV6)
@@ -76,18 +76,19 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
         COUNTED_BY(flows_ipv6_counter);
         METERED_BY(flows_ipv6_meter);
         size = FLOWS_IPV6_SIZE;
-        IDLE_TIMEOUT;
+        FLOW_TIMEOUT
     }
 
     apply {
         if (hdr.ipv4.isValid()) {
             flows_ipv4.apply();
-            if (meta.known_flow == 0 && meta.report == REPORT_NONE) {
-                meta.report = REPORT_FLOW_IPV4;
-            }
         } else if (hdr.ipv6.isValid()) {
             flows_ipv6.apply();
-            if (meta.known_flow == 0 && meta.report == REPORT_NONE) {
+        }
+        if (meta.known_flow == 0 && meta.report == REPORT_NONE) {
+            if (hdr.ipv4.isValid()) {
+                meta.report = REPORT_FLOW_IPV4;
+            } else if (hdr.ipv6.isValid()) {
                 meta.report = REPORT_FLOW_IPV6;
             }
         }

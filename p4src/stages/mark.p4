@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // mark: the computed feedback meets the packet (NCR, section 3.1), decided once from one random number.
 //
-//   random - flow - port - class feedback, saturating -> 0: CE, or drop when not ECN-capable
+//   random + flow + port + class feedback, saturating -> at the top: CE, or drop when not ECN-capable
 //
-// Each subtraction is a table of its own and the decision a small ternary table: what a hardware stage can do.
-// A pure ACK is never marked or dropped here. `random` is of 1..65535, so 65535 marks always and 0 never.
+// Each addition is a table of its own and the decision a small ternary table: what a hardware stage can do.
+// A pure ACK is never marked or dropped here. `random` is of 0..65534, so 65535 marks always and 0 never.
 // No architecture extern.
 #ifndef MARK_P4
 #define MARK_P4
 
-control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_number) {
+// What needs no class comes first, so that hardware does it while others classify.
+control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
+    @id(ACTION_ADD_PORT_FEEDBACK)
+    action add_port_feedback(feedback_t feedback) {
+        meta.total = meta.total |+| feedback;
+    }
+
+    @id(TABLE_PORT_FEEDBACK)
+    table port_feedback {
+        key = { meta.egress_port: exact @name("egress_port"); }
+        actions = { add_port_feedback; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE;
+    }
+
+    apply {
+        meta.total = random_number |+| meta.feedback;
+        port_feedback.apply();
+    }
+}
+
+control Mark(inout headers_t hdr, inout metadata_t meta) {
     @id(ACTION_ADD_CLASS_FEEDBACK)
     action add_class_feedback(feedback_t feedback, bit<1> mark_only) {
-        meta.margin = meta.margin |-| feedback;
+        meta.total = meta.total |+| feedback;
         meta.mark_only = mark_only;
     }
 
@@ -27,24 +48,12 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
         size = CLASSES_SIZE;
     }
 
-    @id(ACTION_ADD_PORT_FEEDBACK)
-    action add_port_feedback(feedback_t feedback) {
-        meta.margin = meta.margin |-| feedback;
-    }
-
-    @id(TABLE_PORT_FEEDBACK)
-    table port_feedback {
-        key = { meta.egress_port: exact @name("egress_port"); }
-        actions = { add_port_feedback; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = PORTS_SIZE;
-    }
-
     // HC' = ~(~HC + m) (RFC 1624, eqn. 3) is HC - m, and one less where that borrows; m is 1 from ECT(0), 2 from ECT(1).
+    // Added as 2^16 - m, for hardware does not subtract what an entry says.
     @id(ACTION_MARK_IPV4)
-    action mark_ipv4(bit<16> decrement) {
+    action mark_ipv4(bit<16> addend) {
         hdr.ipv4.ecn = ECN_CE;
-        hdr.ipv4.checksum = hdr.ipv4.checksum - decrement;
+        hdr.ipv4.checksum = hdr.ipv4.checksum + addend;
         meta.marked = 1;
     }
 
@@ -73,10 +82,10 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
         actions = { mark_ipv4; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (true, false, ECN_ECT0, 0, _, _): mark_ipv4(2);
-            (true, false, ECN_ECT0, _, _, _): mark_ipv4(1);
-            (true, false, ECN_ECT1, 0 &&& 0xFFFE, _, _): mark_ipv4(3);
-            (true, false, ECN_ECT1, _, _, _): mark_ipv4(2);
+            (true, false, ECN_ECT0, 0, _, _): mark_ipv4(0xFFFE);
+            (true, false, ECN_ECT0, _, _, _): mark_ipv4(0xFFFF);
+            (true, false, ECN_ECT1, 0 &&& 0xFFFE, _, _): mark_ipv4(0xFFFD);
+            (true, false, ECN_ECT1, _, _, _): mark_ipv4(0xFFFE);
             (true, false, ECN_NOT_ECT, _, _, 0): drop_not_ect();
             (false, true, _, _, ECN_ECT0, _): mark_ipv6();
             (false, true, _, _, ECN_ECT1, _): mark_ipv6();
@@ -85,11 +94,9 @@ control Mark(inout headers_t hdr, inout metadata_t meta, in feedback_t random_nu
     }
 
     apply {
-        meta.margin = random_number |-| meta.feedback;
         if (meta.regulated == 1 && meta.pure_ack == 0) {
-            port_feedback.apply();
             class_feedback.apply();
-            if (meta.margin == 0) {
+            if (meta.total == FEEDBACK_ALWAYS) {
                 mark.apply();
             }
         }

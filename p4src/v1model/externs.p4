@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How v1model spells what the shared stages need of an architecture.
+// How v1model spells what the shared stages need of an architecture; tna/externs.p4 is its twin.
 #ifndef V1MODEL_EXTERNS_P4
 #define V1MODEL_EXTERNS_P4
 
@@ -19,5 +19,6 @@ const color_t COLOR_GREEN = 0;
 #define COUNTED_BY(counter) counters = counter
 #define METERED_BY(meter) meters = meter
 #define IDLE_TIMEOUT support_timeout = true
+#define FLOW_TIMEOUT IDLE_TIMEOUT;
 
 #endif
