@@ -19,7 +19,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment experiments report campaign
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment client experiments report campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ check: python system ## format, lint and types
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
+
+client: python ## renew the typed client of the REST API from its OpenAPI document
+	@$(VENV)/python tools/client.py
 
 p4: ## compile p4src with p4c and renew the committed goldens
 	@tools/goldens.sh renew

@@ -3,7 +3,7 @@
 
 A fenced block ```sh holds commands for the reader. `make` commands that run for minutes are checked with `make -n`
 (target, variables and tools exist), all others are executed. A block whose first line is `# in the lab`,
-`# beside a lab` or `# in a namespace` belongs to a running lab or a host and is executed by the tests of that room.
+`# beside a lab`, `# beside a controller` or `# in a namespace` belongs to a running lab or a host and is executed by the tests of that room.
 """
 
 import re
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
-ELSEWHERE = ("# in the lab", "# beside a lab", "# in a namespace")
+ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace")
 
 
 def commands() -> list[tuple[str, str]]:

@@ -74,6 +74,7 @@ def operation(path: str, method: str, what: dict[str, Any]) -> str:
     places: dict[str, list[dict[str, Any]]] = {"path": [], "query": [], "header": []}
     for parameter in what.get("parameters", []):
         places[parameter["in"]].append(parameter)
+    places["path"].sort(key=lambda entry: path.index(f"{{{entry['name']}}}"))
     arguments = ["self", *(f"{entry['name']}: {type_of(entry['schema'])}" for entry in places["path"])]
     body = what.get("requestBody")
     if body:

@@ -169,7 +169,7 @@ class Client(Transport):
             self.call("GET", f"/api/v1/access-points/{quote(name)}/rules", headers={"if-none-match": if_none_match}),
         )
 
-    def get_rule(self, rule: str, name: str, *, if_none_match: str | None = None) -> models.Rule:
+    def get_rule(self, name: str, rule: str, *, if_none_match: str | None = None) -> models.Rule:
         """One rule."""
         return cast(
             models.Rule,
@@ -180,7 +180,7 @@ class Client(Transport):
             ),
         )
 
-    def put_rule(self, rule: str, name: str, body: models.Rule, *, if_match: str | None = None) -> models.Rule:
+    def put_rule(self, name: str, rule: str, body: models.Rule, *, if_match: str | None = None) -> models.Rule:
         """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated":
         false}`"""
         return cast(
@@ -193,7 +193,7 @@ class Client(Transport):
             ),
         )
 
-    def delete_rule(self, rule: str, name: str, *, if_match: str | None = None) -> None:
+    def delete_rule(self, name: str, rule: str, *, if_match: str | None = None) -> None:
         """Take a rule back."""
         self.call("DELETE", f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}", headers={"if-match": if_match})
 
@@ -202,7 +202,7 @@ class Client(Transport):
         filtered."""
         return cast(list[models.PortAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/ports"))
 
-    def get_port(self, port: int, name: str) -> models.PortAnswer:
+    def get_port(self, name: str, port: int) -> models.PortAnswer:
         """One port."""
         return cast(models.PortAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}"))
 
@@ -272,14 +272,14 @@ class Client(Transport):
             ),
         )
 
-    def get_flow(self, flow_index: int, name: str) -> models.FlowObservation:
+    def get_flow(self, name: str, flow_index: int) -> models.FlowObservation:
         """One flow."""
         return cast(
             models.FlowObservation, self.call("GET", f"/api/v1/access-points/{quote(name)}/flows/{quote(flow_index)}")
         )
 
     def change_flow(
-        self, flow_index: int, name: str, body: models.FlowPatch, *, idempotency_key: str | None = None
+        self, name: str, flow_index: int, body: models.FlowPatch, *, idempotency_key: str | None = None
     ) -> models.FlowObservation:
         """Change a flow's weight, or the class that it asks for, as long as it lives: `{"weight": 2}`"""
         return cast(

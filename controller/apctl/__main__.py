@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`apctl`: get, watch, set, create, delete.
+
+Exit code: 0 done, 1 the controller refuses or does not answer, 2 bad input.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..client import ApiError, Client
+from . import tables
+from .settings import Place, UsageError, find, keep
+
+application = typer.Typer(
+    help="See and change what the controller of access points does.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LISTS: dict[str, Callable[..., Any]] = {
+    "stations": Client.get_stations,
+    "flows": Client.get_flows,
+    "ports": Client.get_ports,
+    "classes": Client.get_classes,
+    "feedback": Client.get_feedback,
+    "counters": Client.get_counters,
+    "rules": Client.get_rules,
+}
+OBJECTS: dict[str, Callable[..., Any]] = {
+    "config": Client.get_config,
+    "features": Client.get_features,
+    "class-weights": Client.get_class_weights,
+    "ncr": Client.get_ncr,
+}
+GLOBAL: dict[str, Callable[..., Any]] = {
+    "access-points": Client.list_access_points,
+    "tokens": Client.list_tokens,
+    "audit": Client.read_audit,
+    "ncr-defaults": Client.get_ncr_defaults,
+}
+PAGED = ("access-points", "stations", "flows", "tokens", "audit")
+SHORT = {"ap": "access-points", "aps": "access-points", "access-point": "access-points"}
+CHANGES: dict[str, Callable[..., Any]] = {
+    "config": Client.change_config,
+    "features": Client.change_features,
+    "class-weights": Client.change_class_weights,
+    "ncr": Client.change_ncr,
+}
+GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
+SETTABLE = [*CHANGES, "ncr-defaults", "flow", "rule"]
+
+
+def _names(incomplete: str) -> list[str]:
+    """Access points, for completion; a controller that does not answer completes nothing."""
+    try:
+        with find().client() as client:
+            return [ap["name"] for ap in client.list_access_points() if ap["name"].startswith(incomplete)]
+    except (ApiError, UsageError):
+        return []
+
+
+def _starting(words: list[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+AccessPoint = Annotated[str, typer.Argument(metavar="ACCESS_POINT", autocompletion=_names)]
+MaybeAccessPoint = Annotated[str | None, typer.Argument(metavar="[ACCESS_POINT]", autocompletion=_names)]
+AsJson = Annotated[bool, typer.Option("--json", help="What the API says, as JSON.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")]
+
+
+@application.callback()
+def options(
+    context: typer.Context,
+    url: Annotated[str | None, typer.Option(help="The controller; also APCTL_URL.")] = None,
+    ca: Annotated[str | None, typer.Option(help="Whom its certificate must come from, PEM; also APCTL_CA.")] = None,
+) -> None:
+    """See and change what the controller of access points does."""
+    context.obj = {"url": url, "ca": ca}
+
+
+def _client(context: typer.Context) -> Client:
+    return find(**context.obj).client()
+
+
+@application.command()
+def login(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(help="As https://controller:8443")],
+    token_file: Annotated[Path | None, typer.Option(help="The token; without it, from standard input.")] = None,
+) -> None:
+    """Keep URL and token for the commands to come."""
+    try:
+        token = (token_file.read_text() if token_file else sys.stdin.read()).strip()
+    except OSError as error:
+        raise UsageError(f"{token_file}: {(error.strerror or str(error)).lower()}") from None
+    place = Place(url, token, find(url, token, context.obj["ca"]).ca)
+    with place.client() as client:
+        who = client.who_am_i()
+    print(f"{who['name']}, {who['role']}, until {tables.until(who['expires'])}: kept in {keep(place)}")
+
+
+@application.command()
+def whoami(context: typer.Context, as_json: AsJson = False) -> None:
+    """Whose token it is."""
+    with _client(context) as client:
+        _show(client.who_am_i(), as_json)
+
+
+@application.command()
+def get(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help=", ".join(GETTABLE), autocompletion=_starting(GETTABLE))],
+    access_point: MaybeAccessPoint = None,
+    active: Annotated[bool, typer.Option("--active", help="Of flows: those with traffic.")] = False,
+    sort: Annotated[str | None, typer.Option(help="Of flows: -rate_bps, -bytes, -feedback_total.")] = None,
+    since: Annotated[float, typer.Option(help="Of history: how many seconds back.")] = 60,
+    resolution: Annotated[int | None, typer.Option(help="Of history: 1, 10, 60, 600 seconds.")] = None,
+    as_json: AsJson = False,
+    watch: Watch = False,
+) -> None:
+    """What there is: `apctl get flows ap1 --active --sort=-rate_bps --watch`"""
+    what = SHORT.get(what, what)
+    if what not in GETTABLE:
+        raise UsageError(f"get {what}: one of {', '.join(GETTABLE)}")
+    if what in GLOBAL and access_point and what != "access-points":
+        raise UsageError(f"get {what}: it is of no access point")
+    if what not in GLOBAL and access_point is None:
+        raise UsageError(f"get {what}: which ACCESS_POINT?")
+    given: dict[str, Any] = {"active": active or None, "sort": sort} if what == "flows" else {}
+
+    def ask(client: Client) -> Any:
+        if what == "history":
+            return client.get_history(str(access_point), start=-since, resolution=resolution)  # type: ignore[arg-type]
+        if what == "access-points" and access_point:
+            return client.get_access_point(access_point)
+        call = (GLOBAL | LISTS | OBJECTS)[what]
+        arguments = () if what in GLOBAL else (access_point,)
+        bound = getattr(client, call.__name__)
+        return client.every(bound, *arguments, **given) if what in PAGED else bound(*arguments)
+
+    with _client(context) as client:
+        while True:
+            answer = ask(client)
+            if watch and not as_json and sys.stdout.isatty():
+                print("\033[H\033[2J", end="")
+            _show(answer, as_json, what)
+            if not watch:
+                return
+            sys.stdout.flush()
+            time.sleep(1)
+
+
+def _show(answer: Any, as_json: bool, what: str | None = None) -> None:
+    if as_json:
+        print(json.dumps(answer, indent=2))
+    elif what == "history":
+        rows = [
+            dict(zip(port["columns"], values, strict=True)) | {"port": port["port"]}
+            for port in answer["ports"]
+            for values in zip(*port["columns"].values(), strict=True)
+        ]
+        print(tables.table("history", sorted(rows, key=lambda row: row["time"])))
+    elif isinstance(answer, list):
+        print(tables.table(str(what), answer) if answer else f"no {str(what).replace('-', ' ')}")
+    else:
+        print(tables.pairs(answer))
+
+
+@application.command()
+def events(
+    context: typer.Context,
+    access_point: MaybeAccessPoint = None,
+    tick: Annotated[bool, typer.Option("--tick", help="With every tick of the loop, not once a second.")] = False,
+) -> None:
+    """What happens, as it happens: a line of JSON for each event."""
+    with _client(context) as client:
+        stream = (
+            client.stream_access_point(access_point, every="tick" if tick else "second")
+            if access_point
+            else client.stream_all()
+        )
+        for event, data in stream:
+            print(json.dumps({"event": event, **data}), flush=True)
+
+
+def _values(words: list[str]) -> dict[str, Any]:
+    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back."""
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{word}: not NAME=VALUE")
+        try:
+            values[name] = None if value == "default" else json.loads(value)
+        except ValueError:
+            values[name] = value
+    return values
+
+
+@application.command("set")
+def set_(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help=", ".join(SETTABLE), autocompletion=_starting(SETTABLE))],
+    words: Annotated[list[str], typer.Argument(metavar="[ACCESS_POINT] [FLOW_INDEX] NAME=VALUE...")],
+    as_json: AsJson = False,
+) -> None:
+    """Change it: `apctl set class-weights ap1 downlink=8`, `apctl set ncr ap1 queue_target_ms=default`"""
+    if what not in SETTABLE:
+        raise UsageError(f"set {what}: one of {', '.join(SETTABLE)}")
+    places = [word for word in words if "=" not in word]
+    wanted = {"ncr-defaults": 0, "flow": 2}.get(what, 1)
+    if len(places) != wanted:
+        raise UsageError(
+            f"set {what}: {('no place', 'an ACCESS_POINT', 'ACCESS_POINT and FLOW_INDEX')[wanted]}, then NAME=VALUE"
+        )
+    body: Any = _values(words[wanted:])
+    with _client(context) as client:
+        if what == "ncr-defaults":
+            answer: Mapping[str, Any] = client.change_ncr_defaults(body)
+        elif what == "flow":
+            if not places[1].isdigit():
+                raise UsageError(f"set flow: {places[1]} is no FLOW_INDEX")
+            answer = client.change_flow(places[0], int(places[1]), body)
+        elif what == "rule":
+            answer = client.put_rule(places[0], str(body.get("name", "")), body)
+        else:
+            answer = getattr(client, CHANGES[what].__name__)(places[0], body)
+        _show(answer, as_json)
+
+
+def _enable(context: typer.Context, access_point: str, enabled: bool) -> None:
+    with _client(context) as client:
+        client.change_config(access_point, {"enabled": enabled})
+    print(f"{access_point} {'connects' if enabled else 'disconnected'}")
+
+
+@application.command()
+def connect(context: typer.Context, access_point: AccessPoint) -> None:
+    """Hold a session with an access point's switch."""
+    _enable(context, access_point, True)
+
+
+@application.command()
+def disconnect(context: typer.Context, access_point: AccessPoint) -> None:
+    """End the session; the switch goes on forwarding, without feedback."""
+    _enable(context, access_point, False)
+
+
+@application.command()
+def add(
+    context: typer.Context,
+    file: Annotated[Path, typer.Option("--file", "-f", help="The access point as JSON; - for standard input.")],
+) -> None:
+    """Add an access point: `apctl add -f ap2.json`"""
+    try:
+        body = json.loads(sys.stdin.read() if str(file) == "-" else file.read_text())
+    except OSError as error:
+        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise UsageError(f"{file}: not JSON: {error}") from None
+    with _client(context) as client:
+        print(f"{client.add_access_point(body)['name']} added")
+
+
+@application.command()
+def delete(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="access-point, rule", autocompletion=_starting(["access-point", "rule"]))],
+    access_point: AccessPoint,
+    rule: Annotated[str | None, typer.Argument(metavar="[RULE]")] = None,
+) -> None:
+    """Remove an access point, or a rule of one."""
+    with _client(context) as client:
+        if what == "rule" and rule:
+            client.delete_rule(access_point, rule)
+        elif SHORT.get(what) == "access-points" and rule is None:
+            client.remove_access_point(access_point)
+        else:
+            raise UsageError("delete access-point ACCESS_POINT, or delete rule ACCESS_POINT RULE")
+    print(f"{rule or access_point} removed")
+
+
+token = typer.Typer(help="Tokens: create, revoke.", no_args_is_help=True, rich_markup_mode=None)
+application.add_typer(token, name="token")
+
+
+@token.command("create")
+def create_token(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Whose it is; stands in the audit log.")],
+    role: Annotated[str, typer.Option(help="viewer, operator, admin")] = "viewer",
+    days: Annotated[float, typer.Option(help="When it expires; 0 for never.")] = 90,
+) -> None:
+    """Make a token and print it: it is told this once."""
+    body: Any = {"name": name, "role": role, "expires_in": days * 86_400 if days else None}
+    with _client(context) as client:
+        print(client.create_token(body)["token"])
+
+
+@token.command("revoke")
+def revoke_token(context: typer.Context, token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Let a token, and what was opened with it, open nothing any more."""
+    with _client(context) as client:
+        client.revoke_token(token_id)
+    print(f"{token_id} revoked")
+
+
+@application.command()
+def completion(shell: Annotated[str, typer.Argument(help="bash, zsh, fish")]) -> None:
+    """The completions of a shell: `source <(apctl completion bash)`"""
+    from typer.completion import get_completion_script
+
+    if shell not in ("bash", "zsh", "fish"):
+        raise UsageError(f"completion {shell}: one of bash, zsh, fish")
+    print(get_completion_script(prog_name="apctl", complete_var="_APCTL_COMPLETE", shell=shell))
+
+
+def main() -> int:
+    """Run; what goes wrong is one line."""
+    try:
+        application(prog_name="apctl")
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ApiError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables for people: plain text, aligned, one heading; and how long ago, how fast, how much."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Column = tuple[str, Callable[[Mapping[str, Any]], object]]
+
+
+def field(name: str) -> Callable[[Mapping[str, Any]], object]:
+    """A column that is a field."""
+    return lambda row: row[name]
+
+
+def rate(bps: float) -> str:
+    """Bits per second."""
+    for unit in ("", "k", "M", "G"):
+        if abs(bps) < 1000 or unit == "G":
+            return f"{bps:.3g}{unit}"
+        bps /= 1000
+    raise AssertionError("unreachable")
+
+
+def size(octets: float) -> str:
+    """Bytes."""
+    for unit in ("", "Ki", "Mi", "Gi", "Ti"):
+        if abs(octets) < 1024 or unit == "Ti":
+            return f"{octets:.4g}{unit}"
+        octets /= 1024
+    raise AssertionError("unreachable")
+
+
+def ago(when: float | None) -> str:
+    """How long ago."""
+    if when is None:
+        return "-"
+    seconds = max(0.0, time.time() - when)
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def until(when: float | None) -> str:
+    """When something ends."""
+    return "never" if when is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+
+
+def probability(value: float) -> str:
+    """A share of 1."""
+    return f"{value * 100:.2f}%" if value else "0"
+
+
+def endpoint(address: str, port: int) -> str:
+    """An address with its port."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+COLUMNS: dict[str, list[Column]] = {
+    "access-points": [
+        ("NAME", field("name")),
+        ("STATE", field("state")),
+        ("ADDRESS", field("address")),
+        ("STATIONS", field("stations")),
+        ("FLOWS", field("flows")),
+        ("LATE", lambda row: row["loop"]["late"]),
+        ("TICK P99", lambda row: f"{row['loop']['tick_ms_p99']:.1f} ms"),
+        ("PROBLEM", lambda row: row["problem"] or ""),
+    ],
+    "ports": [
+        ("PORT", field("port")),
+        ("ROLE", field("role")),
+        ("LINK", field("link")),
+        ("CAPACITY", lambda row: rate(row["capacity_bps"])),
+        ("QUEUE", lambda row: f"{row['queue_packets']:.0f}"),
+        ("DELAY", lambda row: f"{row['delay_ms']:.1f} ms"),
+        ("FLOWS", field("flows_active")),
+        ("DEVICE TERM", lambda row: probability(row["device"])),
+        ("SENT", lambda row: size(sum(entry["sent_bytes"] for entry in row["classes"]))),
+        ("MARKED", lambda row: sum(entry["marked_packets"] for entry in row["classes"])),
+        ("DROPPED", lambda row: sum(entry["dropped_packets"] for entry in row["classes"])),
+        ("ACKS FILTERED", lambda row: sum(entry["filtered_packets"] for entry in row["classes"])),
+    ],
+    "stations": [
+        ("ADDRESS", field("address")),
+        ("PORT", field("port")),
+        ("ROLE", field("role")),
+        ("MOVES", field("moves")),
+        ("AGE", lambda row: ago(row["since"])),
+    ],
+    "flows": [
+        ("INDEX", field("flow_index")),
+        ("PROTOCOL", lambda row: {6: "tcp", 17: "udp", 1: "icmp", 58: "icmp6"}.get(row["protocol"], row["protocol"])),
+        ("FROM", lambda row: endpoint(row["src_addr"], row["src_port"])),
+        ("TO", lambda row: endpoint(row["dst_addr"], row["dst_port"])),
+        ("DIRECTION", field("direction")),
+        ("CLASS", field("class_id")),
+        ("WEIGHT", lambda row: f"{row['weight']:g}"),
+        ("RATE", lambda row: rate(row["rate_bps"])),
+        ("FLOW", lambda row: probability(row["feedback"])),
+        ("CLASS TERM", lambda row: probability(row["feedback_class"])),
+        ("DEVICE", lambda row: probability(row["feedback_device"])),
+        ("TOTAL", lambda row: probability(row["feedback_total"])),
+        ("AGE", lambda row: ago(row["since"])),
+    ],
+    "classes": [
+        ("CLASS", field("class_id")),
+        ("NAME", field("name")),
+        ("WEIGHT", lambda row: f"{row['weight']:g}"),
+        ("SHARE", lambda row: probability(row["share"])),
+        ("SENT", lambda row: size(row["sent_bytes"])),
+        ("MARKED", field("marked_packets")),
+        ("DROPPED", field("dropped_packets")),
+        ("ACKS FILTERED", field("filtered_packets")),
+    ],
+    "feedback": [
+        ("PORT", field("port")),
+        ("DEVICE", lambda row: probability(row["device"])),
+        ("CLASSES", lambda row: ", ".join(f"{c['class_id']}: {probability(c['feedback'])}" for c in row["classes"])),
+        ("LARGEST FLOW", lambda row: probability(row["largest_flow"])),
+    ],
+    "counters": [(name.upper(), field(name)) for name in ("counter", "port", "index", "packets", "bytes")],
+    "rules": [
+        ("NAME", field("name")),
+        ("PRIORITY", field("priority")),
+        ("CLASS", field("class_id")),
+        ("QUEUE", field("queue")),
+        ("REGULATED", field("regulated")),
+        (
+            "MATCH",
+            lambda row: ", ".join(
+                f"{name}={value}"
+                for name, value in row.items()
+                if value is not None and name not in ("name", "priority", "class_id", "queue", "regulated")
+            ),
+        ),
+    ],
+    "tokens": [
+        ("ID", field("id")),
+        ("NAME", field("name")),
+        ("ROLE", field("role")),
+        ("AGE", lambda row: ago(row["created"])),
+        ("EXPIRES", lambda row: "revoked" if row["revoked"] else until(row["expires"])),
+    ],
+    "audit": [
+        ("TIME", lambda row: until(row["time"])),
+        ("ACTOR", field("actor")),
+        ("FROM", field("client")),
+        ("ACTION", field("action")),
+        ("PATH", field("path")),
+        ("CHANGE", field("change")),
+    ],
+    "history": [
+        ("TIME", lambda row: time.strftime("%H:%M:%S", time.localtime(row["time"]))),
+        ("PORT", field("port")),
+        ("DELAY", lambda row: f"{row['delay_ms']:.1f} ms"),
+        ("MAX", lambda row: f"{row['delay_max_ms']:.1f} ms"),
+        ("DOWN", lambda row: rate(row["sent_downlink_bps"])),
+        ("UP", lambda row: rate(row["sent_uplink_bps"])),
+        ("DEVICE TERM", lambda row: probability(row["feedback_device"])),
+        ("MARKED", lambda row: f"{row['marked_packets']:.0f}"),
+        ("DROPPED", lambda row: f"{row['dropped_packets']:.0f}"),
+        ("ACKS FILTERED", lambda row: f"{row['filtered_packets']:.0f}"),
+    ],
+}
+
+
+def table(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows under their headings."""
+    columns = COLUMNS[kind]
+    cells = [[heading for heading, _ in columns], *([str(value(row)) for _, value in columns] for row in rows)]
+    widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+    return "\n".join(lines)
+
+
+def pairs(content: Mapping[str, Any]) -> str:
+    """One object: a field a line."""
+    width = max((len(name) for name in content), default=0)
+    return "\n".join(f"{name.ljust(width)}   {'-' if value is None else value}" for name, value in content.items())
