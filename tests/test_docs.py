@@ -3,7 +3,8 @@
 
 A fenced block ```sh holds commands for the reader. `make` commands that run for minutes are checked with `make -n`
 (target, variables and tools exist), all others are executed. A block whose first line is `# in the lab`,
-`# beside a lab`, `# beside a controller` or `# in a namespace` belongs to a running lab or a host and is executed by the tests of that room.
+`# beside a lab`, `# beside a controller` or `# in a namespace` belongs to a running lab, controller or host and is
+executed by the tests of that room.
 """
 
 import re
