@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane of the access point: one asyncio process on P4Runtime (finsy), with a REST API.
+"""The control plane of the access point on P4Runtime (finsy), with a REST API.
 
-    config -> app -> access_point -+- connection   P4Runtime session: arbitration, pipeline, streams, retry
-                                   +- ports        roles, flood group, clone session, gate
-                                   +- stations     source digests -> `learn`, `forward`
-                                   +- flows        flow digests -> `flows_ipv4`, `flows_ipv6`
-                                   +- classes      `classify`, class weights
-                                   +- acks         `ack_priority`, `queue_meter`
-                                   +- loop         every 10 ms: counters -> feedback -> entries
+    config -> app -> control -> access_point -+- connection   P4Runtime session: arbitration, pipeline, streams, retry
+                                              +- ports        roles, flood group, clone session, gate
+                                              +- stations     source digests -> `learn`, `forward`
+                                              +- flows        flow digests -> `flows_ipv4`, `flows_ipv6`
+                                              +- classes      `classify`, class weights
+                                              +- acks         `ack_priority`, `queue_meter`
+                                              +- loop         starts and watches the ticks:
 
-`feedback` and `queue_estimate` are pure: time is an argument, nothing is read or written. The target is any P4Runtime
+    worker -> ticker -+- http2         gRPC as prepared bytes
+                      +- regulator     every 10 ms: counters -> feedback -> entries
+                      +- board         what others may see of it, in shared memory
+
+The upper half is one asyncio process, the lower half one or more processes of their own. `feedback`, `flow_table`,
+`regulator` and `queue_estimate` are pure: time is an argument, nothing is read or written. The target is any P4Runtime
 server that runs the program of `p4src/`; only what BMv2's server offers is used.
 """

@@ -11,38 +11,49 @@ from finsy.proto import p4r
 
 from . import acks, classes, ports
 from .config import AccessPointConfig
-from .connection import Connection, SessionError, State
-from .entries import EntrySet
-from .flows import Flows
-from .loop import Loop
-from .program import COUNTERS, DIGEST_FLOWS, Encodable, FlowKey, Program, class_index
+from .connection import Connection, State
+from .entries import ENTRIES_PER_WRITE, EntrySet
+from .flows import GENERATIONS, Flows
+from .loop import Loop, Workers
+from .program import COUNTERS, DIGEST_FLOWS, FLOW_TABLES, TABLES, Encodable, FlowKey, Program, canonical, class_index
 from .stations import Stations
 
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
 """How often they are read: nothing is regulated by them, people watch them."""
 
+FLOWS_SECONDS = 1.0
+"""How often flows are looked through for those that are over, where the target does not do that."""
+
 RELEASE_SECONDS = 0.3
 """How long a switch may take at the end to accept that there is no feedback any more."""
+
+MANAGED = (*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback")
+"""Tables whose entries do not follow from the configuration alone."""
+
+GENERATIONS_PER_EPOCH = 16
+"""Each controller that takes a switch over counts one epoch more, which the switch keeps for the next one. It gives
+flow indices whose last generation nobody knows a generation of its own epoch."""
 
 
 class AccessPoint:
     """What the REST API and the command line deal with."""
 
-    def __init__(self, config: AccessPointConfig, ready: Callable[[str], None]) -> None:
+    def __init__(self, config: AccessPointConfig, ready: Callable[[str], None], workers: Workers) -> None:
         self.config = config
         self.program = Program(config.pipeline)
         self.program.target.check(config)
         self.connection = Connection(config, self.program)
         self.stations = Stations(config, self.program, self._station_left)
-        self.flows = Flows(config, self.program)
+        self.loop = Loop(config, self.program, workers)
+        self.flows = Flows(config, self.program, self.loop)
         self._gone: asyncio.Queue[list[FlowKey]] = asyncio.Queue()
-        self.loop = Loop(config, self.program, self.flows, self._gone.put_nowait)
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
         """When something last left through a port, in seconds since the epoch."""
         self._entries = EntrySet(self.program)
+        self._epoch = 0
         self._ready = ready
 
     async def run(self) -> None:
@@ -52,8 +63,8 @@ class AccessPoint:
     async def release(self) -> None:
         """Before the end: no feedback stays behind. A switch that does not answer soon keeps what it has."""
         if self.connection.state == State.READY:
-            with contextlib.suppress(TimeoutError, fy.P4ClientError, SessionError):
-                await asyncio.wait_for(self.loop.release(self.connection), RELEASE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.loop.release(), RELEASE_SECONDS)
 
     async def sync(self) -> None:
         """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
@@ -61,28 +72,74 @@ class AccessPoint:
             await self._entries.sync(self.connection, self._wanted())
 
     def _wanted(self) -> list[Encodable]:
-        return [
-            *ports.entities(self.config, self.program.target),
-            *classes.entities(self.config),
-            *acks.entities(self.config),
-        ]
+        of_ports = ports.entities(self.config, self.program.target)
+        for entity in of_ports:
+            if isinstance(entity, fy.P4TableEntry) and entity.table_id == "ingress_roles":
+                entity.metadata = canonical(self._epoch)
+        return [*of_ports, *classes.entities(self.config), *acks.entities(self.config)]
 
     def _station_left(self, port: int) -> None:
         """The flows of a station that has moved or gone leave through another port from now on: learn them anew."""
         self._gone.put_nowait(self.flows.through(port))
 
-    async def _serve(self) -> None:
+    async def _serve(self, kept: bool) -> None:
         for manager in (self._entries, self.stations, self.flows, self.loop):
             manager.forget()
+        self._epoch = 0
+        updates = await self._adopt() if kept else []
         await self._entries.sync(self.connection, self._wanted())
+        for start in range(0, len(updates), ENTRIES_PER_WRITE):
+            await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
         self.connection.state = State.READY
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._take_digests())
             tasks.create_task(self._take_idle_timeouts())
             tasks.create_task(self._drop_flows())
+            if not self.program.flows_time_out:
+                tasks.create_task(self._watch_flows())
             tasks.create_task(self._watch_signals())
-            tasks.create_task(self.loop.run(self.connection))
+            tasks.create_task(self.loop.run(self.connection, self.flows.for_loop))
+
+    async def _adopt(self) -> list[p4r.Update]:
+        """Go on with what the switch has, and return what has to be mended there beside the configuration's entries.
+
+        Flows keep their entries and with them counters and meters; packets never see a table empty.
+        """
+        schema = self.program.schema
+        entities = [
+            p4r.Entity(table_entry=p4r.TableEntry(table_id=schema.tables[name].id, meter_config=p4r.MeterConfig()))
+            if name in FLOW_TABLES.values()
+            else p4r.Entity(table_entry=p4r.TableEntry(table_id=schema.tables[name].id))
+            for name in TABLES
+        ]
+        engine = p4r.PacketReplicationEngineEntry
+        groups = engine(multicast_group_entry=p4r.MulticastGroupEntry())
+        sessions = engine(clone_session_entry=p4r.CloneSessionEntry())
+        entities += [p4r.Entity(packet_replication_engine_entry=kind) for kind in (groups, sessions)]
+        entities += [p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=number)) for number in self.program.digest_names]
+        wanted = [item.encode(schema) for item in self._wanted()]
+        cells = [item.meter_entry for item in wanted if item.HasField("meter_entry")]
+        entities += [p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=cell.meter_id, index=cell.index)) for cell in cells]
+        found = await self.connection.read_all(entities)
+
+        of_managers: dict[str, list[p4r.TableEntry]] = {name: [] for name in MANAGED}
+        others = []
+        for entity in found:
+            name = schema.tables[entity.table_entry.table_id].alias if entity.HasField("table_entry") else ""
+            if name in of_managers:
+                of_managers[name].append(entity.table_entry)
+            elif not entity.table_entry.is_const:
+                others.append(entity)
+                if name == "ingress_roles":
+                    self._epoch = max(self._epoch, int.from_bytes(entity.table_entry.metadata) + 1)
+        self._entries.adopt(others)
+        flows = [entry for name in FLOW_TABLES.values() for entry in of_managers[name]]
+        return [
+            *self.stations.adopt(of_managers["learn"] + of_managers["forward"]),
+            *self.flows.adopt(flows, self._epoch * GENERATIONS_PER_EPOCH % GENERATIONS),
+            *self.loop.adopt(of_managers["port_feedback"] + of_managers["class_feedback"]),
+        ]
 
     async def _take_digests(self) -> None:
         while True:
@@ -110,6 +167,12 @@ class AccessPoint:
     async def _drop_flows(self) -> None:
         while True:
             await self.flows.age(self.connection, await self._gone.get())
+
+    async def _watch_flows(self) -> None:
+        """On a target that does not age flows their counters tell which are over."""
+        while True:
+            await asyncio.sleep(FLOWS_SECONDS)
+            self._gone.put_nowait(self.flows.over())
 
     async def _watch_signals(self) -> None:
         """Read what nothing is regulated by, beside the loop; and note which ports send."""

@@ -8,7 +8,6 @@ in the API.
 
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import os
 import signal
@@ -27,12 +26,10 @@ from .api.app import create_app
 from .api.service import Service
 from .config import Config, ConfigError
 from .control import Control
+from .loop import Workers
 from .state.database import connect, explain
 from .state.store import new_secret
 from .stats import Stats
-
-PRIORITY = -10
-"""Nice value: the loop takes a fifth of a core at most, but it takes it on time."""
 
 STOP_SECONDS = 2.0
 """How long a clean end may take."""
@@ -121,7 +118,8 @@ async def first_token(service: Service, path: Path, url: str) -> None:
 
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
-    control = Control(lambda name: say(f"ready {name}"))
+    workers = Workers()
+    control = Control(lambda name: say(f"ready {name}"), workers)
     try:
         log = Stats(options.stats, control.access_points) if options.stats else None
     except OSError as error:
@@ -139,13 +137,7 @@ async def run(options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    # Due every 10 ms beside whatever else this machine does; where that is not allowed, ticks may be late.
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    # What lives as long as the process need not be looked at by every collection: a collection is a late tick.
-    gc.collect()
-    gc.freeze()
-
+    await workers.prepare()
     await first_token(service, options.token_file, url)
     service.start()
     serving = asyncio.create_task(server.serve([listener]))
@@ -170,6 +162,7 @@ async def run(options: Options) -> None:
             task.cancel()
         await service.close()
         listener.close()
+        await workers.stop()
 
 
 def main(options: Options) -> int:

@@ -4,13 +4,17 @@
 `Connection.run` keeps a session up for ever, with backoff between attempts, and calls `serve` whenever the pipeline
 is in place; `serve` is cancelled when the session ends or another controller takes over. What went wrong is one line
 in `problem`, until it is mended.
+
+A backup that takes over chooses an election id above all that were ever used, so the switch refuses whatever the
+former primary still sends: it may be alive and only cut off.
 """
 
 import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 import finsy as fy
 import grpc
@@ -58,8 +62,9 @@ class Connection:
         self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(1000)
         self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue()
 
-    async def run(self, serve: Callable[[], Awaitable[None]]) -> None:
-        """Hold a session for ever; ends only by cancellation."""
+    async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
+        """Hold a session for ever; ends only by cancellation. `serve` is told whether the switch had the pipeline
+        already, and with it what was written there."""
         backoff = FIRST_BACKOFF
         try:
             while True:
@@ -112,6 +117,33 @@ class Connection:
             for entity in response.entities:
                 yield entity
 
+    async def resolve(self) -> tuple[int, Any]:
+        """The address family and socket address at which the switch answers; raises `SessionError`."""
+        host, _, port = self.config.address.rpartition(":")
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), ANSWER_SECONDS)
+        except OSError as error:
+            reason = (error.strerror or str(error) or "no answer").lower()
+            raise SessionError(f"{self.config.name}: {self.config.address}: {reason}; trying again") from None
+        connected = writer.get_extra_info("socket")
+        family, address = connected.family, connected.getpeername()
+        writer.close()
+        return family, address
+
+    async def read_all(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
+        """What the switch has of these entities; nothing of a kind that it does not let read."""
+        found: list[p4r.Entity] = []
+        for entity in entities:
+            try:
+                found += [
+                    entity
+                    async for entity in self.read(p4r.ReadRequest(device_id=self.config.device_id, entities=[entity]))
+                ]
+            except fy.P4ClientError as error:
+                if not _cannot_read(error):
+                    raise
+        return found
+
     async def acknowledge(self, digest: p4r.DigestList) -> None:
         """Tell the switch that a digest list was handled (P4Runtime specification, section 9.6.4)."""
         await self._send(
@@ -154,7 +186,7 @@ class Connection:
         if isinstance(request, (p4r.WriteRequest, p4r.SetForwardingPipelineConfigRequest)):
             request.election_id.CopyFrom(U128.encode(self.election_id))
 
-    async def _session(self, serve: Callable[[], Awaitable[None]]) -> None:
+    async def _session(self, serve: Callable[[bool], Awaitable[None]]) -> None:
         client = fy.P4Client(self.config.address, self._credentials(), wait_for_ready=False)
         await client.open(schema=self.program.schema, complete_request=self._complete)
         self._client = client
@@ -190,17 +222,19 @@ class Connection:
             raise SessionError(f"{self.config.name}: {error.filename}: {error.strerror}: correct `tls`") from None
         return fy.GRPCCredentialsTLS(cacert=ca, cert=cert, private_key=key, target_name_override=tls.server_name or "")
 
-    async def _serve_while_primary(self, client: fy.P4Client, serve: Callable[[], Awaitable[None]]) -> None:
+    async def _serve_while_primary(self, client: fy.P4Client, serve: Callable[[bool], Awaitable[None]]) -> None:
         while True:
             if not self._primary.is_set():
                 self.state = State.BACKUP
                 await self._primary.wait()
             self._lost_primary.clear()
-            await self._set_pipeline(client)
-            self._drain()
+            kept = await self._has_pipeline(client)
+            if not kept:
+                await self._set_pipeline(client)
+                self._drain()
             self.sessions += 1
             self.problem = None
-            serving = asyncio.ensure_future(serve())
+            serving = asyncio.ensure_future(serve(kept))
             losing = asyncio.ensure_future(self._lost_primary.wait())
             try:
                 await asyncio.wait((serving, losing), return_when=asyncio.FIRST_COMPLETED)
@@ -211,13 +245,26 @@ class Connection:
                     task.cancel()
                 await asyncio.gather(serving, losing, return_exceptions=True)
 
-    async def _set_pipeline(self, client: fy.P4Client) -> None:
-        """Push the pipeline. Always: what an earlier controller left in the tables is not ours to trust."""
+    async def _has_pipeline(self, client: fy.P4Client) -> bool:
+        """Whether the switch runs this very pipeline: the cookie is a hash of P4Info and device config."""
+        request = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self.config.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
+        )
         with contextlib.suppress(fy.P4ClientError):
             reply = await client.request(p4r.CapabilitiesRequest())
             self.p4runtime_version = reply.p4runtime_api_version
             with contextlib.suppress(ValueError):
                 self.program.schema.set_p4runtime_version(fy.P4RuntimeVersion.parse(reply.p4runtime_api_version))
+        try:
+            config = (await client.request(request)).config
+        except fy.P4ClientError as error:
+            if error.code != fy.GRPCStatusCode.FAILED_PRECONDITION:
+                raise
+            return False
+        return bool(config.cookie.cookie == self.program.schema.p4cookie)
+
+    async def _set_pipeline(self, client: fy.P4Client) -> None:
+        """Push the pipeline; everything that was in the tables is gone."""
         try:
             await client.request(
                 p4r.SetForwardingPipelineConfigRequest(
@@ -283,14 +330,21 @@ class Connection:
         self._primary.clear()
         self._lost_primary.set()
         if update.status.code == rpc_code.NOT_FOUND:
-            # Nobody is primary any more, and only an id not below the highest ever seen may be (section 5.3).
-            self.election_id = max(self.election_id, highest)
+            # Nobody is primary any more, and only an id not below the highest ever seen may be (section 5.3). Backups
+            # that try at the same time try with different ones.
+            self.election_id = highest + self.config.election_id
             await self._request_primary()
             return
         self._note(
             f"{self.config.name}: another controller is primary at {self.config.address} (election id {highest}, "
             f"ours is {self.election_id}): stop it or raise `election_id`; waiting as backup"
         )
+
+
+def _cannot_read(error: fy.P4ClientError) -> bool:
+    """Whether a read failed for what was asked, not for the switch being away."""
+    codes = {part.canonical_code for part in error.details.values()} or {error.code}
+    return codes <= {fy.GRPCStatusCode.NOT_FOUND, fy.GRPCStatusCode.UNIMPLEMENTED, fy.GRPCStatusCode.INVALID_ARGUMENT}
 
 
 def _first(error: Exception) -> Exception:

@@ -14,13 +14,12 @@ from typing import Any
 import finsy as fy
 
 from .access_point import AccessPoint
-from .classes import class_ids
 from .config import AccessPointConfig, ConfigError
 from .connection import SessionError, State
 from .flows import Flow
+from .loop import PortView, Workers, percentile
 from .observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
 from .program import FLOWS_SIZE
-from .regulator import PortRegulator
 
 PIECE = 250
 """Flows or stations in one answer."""
@@ -43,11 +42,12 @@ class Refused(Exception):
 class Control:
     """The access points of this process."""
 
-    def __init__(self, ready: Callable[[str], None]) -> None:
+    def __init__(self, ready: Callable[[str], None], workers: Workers) -> None:
         self.access_points: dict[str, AccessPoint] = {}
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Gets the exception of an access point that fails for no reason that we know."""
         self._ready = ready
+        self._workers = workers
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
@@ -147,7 +147,7 @@ class Control:
                 flow.flow_class = before
                 raise
         if weight is not None:
-            flow.weight = weight
+            ap.flows.set_weight(flow, weight)
         return _flow(ap, flow)
 
     def flow(self, name: str, flow_index: int) -> FlowObservation:
@@ -175,7 +175,7 @@ class Control:
 
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
-            return AccessPoint(config, self._ready)
+            return AccessPoint(config, self._ready, self._workers)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
 
@@ -214,11 +214,7 @@ async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> A
 
 def observe(ap: AccessPoint) -> Observation:
     """How an access point is."""
-    durations = sorted(ap.loop.durations)
-
-    def percentile(part: float) -> float:
-        return durations[min(len(durations) - 1, int(part * len(durations)))] * 1000 if durations else 0.0
-
+    durations = ap.loop.durations
     now = time.time()
     return Observation(
         name=ap.config.name,
@@ -232,13 +228,14 @@ def observe(ap: AccessPoint) -> Observation:
         flows_free=ap.flows.free,
         ticks=ap.loop.ticks,
         late=ap.loop.late,
-        tick_ms_p50=percentile(0.5),
-        tick_ms_p99=percentile(0.99),
+        missed=ap.loop.missed,
+        tick_ms_p50=percentile(durations, 0.5) * 1000,
+        tick_ms_p99=percentile(durations, 0.99) * 1000,
         ports=[_port(ap, state, now) for state in ap.loop.ports.values()],
     )
 
 
-def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
+def _port(ap: AccessPoint, state: PortView, now: float) -> PortObservation:
     number = state.port.port
     link = "unknown"
     last_active = ap.activity.get(number)
@@ -249,34 +246,39 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
         role=state.port.role,
         link=link,
         last_active=last_active,
-        queue_packets=state.estimate.packets,
-        queue_bytes=state.estimate.bytes,
-        delay_ms=state.estimate.delay * 1000,
+        queue_packets=state.queue_packets,
+        queue_bytes=state.queue_bytes,
+        delay_ms=state.delay * 1000,
         target_ms=state.target * 8000 / state.port.capacity_bps,
-        flows_active=len(state.active),
+        flows_active=state.flows_active,
         device=state.feedback,
         largest_flow=state.largest_flow_feedback,
-        classes=[_class(ap, state, class_id) for class_id in class_ids(ap.config)],
+        classes=_classes(ap, state),
     )
 
 
-def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
-    volume = state.volumes.get(class_id)
-    marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
-    return ClassObservation(
-        class_id=class_id,
-        feedback=state.class_feedback.get(class_id, 0.0),
-        arriving_bps=state.class_rates.get(class_id, 0.0) * 8,
-        desired_bps=state.class_terms.desired.get(class_id, 0.0) * 8,
-        arrived_packets=volume.arrived_packets if volume else 0,
-        arrived_bytes=volume.arrived_bytes if volume else 0,
-        sent_packets=volume.sent_packets if volume else 0,
-        sent_bytes=volume.sent_bytes if volume else 0,
-        filtered_packets=volume.filtered_packets if volume else 0,
-        marked_packets=marked,
-        dropped_packets=dropped,
-        refused_packets=refused,
-    )
+def _classes(ap: AccessPoint, state: PortView) -> list[ClassObservation]:
+    feedback, rates, desired = state.class_feedback, state.class_rates, state.class_desired
+    found = []
+    for class_id, volume in state.volumes.items():
+        marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
+        found.append(
+            ClassObservation(
+                class_id=class_id,
+                feedback=feedback.get(class_id, 0.0),
+                arriving_bps=rates[class_id] * 8,
+                desired_bps=desired[class_id] * 8,
+                arrived_packets=volume.arrived_packets,
+                arrived_bytes=volume.arrived_bytes,
+                sent_packets=volume.sent_packets,
+                sent_bytes=volume.sent_bytes,
+                filtered_packets=volume.filtered_packets,
+                marked_packets=marked,
+                dropped_packets=dropped,
+                refused_packets=refused,
+            )
+        )
+    return found
 
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
@@ -301,8 +303,8 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
         weight=flow.weight,
         packets=flow.packets,
         bytes=flow.bytes,
-        rate_bps=flow.rate.value * 8,
-        active=state is not None and flow.index in state.active,
+        rate_bps=flow.rate * 8,
+        active=flow.active,
         feedback=flow.feedback,
         feedback_class=feedback_class,
         feedback_device=feedback_device,

@@ -2,15 +2,17 @@
 """Entries that follow from the configuration: what should be in the switch, and the updates that bring it there.
 
 The managers `ports`, `classes` and `acks` say what they want as finsy entities; `EntrySet` remembers what is there and
-writes only the difference, so that a change at run time touches nothing else.
+writes only the difference, so that a change at run time touches nothing else. A switch that was under control before
+is read first (`adopt`).
 """
 
 from collections.abc import Iterable
 
+import finsy as fy
 from finsy.proto import p4r
 
 from .connection import Connection
-from .program import Encodable, Program
+from .program import Encodable, Program, canonical
 
 ENTRIES_PER_WRITE = 64
 
@@ -26,9 +28,14 @@ class EntrySet:
         """The pipeline was pushed anew: nothing is installed."""
         self._installed.clear()
 
+    def adopt(self, entities: Iterable[p4r.Entity]) -> None:
+        """This is in the switch; what is not wanted of it is deleted by the next `sync`."""
+        self._installed.update((identity(entity), entity) for entity in entities)
+
     def updates(self, wanted: Iterable[Encodable]) -> list[p4r.Update]:
         """What must be written for `wanted` to be installed and nothing else."""
-        after = {identity(entity): entity for entity in (item.encode(self._program.schema) for item in wanted)}
+        encoded = (item.encode(self._program.schema) for item in wanted)
+        after = {identity(entity): entity for entity in encoded}
         updates = [
             p4r.Update(type=p4r.Update.DELETE, entity=entity)
             for key, entity in self._installed.items()
@@ -38,7 +45,7 @@ class EntrySet:
             before = self._installed.get(key)
             if before is None and not _is_cell(entity):
                 updates.append(p4r.Update(type=p4r.Update.INSERT, entity=entity))
-            elif before != entity:
+            elif before is None or essence(before) != essence(entity):
                 updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=entity))
         return updates
 
@@ -47,12 +54,64 @@ class EntrySet:
         updates = self.updates(wanted)
         for start in range(0, len(updates), ENTRIES_PER_WRITE):
             part = updates[start : start + ENTRIES_PER_WRITE]
-            await connection.write(part)
+            await self._write(connection, part)
             for update in part:
                 if update.type == p4r.Update.DELETE:
                     del self._installed[identity(update.entity)]
                 else:
                     self._installed[identity(update.entity)] = update.entity
+
+    async def _write(self, connection: Connection, updates: list[p4r.Update]) -> None:
+        """Write; what is there although the switch did not let us read it is changed instead."""
+        try:
+            await connection.write(updates)
+        except fy.P4ClientError as error:
+            codes = {part.canonical_code for part in error.details.values()}
+            if codes != {fy.GRPCStatusCode.ALREADY_EXISTS}:
+                raise
+            there = [updates[index] for index in error.details]
+            await connection.write([p4r.Update(type=p4r.Update.MODIFY, entity=update.entity) for update in there])
+
+
+def essence(entity: p4r.Entity) -> p4r.Entity:
+    """An entity as it is compared: canonical values, one order, without what the switch adds."""
+    made = p4r.Entity()
+    match entity.WhichOneof("entity"):
+        case "table_entry":
+            entry, to = entity.table_entry, made.table_entry
+            to.table_id, to.priority, to.metadata = entry.table_id, entry.priority, entry.metadata
+            to.match.extend(sorted(entry.match, key=lambda field: field.field_id))
+            for field in to.match:
+                part = getattr(field, field.WhichOneof("field_match_type"))
+                for name in ("value", "mask", "low", "high"):
+                    if hasattr(part, name):
+                        setattr(part, name, canonical(getattr(part, name)))
+            action = to.action.action
+            action.action_id = entry.action.action.action_id
+            action.params.extend(sorted(entry.action.action.params, key=lambda param: param.param_id))
+            for param in action.params:
+                param.value = canonical(param.value)
+        case "packet_replication_engine_entry":
+            made.CopyFrom(entity)
+            engine = made.packet_replication_engine_entry
+            is_group = engine.HasField("multicast_group_entry")
+            replicas = (engine.multicast_group_entry if is_group else engine.clone_session_entry).replicas
+            ports = sorted((replica_port(replica), replica.instance) for replica in replicas)
+            del replicas[:]
+            for port, instance in ports:
+                replicas.add(port=canonical(port), instance=instance)
+        case "meter_entry":
+            made.meter_entry.meter_id = entity.meter_entry.meter_id
+            made.meter_entry.index.CopyFrom(entity.meter_entry.index)
+            made.meter_entry.config.CopyFrom(entity.meter_entry.config)
+        case _:
+            made.CopyFrom(entity)
+    return made
+
+
+def replica_port(replica: p4r.Replica) -> int:
+    """The port of a replica, in either of the two ways to say it."""
+    return int.from_bytes(replica.port) if replica.WhichOneof("port_kind") == "port" else replica.egress_port
 
 
 def _is_cell(entity: p4r.Entity) -> bool:
@@ -62,7 +121,7 @@ def _is_cell(entity: p4r.Entity) -> bool:
 
 def identity(entity: p4r.Entity) -> bytes:
     """What makes two entities the same object of the switch: the key without the values."""
-    kind = entity.WhichOneof("entity")
+    kind, entity = entity.WhichOneof("entity"), essence(entity)
     key = p4r.Entity()
     match kind:
         case "table_entry":

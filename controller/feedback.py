@@ -26,14 +26,16 @@ Where the paper leaves a choice, or its choice did not hold on a real link:
 """
 
 import math
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from .config import Ncr
 from .queue_estimate import FULL_FRAME
 
-K = TypeVar("K", bound=Hashable)
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64] | slice
+"""Which places of an array are meant."""
 
 PROBE = 0.1
 """How much more than what arrives an elastic flow is taken to ask for."""
@@ -52,130 +54,124 @@ MOST_ERROR = 1.0
 Without it the overshoot of one slow start over 90 ms holds the sender down for seconds."""
 
 
-def max_min_shares(capacity: float, demands: Mapping[K, float], weights: Mapping[K, float]) -> dict[K, float]:
+def max_min_shares(capacity: float, demands: Floats, weights: Floats) -> Floats:
     """Weighted max-min shares: what each gets of `capacity` when nobody gets more than it demands.
 
     Who demands less than its part by weight gets all of it, and the rest is shared by weight among the others. The
     shares add up to min(capacity, sum of demands). Units are those of `capacity`; weights are above 0.
     """
-    shares = dict.fromkeys(demands, 0.0)
-    left = max(0.0, capacity)
-    weight = sum(weights[key] for key in demands)
-    for key in sorted(demands, key=lambda key: demands[key] / weights[key]):
-        # The last one's weight is all that is left, but for rounding.
-        part = left * min(1.0, weights[key] / weight) if weight > 0 else left
-        shares[key] = min(max(0.0, demands[key]), part)
-        left -= shares[key]
-        weight -= weights[key]
-    return shares
+    if not demands.size:
+        return demands
+    # By what each would need per weight: up to some place everybody gets its demand, behind it all get one level.
+    order = np.argsort(demands / weights)
+    asked, weight = demands[order], weights[order]
+    left = max(0.0, capacity) - (np.cumsum(asked) - asked)
+    levels = left / np.cumsum(weight[::-1])[::-1]
+    short = asked > levels * weight
+    if not short.any():
+        return demands.copy()
+    level = max(0.0, levels[short.argmax()])
+    return np.minimum(demands, level * weights)
 
 
-def desired_volumes(capacity: float, demands: Mapping[K, float], weights: Mapping[K, float]) -> dict[K, float]:
+def desired_volumes(capacity: float, demands: Floats, weights: Floats) -> Floats:
     """D of equations (10) and (18): max-min shares, and what nobody demands is given out by weight on top."""
     shares = max_min_shares(capacity, demands, weights)
-    spare = max(0.0, capacity - sum(shares.values()))
-    total = sum(weights[key] for key in shares)
-    return {key: share + spare * weights[key] / total for key, share in shares.items()}
+    if not shares.size:
+        return shares
+    spare = max(0.0, capacity - float(shares.sum()))
+    return shares + spare * weights / weights.sum()
 
 
-class Rate:
-    """A smoothed rate, from a counter that is read at any times.
+class Rates:
+    """Smoothed rates of many cumulative counters, each read at times of its own.
 
     Args:
-        tau: time constant in seconds.
+        size: how many.
+        value: the rates per second; an array to keep them in, or None for a new one.
+        moved: when each counter moved last, in seconds; the same.
     """
 
-    def __init__(self, tau: float) -> None:
-        self.tau = tau
-        self.value = 0.0
-        self.last_moved = -math.inf
-        self._volume: float | None = None
-        self._time = 0.0
+    def __init__(self, size: int, value: Floats | None = None, moved: Floats | None = None) -> None:
+        self.value = np.zeros(size) if value is None else value
+        self._known = np.zeros(size, bool)
+        self._moved = np.zeros(size) if moved is None else moved
+        self._volume = np.zeros(size)
+        self._time = np.zeros(size)
 
-    def update(self, volume: float, now: float) -> float:
-        """Take a reading of the cumulative volume; returns the rate per second. A counter that fell starts anew."""
-        if self._volume is None or volume < self._volume:
-            self._volume, self._time, self.value = volume, now, 0.0
-            self.last_moved = now
-            return self.value
-        elapsed = now - self._time
-        if elapsed <= 0:
-            return self.value
-        if volume > self._volume:
-            self.last_moved = now
-        rate = (volume - self._volume) / elapsed
-        self.value += (rate - self.value) * -math.expm1(-elapsed / self.tau)
-        self._volume, self._time = volume, now
-        return self.value
+    def forget(self, at: Places | int) -> None:
+        """The next reading starts anew."""
+        self._known[at] = False
+        self.value[at] = 0.0
 
-    def idle(self, now: float) -> bool:
-        """Whether the counter has stood still for `IDLE_SECONDS`."""
-        return now - self.last_moved > IDLE_SECONDS
+    def update(self, at: Places, volumes: Floats, now: float, tau: float) -> None:
+        """Take readings of cumulative volumes; a counter that fell starts anew.
+
+        Args:
+            at: the places that were read, each at most once.
+            now: seconds, never going back.
+            tau: time constant in seconds.
+        """
+        before, elapsed = self._volume[at], now - self._time[at]
+        anew = ~self._known[at] | (volumes < before)
+        read = anew | (elapsed > 0)
+        rates = (volumes - before) / np.where(elapsed > 0, elapsed, 1.0)
+        value = self.value[at]
+        smoothed = value + (rates - value) * -np.expm1(-elapsed / tau)
+        self.value[at] = np.where(anew, 0.0, np.where(read, smoothed, value))
+        self._moved[at] = np.where(anew | (read & (volumes > before)), now, self._moved[at])
+        self._volume[at] = np.where(read, volumes, before)
+        self._time[at] = np.where(read, now, self._time[at])
+        self._known[at] = True
+
+    def idle(self, at: Places, now: float) -> npt.NDArray[np.bool_]:
+        """Which of the counters have stood still for `IDLE_SECONDS`, or were never read."""
+        return ~self._known[at] | (now - self._moved[at] > IDLE_SECONDS)
 
 
-@dataclass(slots=True)
-class Measured:
-    """What arrives of a flow or class in bytes/s, what it is worth, and which part of it would take more."""
-
-    rate: float
-    weight: float
-    elastic: float = 1.0
-
-
-class ShareTerms(Generic[K]):
-    """The flow terms, or the class terms, of one port (3.2.1, 3.2.2).
+def share_terms(
+    pressure: Floats,
+    elapsed: float,
+    capacity: float,
+    rates: Floats,
+    weights: Floats,
+    elastic: Floats,
+    *,
+    gain: float,
+    interval: float,
+    limit: float,
+    busy: bool,
+) -> tuple[Floats, Floats]:
+    """The flow terms, or the class terms, of one port (3.2.1, 3.2.2); all arrays have one place for each.
 
     x_i(n) = x_i(n-1) + gain * (M_i(n) - D_i(n)) / (C * T_n), within [0, sqrt(limit)], where M and D are volumes since
     the last update. The sum over a busy period is the paper's cumulative form; the limits keep it from winding up.
+    The feedback is the square of the pressure.
+
+    Args:
+        pressure: x(n-1); 0 for who was idle.
+        elapsed: seconds since the last update.
+        capacity: C in bytes/s; 0 means that nothing is known to be shared, and there is no feedback.
+        rates: what arrives of each in bytes/s.
+        weights: what each is worth, above 0.
+        elastic: which part of each would take more.
+        gain: alpha or beta.
+        interval: T_n in seconds.
+        limit: the largest feedback.
+        busy: whether the port has a queue to share.
+
+    Returns:
+        The new pressure, and D in bytes/s.
     """
-
-    def __init__(self) -> None:
-        self.pressure: dict[K, float] = {}
-        self.desired: dict[K, float] = {}
-        self._time: float | None = None
-
-    def update(
-        self,
-        now: float,
-        capacity: float,
-        measured: Mapping[K, Measured],
-        *,
-        gain: float,
-        interval: float,
-        limit: float,
-        busy: bool,
-    ) -> dict[K, float]:
-        """The feedback of everyone in `measured`; who is missing there has gone idle and starts anew.
-
-        Args:
-            capacity: C in bytes/s; 0 means that nothing is known to be shared, and there is no feedback.
-            gain: alpha or beta.
-            interval: T_n in seconds.
-            limit: the largest feedback.
-            busy: whether the port has a queue to share.
-        """
-        elapsed = 0.0 if self._time is None else max(0.0, now - self._time)
-        self._time = now
-        if capacity <= 0 or not measured:
-            self.pressure = dict.fromkeys(measured, 0.0)
-            self.desired = dict.fromkeys(measured, 0.0)
-            return dict(self.pressure)
-        # Flows are counted as they arrive: that is their demand. What left of it is at most the capacity.
-        left = min(1.0, capacity / max(sum(entry.rate for entry in measured.values()), 1e-9))
-        rates = {key: entry.rate * left for key, entry in measured.items()}
-        weights = {key: entry.weight for key, entry in measured.items()}
-        demands = {key: entry.rate * (1 + PROBE * entry.elastic) for key, entry in measured.items()}
-        self.desired = desired_volumes(capacity, demands, weights)
-        most = math.sqrt(limit)
-        pressure: dict[K, float] = {}
-        for key, rate in rates.items():
-            error = (rate - self.desired[key]) / capacity
-            if error > 0 and not busy:
-                error = 0.0
-            value = self.pressure.get(key, 0.0) + gain * error * elapsed / interval
-            pressure[key] = min(most, max(0.0, value))
-        self.pressure = pressure
-        return {key: value * value for key, value in pressure.items()}
+    if capacity <= 0 or not rates.size:
+        return np.zeros_like(rates), np.zeros_like(rates)
+    # Flows are counted as they arrive: that is their demand. What left of it is at most the capacity.
+    left = min(1.0, capacity / max(float(rates.sum()), 1e-9))
+    desired = desired_volumes(capacity, rates * (1 + PROBE * elastic), weights)
+    error = (rates * left - desired) / capacity
+    if not busy:
+        error = np.minimum(error, 0.0)
+    return np.clip(pressure + gain * error * (elapsed / interval), 0.0, math.sqrt(limit)), desired
 
 
 class DeviceTerm:

@@ -7,31 +7,43 @@ an index that is given to the next flow gets a new generation, which tells the u
 """
 
 import logging
+import struct
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 import finsy as fy
+import numpy.typing as npt
 from finsy.proto import p4r
 
 from .classes import class_of
 from .config import AccessPointConfig
 from .connection import Connection
-from .feedback import Rate
-from .program import FLOWS_SIZE, FlowKey, Program, canonical, digest_members, rate_meter
+from .feedback import quantise
+from .flow_table import FlowKind
+from .loop import Loop
+from .program import (
+    FLOWS_SIZE,
+    PARAM_FEEDBACK,
+    PARAM_FLOW_CLASS,
+    FlowKey,
+    Program,
+    canonical,
+    digest_members,
+    rate_meter,
+)
+from .ticker import NewFlow
 
 LOG = logging.getLogger(__name__)
 
-FLOWS_PER_WRITE = 16
-"""Between two writes the loop gets its turn: encoding so many flows takes about a millisecond."""
+FLOWS_PER_WRITE = 64
+"""Between two writes others get their turn."""
 
 GENERATIONS = 256
+NOTE = struct.Struct(">HHfd")
+"""A flow's metadata: ingress port, egress port, weight, since when it is known."""
 PROTOCOL_TCP = 6
-SMALL_PACKET = 128
-"""Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
-PARAM_FLOW_CLASS = 2
-PARAM_FEEDBACK = 3
-"""Positions among the parameters of `set_flow_ipv4/6`."""
 
 
 class Indices:
@@ -57,82 +69,132 @@ class Indices:
         """Give an index back."""
         self._free.append(index)
 
+    def resume(self, used: dict[int, int], generation: int) -> None:
+        """These indices are in use, with their generations. Those of the others go on from `generation`, which is of
+        no user that may have left something in the registers."""
+        size = len(self._generation)
+        self._generation = bytearray([generation]) * size
+        for index, current in used.items():
+            self._generation[index] = current
+        self._free = deque(index for index in range(size) if index not in used)
+
 
 class Flow:
-    """One direction of a 5-tuple, and the messages that read and change its entry."""
+    """One direction of a 5-tuple; what changes with every tick is read from the loop's memory (`arrays`)."""
 
     __slots__ = (
-        "bytes",
+        "_arrays",
         "change",
         "direction",
         "egress_port",
-        "feedback",
         "flow_class",
         "generation",
         "index",
         "ingress_port",
         "key",
-        "packets",
-        "rate",
         "since",
-        "sparse_rate",
-        "weight",
         "written",
     )
 
     def __init__(
-        self, key: FlowKey, taken: tuple[int, int], ports: tuple[int, int], direction: str, entry: p4r.Entity
+        self,
+        key: FlowKey,
+        taken: tuple[int, int],
+        ports: tuple[int, int],
+        direction: str,
+        entry: p4r.Entity,
+        arrays: dict[str, npt.NDArray[Any]],
     ) -> None:
         self.key = key
         self.index, self.generation = taken
         self.ingress_port, self.egress_port = ports
         self.direction = direction
         self.flow_class = 0
-        self.weight = 1.0
         self.since = time.time()
-        self.packets = 0
-        self.bytes = 0
-        self.rate = Rate(0.5)
-        self.feedback = 0.0
-        self.written = 0
         # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
         self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entry)
-        self.sparse_rate = entry.table_entry.meter_config.cir
+        self.written = 0
+        """The feedback in its entry when the session began, as 16 bits."""
+        self._arrays = arrays
+        self.weight = 1.0
+        arrays["moved"][self.index] = time.monotonic()
+        self.note()
+
+    def note(self) -> None:
+        """Keep in the entry what its key and action do not say: the next controller finds it there."""
+        entry = self.change.entity.table_entry
+        entry.metadata = NOTE.pack(self.ingress_port, self.egress_port, self.weight, self.since)
 
     @property
-    def acknowledges(self) -> bool:
-        """Whether this flow looks like the ACKs of the other direction: TCP, and its packets are small."""
-        return self.key.protocol == PROTOCOL_TCP and 0 < self.bytes < SMALL_PACKET * self.packets
+    def weight(self) -> float:
+        """w_i: what the flow is worth among those of its class."""
+        return float(self._arrays["weight"][self.index])
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._arrays["weight"][self.index] = weight
+
+    @property
+    def packets(self) -> int:
+        """Counted since it was learned."""
+        return int(self._arrays["packets"][self.index])
+
+    @property
+    def bytes(self) -> int:
+        """Counted since it was learned."""
+        return int(self._arrays["bytes"][self.index])
+
+    @property
+    def rate(self) -> float:
+        """What arrives of it, in bytes/s."""
+        return float(self._arrays["rate"][self.index])
+
+    @property
+    def feedback(self) -> float:
+        """Its flow term."""
+        return float(self._arrays["feedback"][self.index])
+
+    @property
+    def active(self) -> bool:
+        """Whether it has traffic."""
+        return bool(self._arrays["active"][self.index])
 
     @property
     def class_id(self) -> int:
         """The class that it is counted to: the one that it asks for, or the built-in one."""
-        return self.flow_class or class_of(self.direction, self.acknowledges)
+        return self.flow_class or int(self._arrays["class_id"][self.index])
 
-    def reading(self) -> p4r.DirectCounterEntry:
-        """What asks for its counter."""
+    def for_loop(self) -> NewFlow:
+        """What the loop has to know of it."""
         entry = self.change.entity.table_entry
-        return p4r.DirectCounterEntry(table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match))
-
-    def change_to(self, feedback: int) -> p4r.Update:
-        """The update that writes 16 bits of feedback."""
-        params = self.change.entity.table_entry.action.action.params
-        params[PARAM_FEEDBACK].value = canonical(feedback)
-        self.written = feedback
-        return self.change
+        reading = p4r.ReadRequest()
+        asked = reading.entities.add().direct_counter_entry.table_entry
+        asked.table_id = entry.table_id
+        asked.match.extend(entry.match)
+        kind = FlowKind(
+            egress_port=self.egress_port,
+            tcp=self.key.protocol == PROTOCOL_TCP,
+            own_class=self.flow_class,
+            data_class=class_of(self.direction, False),
+            ack_class=class_of(self.direction, True),
+            sparse_rate=entry.meter_config.cir,
+            written=self.written,
+        )
+        change = p4r.WriteRequest(updates=[self.change]).SerializeToString()
+        match = tuple(field.exact.value for field in entry.match)
+        return NewFlow(self.index, match, reading.SerializeToString(), change, kind)
 
 
 class Flows:
     """The flows of one access point."""
 
-    def __init__(self, config: AccessPointConfig, program: Program) -> None:
+    def __init__(self, config: AccessPointConfig, program: Program, loop: Loop) -> None:
         self._config = config
         self._program = program
+        self._loop = loop
         self._indices = Indices()
         self.by_key: dict[FlowKey, Flow] = {}
         self.by_index: dict[int, Flow] = {}
-        self.fresh: deque[Flow] = deque()
-        """Flows that the loop has not seen yet."""
         self.refused = 0
         self.learned = 0
 
@@ -142,12 +204,49 @@ class Flows:
             self._indices.give(flow.index)
         self.by_key.clear()
         self.by_index.clear()
-        self.fresh.clear()
 
     @property
     def free(self) -> int:
         """How many more flows there is room for."""
         return len(self._indices)
+
+    def adopt(self, entries: Iterable[p4r.TableEntry], generation: int) -> list[p4r.Update]:
+        """Go on with the entries that the switch has; returns what has to be mended there.
+
+        Args:
+            entries: of both tables, with their meters.
+            generation: as in `Indices.resume`.
+        """
+        updates = []
+        used: dict[int, int] = {}
+        for entry in entries:
+            flow = self._adopted(entry)
+            if flow is None or flow.index in used:
+                # The next packet tells of it again.
+                updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
+                continue
+            used[flow.index] = flow.generation
+            self.by_key[flow.key] = self.by_index[flow.index] = flow
+            wanted = flow.change.entity.table_entry
+            if entry.meter_config != wanted.meter_config or entry.idle_timeout_ns != wanted.idle_timeout_ns:
+                updates.append(flow.change)
+        self._indices.resume(used, generation)
+        return updates
+
+    def _adopted(self, entry: p4r.TableEntry) -> Flow | None:
+        """The flow of an entry, or None when it does not say enough."""
+        params = [int.from_bytes(param.value) for param in entry.action.action.params]
+        if len(entry.metadata) != NOTE.size or len(params) != 4 or params[0] >= FLOWS_SIZE:
+            return None
+        ingress_port, egress_port, weight, since = NOTE.unpack(entry.metadata)
+        if not (self._config.port(ingress_port) and self._config.port(egress_port) and weight > 0):
+            return None
+        index, generation, flow_class, feedback = params
+        key = self._program.flow_key(entry.match, self._program.flow_versions[entry.table_id])
+        flow = self._made(key, (index, generation), (ingress_port, egress_port), flow_class, feedback)
+        flow.weight, flow.since = weight, since
+        flow.note()
+        return flow
 
     async def learn(self, connection: Connection, digest: p4r.DigestList, version: int) -> None:
         """Handle a digest list of flows of one IP version."""
@@ -173,12 +272,17 @@ class Flows:
             if self.refused == 1:
                 LOG.warning("%s: %d flows are known, more stay unknown", self._config.name, FLOWS_SIZE)
             return None
+        flow = self.by_key[key] = self._made(key, taken, (ingress_port, egress_port), flow_class=0, feedback=0)
+        return flow
+
+    def _made(
+        self, key: FlowKey, taken: tuple[int, int], ports: tuple[int, int], flow_class: int, feedback: int
+    ) -> Flow:
         entry = self._program.flow_entry(
-            key, *taken, flow_class=0, meter=self._meter(egress_port), idle_timeout=self._config.flow_idle_timeout
+            key, (*taken, flow_class, feedback), self._meter(ports[1]), self._config.flow_idle_timeout
         )
-        ports = (ingress_port, egress_port)
-        flow = Flow(key, taken, ports, self._config.direction(*ports), entry)
-        self.by_key[key] = flow
+        flow = Flow(key, taken, ports, self._config.direction(*ports), entry, self._loop.board.flows)
+        flow.flow_class, flow.written = flow_class, feedback
         return flow
 
     def _meter(self, egress_port: int) -> fy.P4MeterConfig:
@@ -196,6 +300,7 @@ class Flows:
         )
         if refused:
             LOG.warning("%s: the switch refuses a flow: %s", self._config.name, next(iter(refused.values())))
+        learned: list[NewFlow] = []
         for number, flow in enumerate(flows):
             if self.by_key.get(flow.key) is not flow:
                 continue
@@ -204,19 +309,23 @@ class Flows:
                 self._indices.give(flow.index)
                 continue
             self.by_index[flow.index] = flow
-            # Only now may the loop read and change the entry.
-            self.learned += 1
-            self.fresh.append(flow)
+            learned.append(flow.for_loop())
+        # Only now may the loop read and change the entries.
+        self.learned += len(learned)
+        self._loop.add(learned)
 
-    def is_over(self, flow: Flow, now: float) -> bool:
-        """Whether a flow's counter, read now, says that it is over; a target with idle timeouts says so itself."""
-        return not self._program.flows_time_out and now - flow.rate.last_moved > self._config.flow_idle_timeout
+    def over(self) -> list[FlowKey]:
+        """The flows whose counters have stood still for longer than their idle timeout."""
+        before = time.monotonic() - self._config.flow_idle_timeout
+        moved = self._loop.board.flows["moved"]
+        return [flow.key for flow in self.by_index.values() if moved[flow.index] < before]
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
         """Remove flows: those whose idle timeout has passed, or that lost their station."""
         gone = [flow for flow in (self.by_key.pop(key, None) for key in keys) if flow is not None]
         for flow in gone:
             self.by_index.pop(flow.index, None)
+        self._loop.remove(flow.index for flow in gone)
         for start in range(0, len(gone), FLOWS_PER_WRITE):
             part = gone[start : start + FLOWS_PER_WRITE]
             await connection.write_existing(
@@ -225,13 +334,29 @@ class Flows:
             for flow in part:
                 self._indices.give(flow.index)
 
+    def active(self) -> list[Flow]:
+        """The flows with traffic."""
+        return [flow for flow in self.by_index.values() if flow.active]
+
+    def for_loop(self) -> list[NewFlow]:
+        """All flows, for a loop that begins."""
+        return [flow.for_loop() for flow in self.by_index.values()]
+
     def through(self, port: int) -> list[FlowKey]:
         """The flows that enter or leave through a port."""
         return [flow.key for flow in self.by_key.values() if port in (flow.ingress_port, flow.egress_port)]
+
+    def set_weight(self, flow: Flow, weight: float) -> None:
+        """What a flow is worth from now on among those of its class."""
+        flow.weight = weight
+        flow.note()
+        self._loop.change(flow.for_loop())
 
     async def set_class(self, connection: Connection, flow: Flow, flow_class: int) -> None:
         """Let a flow ask for a class of its own (a key of `classify`); 0: for none."""
         flow.flow_class = flow_class
         params = flow.change.entity.table_entry.action.action.params
         params[PARAM_FLOW_CLASS].value = canonical(flow_class)
+        params[PARAM_FEEDBACK].value = canonical(quantise(flow.feedback))
         await connection.write([flow.change])
+        self._loop.change(flow.for_loop())

@@ -1,236 +1,354 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: every `device_interval` read counters, compute feedback, write the entries whose 16-bit value changed.
+"""The loop as the rest of the controller sees it: it ticks in a process of its own, this is the handle.
 
-    one ReadRequest:  arrived, sent, filtered of each port and class, and some of the flows' counters in turn
-    one WriteRequest: port_feedback, class_feedback, flows: only what changed
-
-Nothing else waits in here. A tick that starts late is counted, and the mathematics gets the real time.
+`Workers` are those processes; `Loop` is one access point in one of them: `run` lets it tick for one session, `ports`
+and the counts are read from the memory that it shares (`board`). What changes the loop's work (flows, parameters) is
+told to it; parameters are looked at every `CONFIGURE_SECONDS`, so whoever changes them replaces the object in the
+configuration and need not know of this.
 """
 
 import asyncio
-import heapq
+import contextlib
 import itertools
 import math
-import time
-from collections import deque
-from collections.abc import Callable
+import os
+import pickle
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
-import finsy as fy
+import numpy as np
 from finsy.proto import p4r
 
+from .board import CLASSES, DURATIONS, VOLUMES, Board
 from .classes import class_ids
-from .config import AccessPointConfig
-from .connection import Connection
-from .feedback import quantise
-from .flows import Flow, Flows
-from .program import FlowKey, Program, class_index, table_entry
-from .regulator import PortRegulator, Volume
+from .config import AccessPointConfig, Port
+from .connection import Connection, SessionError
+from .program import Program, table_entry
+from .regulator import target_bytes
+from .ticker import Key, NewFlow, Session
+from .worker import LENGTH_BYTES, packed
 
-IDLE_INTERVAL = 0.1
-"""Seconds between ticks while nothing is regulated: counters are only looked at."""
+MOST_PER_WORKER = 25
+"""Access points whose ticks one process takes care of, when there are cores enough."""
 
-FLOW_STEP = 256
-"""A flow's or class's feedback is written when it changed by so much of 65535: on some targets each write refills the
-flow's meter, and nobody can tell 0.4 % of probability from noise."""
+CONFIGURE_SECONDS = 0.05
+FLOWS_PER_MESSAGE = 32
+ROOT = Path(__file__).resolve().parent.parent
 
-QUIET_SECONDS = 1.0
-"""How often a flow without traffic is looked at; less often when there are more than `MOST_QUIET` for each tick."""
-LEAST_FLOWS = 4
-MOST_QUIET = 16
-"""Flows of one tick: what the active ones need, and between these two on top."""
+
+class WorkerProcess:
+    """One process that ticks, from this side."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, asyncio.Queue[tuple[str, str]]] = {}
+        """What happened to each session: `ended` and why, or `released`."""
+        self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start the process if it does not run."""
+        async with self._starting:
+            if self._writer is not None:
+                return
+            ours, its = socket.socketpair()
+            path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+            with its:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "controller.worker", str(its.fileno()),
+                    pass_fds=[its.fileno()], stdin=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+                )  # fmt: skip
+            reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+            self._listening = asyncio.create_task(self._listen(reader))
+
+    def send(self, *message: Any) -> None:
+        """Tell the process something; it is lost when the process is gone, of which the sessions hear."""
+        if self._writer is not None:
+            self._writer.write(packed(message))
+
+    async def stop(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        if self._listening is not None:
+            await asyncio.wait([self._listening])
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                size = int.from_bytes(await reader.readexactly(LENGTH_BYTES))
+                kind, key, *reason = pickle.loads(await reader.readexactly(size))
+                if key in self.sessions:
+                    self.sessions[key].put_nowait((kind, *reason, "")[:2])
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for session in self.sessions.values():
+            session.put_nowait(("ended", "the process of the loop has ended"))
+
+
+class Workers:
+    """The processes of all loops: one, or more when there are more than `MOST_PER_WORKER` access points and as many
+    cores. Each is started when it is needed."""
+
+    def __init__(self) -> None:
+        self._most = len(os.sched_getaffinity(0))
+        self._processes = [WorkerProcess()]
+
+    async def prepare(self) -> None:
+        """Start the first process, so that nobody has to wait for it."""
+        await self._processes[0].start()
+
+    async def take(self) -> WorkerProcess:
+        """The process for one more session, running."""
+        least = min(self._processes, key=lambda process: len(process.sessions))
+        if len(least.sessions) >= MOST_PER_WORKER and len(self._processes) < self._most:
+            least = WorkerProcess()
+            self._processes.append(least)
+        await least.start()
+        return least
+
+    async def stop(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(process.stop() for process in self._processes))
 
 
 class Loop:
     """The loop of one access point; `over(keys)` is called for flows whose counters have stood still for too long."""
 
-    def __init__(
-        self, config: AccessPointConfig, program: Program, flows: Flows, over: Callable[[list[FlowKey]], None]
-    ) -> None:
+    _keys = itertools.count(1)
+
+    def __init__(self, config: AccessPointConfig, program: Program, workers: Workers) -> None:
         self._config = config
         self._program = program
-        self._flows = flows
-        self._over = over
-        counters = program.schema.counters
-        self._fields = {
-            counters[name].id: (f"{name}_packets", f"{name}_bytes") for name in ("arrived", "sent", "filtered")
+        self._workers = workers
+        self.board = Board.create(len(config.ports))
+        self.ports = {
+            port.port: PortView(config, port, self.board.ports[number]) for number, port in enumerate(config.ports)
         }
-        self.ports: dict[int, PortRegulator] = {}
-        self.ticks = 0
-        self.late = 0
-        self.durations: deque[float] = deque(maxlen=1000)
-        self._ticking = asyncio.Lock()
-        self.forget()
+        self.written: dict[Key, tuple[int, bool]] = {}
+        """The feedback entries that were in the switch when the session began: 16 bits, and whether they only mark."""
+        self._worker: WorkerProcess | None = None
+        self._key = 0
 
     def forget(self) -> None:
-        """The pipeline was pushed anew: counters are 0, entries are gone."""
-        self.ports = {port.port: PortRegulator(self._config, port) for port in self._config.ports}
-        self._written: dict[tuple[int, int | None], int] = {}
-        self._marking_only: set[tuple[int, int | None]] = set()
-        self._classes: list[int] = []
-        self._cells: list[p4r.Entity] = []
-        self._due: list[tuple[float, int, Flow]] = []
-        self._order = itertools.count()
+        """The switch has no feedback entries."""
+        self.written = {}
 
-    async def run(self, connection: Connection) -> None:
-        """Tick for ever."""
-        due = time.monotonic()
-        while True:
-            start = time.monotonic()
-            async with self._ticking:
-                await self.tick(connection, start)
-            now = time.monotonic()
-            self.durations.append(now - start)
-            due += self.interval
-            if due <= now:
-                self.late += 1
-                due = now
-            await asyncio.sleep(due - now)
-
-    @property
-    def interval(self) -> float:
-        """Seconds between two ticks."""
-        return self._config.ncr.device_interval if self._config.features.ncr else IDLE_INTERVAL
-
-    async def tick(self, connection: Connection, now: float) -> None:
-        """Read, compute, write."""
-        self.ticks += 1
-        flows = self._next_flows(now)
-        request = p4r.ReadRequest(device_id=self._config.device_id, entities=self._read_cells())
-        asked: dict[tuple[bytes, ...], Flow] = {}
-        for flow in flows:
-            reading = flow.reading()
-            request.entities.add(direct_counter_entry=reading)
-            asked[reading_key(reading)] = flow
-        try:
-            await self._read(connection, request, asked)
-        except fy.P4ClientError as error:
-            # A flow of this request was removed while it was on its way; the next tick asks without it.
-            if error.code != fy.GRPCStatusCode.NOT_FOUND and not error.is_not_found_only:
-                raise
-        now = time.monotonic()
-        updates: list[p4r.Update] = []
-        for regulator in self.ports.values():
-            flows = regulator.update(now)
-            updates += self._changes(regulator, flows)
-        if updates:
-            await connection.write_existing(updates)
-
-    async def release(self, connection: Connection) -> None:
-        """Stop ticking for good and take all feedback back: nobody would ever lower it again."""
-        await self._ticking.acquire()
-        updates = [
-            *(self._entry(*key, 0) for key, value in self._written.items() if value),
-            *(flow.change_to(0) for flow in self._flows.by_key.values() if flow.written),
-        ]
-        await connection.write_existing(updates)
-
-    def _read_cells(self) -> list[p4r.Entity]:
-        """The cells of every port and class in use. What left is read first: read between the two, a packet then
-        shows as queued, never as a negative queue."""
-        classes = class_ids(self._config)
-        if classes != self._classes:
-            self._classes = classes
-            self._cells = [
-                self._program.counter(name, class_index(port, class_id))
-                for name in ("filtered", "sent", "arrived")
-                for port in self.ports
-                for class_id in classes
-            ]
-            for regulator in self.ports.values():
-                for class_id in classes:
-                    regulator.volumes.setdefault(class_id, Volume())
-        return self._cells
-
-    def _next_flows(self, now: float) -> list[Flow]:
-        """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
-        fresh = self._flows.fresh
-        while fresh:
-            heapq.heappush(self._due, (now, next(self._order), fresh.popleft()))
-        flow_interval = self._config.ncr.flow_interval
-        per_tick = self.interval / flow_interval
-        active = sum(len(regulator.active) for regulator in self.ports.values())
-        quiet = max(0, len(self._due) - active)
-        most = LEAST_FLOWS + math.ceil(active * per_tick) + min(MOST_QUIET, math.ceil(quiet * per_tick / 10))
-        turn: list[Flow] = []
-        while self._due and len(turn) < most and self._due[0][0] <= now:
-            flow = heapq.heappop(self._due)[2]
-            if self._flows.by_key.get(flow.key) is not flow:
-                continue
-            turn.append(flow)
-            wait = QUIET_SECONDS if flow.rate.idle(now) else flow_interval
-            heapq.heappush(self._due, (now + wait, next(self._order), flow))
-        return turn
-
-    async def _read(
-        self, connection: Connection, request: p4r.ReadRequest, flows: dict[tuple[bytes, ...], Flow]
-    ) -> None:
-        async for entity in connection.read(request):
-            if entity.HasField("counter_entry"):
-                cell = entity.counter_entry
-                port, class_id = cell.index.index >> 3, cell.index.index & 7
-                volume = self.ports[port].volumes[class_id]
-                packets, size = self._fields[cell.counter_id]
-                setattr(volume, packets, cell.data.packet_count)
-                setattr(volume, size, cell.data.byte_count)
+    def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
+        """Go on with the feedback entries that the switch has; returns what has to be mended there."""
+        updates = []
+        of_ports = self._program.schema.tables["port_feedback"].id
+        for entry in entries:
+            port, *of_class = (int.from_bytes(field.exact.value) for field in entry.match)
+            feedback, *mark_only = (int.from_bytes(param.value) for param in entry.action.action.params)
+            if port not in self.ports:
+                updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
+            elif entry.table_id == of_ports:
+                self.written[port, None] = feedback, False
             else:
-                flow = flows.get(reading_key(entity.direct_counter_entry))
-                if flow is not None:
-                    self._take(flow, entity.direct_counter_entry.data)
-
-    def _take(self, flow: Flow, data: p4r.CounterData) -> None:
-        """A new reading of a flow's counter."""
-        now = time.monotonic()
-        flow.packets, flow.bytes = data.packet_count, data.byte_count
-        flow.rate.tau = self._config.ncr.smoothing_ms / 1000
-        flow.rate.update(flow.bytes, now)
-        regulator = self.ports.get(flow.egress_port)
-        if regulator is not None and not flow.rate.idle(now):
-            regulator.active[flow.index] = flow
-        elif self._flows.is_over(flow, now):
-            self._over([flow.key])
-
-    def _changes(self, regulator: PortRegulator, flows: list[Flow]) -> list[p4r.Update]:
-        """The updates of one port and of those of its flows that were looked at."""
-        number = regulator.port.port
-        updates = self._changed(number, None, regulator.feedback, 1)
-        for class_id in regulator.volumes:
-            updates += self._changed(number, class_id, regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
-        for flow in flows:
-            value = quantise(flow.feedback)
-            if abs(value - flow.written) >= FLOW_STEP or (value == 0 and flow.written):
-                updates.append(flow.change_to(value))
+                self.written[port, of_class[0]] = feedback, bool(mark_only[0])
         return updates
 
-    def _changed(self, port: int, class_id: int | None, feedback: float, step: int) -> list[p4r.Update]:
-        """The update of a port's or class's feedback, if it changed by `step` or became 0."""
-        value = quantise(feedback)
-        written = self._written.get((port, class_id), 0)
-        mark_only = class_id is not None and self._config.ncr.mark_only
-        same = mark_only == ((port, class_id) in self._marking_only)
-        if same and abs(value - written) < step and not (value == 0 and written):
-            return []
-        if not same:
-            self._marking_only ^= {(port, class_id)}
-        update = self._entry(port, class_id, value)
-        self._written[port, class_id] = value
-        return [update]
+    async def run(self, connection: Connection, flows: Callable[[], Iterable[NewFlow]]) -> None:
+        """Tick until cancelled, with the flows that there are and those of `add`; raises `SessionError`."""
+        worker, key = await self._workers.take(), next(self._keys)
+        session = await self._session(connection)
+        told = worker.sessions[key] = asyncio.Queue()
+        worker.send("start", key, self._config, session, (os.getpid(), self.board.fd, len(self._config.ports)))
+        self._worker, self._key = worker, key
+        self.add(flows())
+        try:
+            known = self._parameters()
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    kind, reason = await asyncio.wait_for(told.get(), CONFIGURE_SECONDS)
+                    if kind == "ended":
+                        raise SessionError(
+                            f"{self._config.name}: the loop lost {self._config.address}: {reason}; trying again"
+                        )
+                    return
+                if any(new is not old for new, old in zip(self._parameters(), known, strict=True)):
+                    known = self._parameters()
+                    self._tell("configure", self._config)
+        finally:
+            worker.send("stop", key)
+            self._worker = None
+            del worker.sessions[key]
 
-    def _entry(self, port: int, class_id: int | None, value: int) -> p4r.Update:
-        """The update that writes the feedback of a port, or of one of its classes; the first one inserts the entry."""
+    async def release(self) -> None:
+        """Stop ticking for good and take all feedback back; `run` returns when that is done."""
+        if self._worker is not None:
+            key = self._key
+            self._tell("release")
+            while self._worker is not None and self._key == key:
+                await asyncio.sleep(0.005)
+
+    def add(self, flows: Iterable[NewFlow]) -> None:
+        """Flows whose entries are in the switch from now on."""
+        flows = iter(flows)
+        while part := list(itertools.islice(flows, FLOWS_PER_MESSAGE)):
+            self._tell("add", part)
+
+    def change(self, flow: NewFlow) -> None:
+        """A flow whose entry was written with another class."""
+        self._tell("change", flow)
+
+    def remove(self, indices: Iterable[int]) -> None:
+        """Flows whose entries are taken away now."""
+        self._tell("remove", list(indices))
+
+    def _tell(self, operation: str, *arguments: Any) -> None:
+        if self._worker is not None:
+            self._worker.send(operation, self._key, *arguments)
+
+    def _parameters(self) -> tuple[object, ...]:
+        config = self._config
+        return config.ncr, config.class_weights, config.features, config.rules
+
+    async def _session(self, connection: Connection) -> Session:
+        family, address = await connection.resolve()
+        schema = self._program.schema
+        updates = {
+            key: self._program.write_part(self._entry(key))
+            for port in self._config.ports
+            for key in ((port.port, None), *((port.port, class_id) for class_id in range(CLASSES)))
+        }
+        return Session(
+            family=family,
+            address=address,
+            authority=self._config.address,
+            device_id=self._config.device_id,
+            election_id=connection.election_id,
+            counters={name: schema.counters[name].id for name in VOLUMES},
+            updates=updates,
+            written=self.written,
+        )
+
+    def _entry(self, key: Key) -> Any:
+        """A feedback entry; the loop puts the values in."""
+        port, class_id = key
         if class_id is None:
-            entry = table_entry("port_feedback", {"egress_port": port}, "add_port_feedback", feedback=value)
-        else:
-            entry = table_entry(
-                "class_feedback",
-                {"egress_port": port, "class_id": class_id},
-                "add_class_feedback",
-                feedback=value,
-                mark_only=int(self._config.ncr.mark_only),
-            )
-        kind = p4r.Update.MODIFY if (port, class_id) in self._written else p4r.Update.INSERT
-        return self._program.update(kind, entry)
+            return table_entry("port_feedback", {"egress_port": port}, "add_port_feedback", feedback=0)
+        match: dict[str, object] = {"egress_port": port, "class_id": class_id}
+        return table_entry("class_feedback", match, "add_class_feedback", feedback=0, mark_only=0)
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks have begun."""
+        return int(self.board.loop["ticks"])
+
+    @property
+    def late(self) -> int:
+        """How many of them began more than half an interval after they were due."""
+        return int(self.board.loop["late"])
+
+    @property
+    def missed(self) -> int:
+        """How many were left out, because the next one was due already."""
+        return int(self.board.loop["missed"])
+
+    @property
+    def durations(self) -> list[float]:
+        """Seconds from begin to end, of the last ticks."""
+        return self.board.loop["duration"][: min(self.ticks, DURATIONS)].tolist()
+
+    @property
+    def delays(self) -> list[float]:
+        """Seconds from when it was due to its begin, of the last ticks."""
+        return self.board.loop["delay"][: min(self.ticks, DURATIONS)].tolist()
 
 
-def reading_key(entry: p4r.DirectCounterEntry) -> tuple[bytes, ...]:
-    """What tells the answers for single flows apart."""
-    return tuple(field.exact.value for field in entry.table_entry.match)
+class Volume:
+    """What a port counted of one class since the pipeline was pushed."""
+
+    __slots__ = (
+        "arrived_bytes",
+        "arrived_packets",
+        "filtered_bytes",
+        "filtered_packets",
+        "sent_bytes",
+        "sent_packets",
+    )
+
+    def __init__(self, packets: list[int], sizes: list[int]) -> None:
+        self.arrived_packets, self.sent_packets, self.filtered_packets = packets
+        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = sizes
+
+
+class PortView:
+    """One port, as its last tick left it."""
+
+    def __init__(self, config: AccessPointConfig, port: Port, row: Any) -> None:
+        self.port = port
+        self._config = config
+        self._row = row
+
+    @property
+    def feedback(self) -> float:
+        """The device term."""
+        return float(self._row["feedback"])
+
+    @property
+    def queue_packets(self) -> float:
+        """What the queue holds."""
+        return float(self._row["queue_packets"])
+
+    @property
+    def queue_bytes(self) -> float:
+        """What the queue holds."""
+        return float(self._row["queue_bytes"])
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the queue of now has left."""
+        return self.queue_bytes * 8 / self.port.capacity_bps
+
+    @property
+    def target(self) -> float:
+        """q* in bytes."""
+        return target_bytes(self._config, self.port)
+
+    @property
+    def flows_active(self) -> int:
+        """Flows with traffic."""
+        return int(self._row["flows_active"])
+
+    @property
+    def largest_flow_feedback(self) -> float:
+        """The largest flow term."""
+        return float(self._row["largest_flow"])
+
+    @property
+    def class_feedback(self) -> dict[int, float]:
+        """The class terms, by class; only of those with traffic."""
+        values: list[float] = self._row["class_feedback"].tolist()
+        in_use = set(class_ids(self._config))
+        return {number: value for number, value in enumerate(values) if number in in_use and not math.isnan(value)}
+
+    @property
+    def class_rates(self) -> list[float]:
+        """Bytes/s that arrive of each class and are not filtered."""
+        return self._row["class_rate"].tolist()
+
+    @property
+    def class_desired(self) -> list[float]:
+        """D of each class in bytes/s."""
+        return self._row["class_desired"].tolist()
+
+    @property
+    def volumes(self) -> dict[int, Volume]:
+        """What was counted, by class in use."""
+        packets, sizes = self._row["packets"].T.tolist(), self._row["bytes"].T.tolist()
+        return {number: Volume(packets[number], sizes[number]) for number in class_ids(self._config)}
+
+
+def percentile(values: list[float], part: float) -> float:
+    """Such a part of the values is below; 0 without values."""
+    return float(np.quantile(values, part, method="higher")) if values else 0.0

@@ -34,7 +34,8 @@ class Collector(PrometheusCollector):
         flows = GaugeMetricFamily("ap_flows", "Known flows", labels=by_ap)
         stations = GaugeMetricFamily("ap_stations", "Known MAC addresses", labels=by_ap)
         ticks = CounterMetricFamily("ap_ticks", "Ticks of the loop", labels=by_ap)
-        late = CounterMetricFamily("ap_late_ticks", "Ticks that started late", labels=by_ap)
+        late = CounterMetricFamily("ap_late_ticks", "Ticks that began late", labels=by_ap)
+        missed = CounterMetricFamily("ap_missed_ticks", "Ticks that were left out", labels=by_ap)
         delay = GaugeMetricFamily("ap_queue_delay_seconds", "Delay of the port's queue", labels=by_port)
         queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
         active = GaugeMetricFamily("ap_active_flows", "Flows with traffic through the port", labels=by_port)
@@ -51,6 +52,7 @@ class Collector(PrometheusCollector):
             stations.add_metric([name], seen["stations"])
             ticks.add_metric([name], seen["ticks"])
             late.add_metric([name], seen["late"])
+            missed.add_metric([name], seen["missed"])
             for entry in seen["ports"]:
                 port = [name, str(entry["port"])]
                 delay.add_metric(port, entry["delay_ms"] / 1000)
@@ -63,5 +65,5 @@ class Collector(PrometheusCollector):
                     class_term.add_metric(labels, of_class["feedback"])
                     for column, family in counters.items():
                         family.add_metric(labels, of_class[column])  # type: ignore[literal-required]
-        yield from (ready, flows, stations, ticks, late, delay, queue, active, link, device, class_term)
+        yield from (ready, flows, stations, ticks, late, missed, delay, queue, active, link, device, class_term)
         yield from counters.values()

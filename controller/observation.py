@@ -54,6 +54,7 @@ class Observation(TypedDict):
     flows_free: int
     ticks: int
     late: int
+    missed: int
     tick_ms_p50: float
     tick_ms_p99: float
     ports: list[PortObservation]

@@ -36,6 +36,9 @@ QUEUE_ACKS = 7
 DIGEST_SOURCE = "source_digest_t"
 DIGEST_FLOWS = {"flow_ipv4_digest_t": 4, "flow_ipv6_digest_t": 6}
 
+PARAM_FLOW_INDEX, PARAM_GENERATION, PARAM_FLOW_CLASS, PARAM_FEEDBACK = range(4)
+"""Positions among the parameters of `set_flow_ipv4/6`."""
+
 FLOW_TABLES = {4: "flows_ipv4", 6: "flows_ipv6"}
 FLOW_ACTIONS = {4: "set_flow_ipv4", 6: "set_flow_ipv6"}
 
@@ -106,14 +109,18 @@ class Program:
         """An Update message for one finsy entity."""
         return p4r.Update(type=kind, entity=entity.encode(self.schema))
 
+    def write_part(self, entity: Encodable) -> bytes:
+        """A part of a serialised WriteRequest that modifies one finsy entity."""
+        return p4r.WriteRequest(updates=[self.update(p4r.Update.MODIFY, entity)]).SerializeToString()
+
     def counter(self, name: str, index: int) -> p4r.Entity:
         """A cell of an indirect counter, to be read."""
         return fy.P4CounterEntry(name, index=index).encode(self.schema)
 
     def flow_entry(
-        self, key: FlowKey, index: int, generation: int, flow_class: int, meter: fy.P4MeterConfig, idle_timeout: float
+        self, key: FlowKey, params: tuple[int, int, int, int], meter: fy.P4MeterConfig, idle_timeout: float
     ) -> p4r.Entity:
-        """A flow without feedback; `idle_timeout` in seconds.
+        """A flow; `params` are flow index, generation, class and feedback, `idle_timeout` in seconds.
 
         Flows come in floods, so finsy encodes one entry of each IP version and the others are made from it.
         """
@@ -123,8 +130,7 @@ class Program:
         fields: tuple[int | bytes, ...] = (key.src_addr, key.dst_addr, key.protocol, key.src_port, key.dst_port)
         for match, field in zip(entry.match, fields, strict=True):
             match.exact.value = canonical(field)
-        params = entry.action.action.params
-        for param, value in zip(params, (index, generation, flow_class, 0), strict=True):
+        for param, value in zip(entry.action.action.params, params, strict=True):
             param.value = canonical(value)
         entry.meter_config.CopyFrom(meter.encode())
         if self.flows_time_out:

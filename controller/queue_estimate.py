@@ -55,11 +55,17 @@ class QueueEstimate:
         self.lost_bytes = 0.0
         self._history: deque[tuple[float, int, float, float]] = deque()
         self._last: PortCounters | None = None
+        self._start_empty = False
 
     @property
     def delay(self) -> float:
         """Seconds until the queue of now has left."""
         return self.bytes / self.capacity if self.capacity > 0 else 0.0
+
+    def start_empty(self) -> None:
+        """The counters have a history that nobody has watched: whatever is missing in the next reading was lost. When
+        some of it was queued, the difference goes below 0 as that leaves, which is mended then."""
+        self._start_empty = True
 
     def update(self, counters: PortCounters, now: float) -> None:
         """Take a new reading; `now` in seconds, never going back."""
@@ -70,6 +76,10 @@ class QueueEstimate:
             self.lost_packets = self.lost_bytes = 0.0
             self._history.clear()
         self._last = counters
+        if self._start_empty:
+            self._start_empty = False
+            self.lost_packets = max(0.0, float(counters.arrived_packets - counters.gone_packets))
+            self.lost_bytes = max(0.0, float(counters.arrived_bytes - counters.gone_bytes))
 
         packets = counters.arrived_packets - counters.gone_packets - self.lost_packets
         size = counters.arrived_bytes - counters.gone_bytes - self.lost_bytes

@@ -6,27 +6,43 @@ volumes, flow rates -> queue estimate -> device term            every tick
 """
 
 import math
-from dataclasses import dataclass
 
+import numpy as np
+
+from .board import CLASSES
 from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port
-from .feedback import DeviceTerm, Measured, Rate, ShareTerms, queue_target
-from .flows import Flow
+from .feedback import DeviceTerm, Floats, Rates, queue_target, share_terms
+from .flow_table import FlowTable, Numbers
 from .queue_estimate import PortCounters, QueueEstimate
 
 BUSY_QUEUE = 0.5
 """There is a queue to share when it holds this part of its target."""
 
+NOBODY = np.zeros(0, np.int64)
 
-@dataclass(slots=True)
-class Volume:
-    """What a port counted of one class since the pipeline was pushed."""
 
-    arrived_packets: int = 0
-    arrived_bytes: int = 0
-    sent_packets: int = 0
-    sent_bytes: int = 0
-    filtered_packets: int = 0
-    filtered_bytes: int = 0
+class Volumes:
+    """What a port counted since the pipeline was pushed: lists with one place for each class."""
+
+    def __init__(self) -> None:
+        self.arrived_packets, self.sent_packets, self.filtered_packets = ([0] * CLASSES for _ in range(3))
+        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = ([0] * CLASSES for _ in range(3))
+
+    def drop(self, class_id: int) -> None:
+        """Nothing is known of this class any more."""
+        for counts in vars(self).values():
+            counts[class_id] = 0
+
+    def together(self) -> PortCounters:
+        """All classes."""
+        sent_bytes = sum(self.sent_bytes)
+        return PortCounters(
+            arrived_packets=sum(self.arrived_packets),
+            arrived_bytes=sum(self.arrived_bytes),
+            gone_packets=sum(self.sent_packets) + sum(self.filtered_packets),
+            gone_bytes=sent_bytes + sum(self.filtered_bytes),
+            sent_bytes=sent_bytes,
+        )
 
 
 def class_weight(config: AccessPointConfig, class_id: int) -> float:
@@ -35,153 +51,151 @@ def class_weight(config: AccessPointConfig, class_id: int) -> float:
     return {CLASS_DOWNLINK: weights.downlink, CLASS_UPLINK: weights.uplink}.get(class_id, weights.other)
 
 
-class PortRegulator:
-    """The feedback of what leaves through one port."""
+def target_bytes(config: AccessPointConfig, port: Port) -> float:
+    """q* of a port in bytes."""
+    # A slow station must not lengthen the queue that it shares with faster ones: only uplinks count.
+    uplinks = [other.capacity_bps / 8 for other in config.ports if other.role == "uplink" and other != port]
+    ack_capacity = min(uplinks, default=math.inf) if port.role == "station" else math.inf
+    return queue_target(port.capacity_bps / 8, config.ncr, ack_capacity)
 
-    def __init__(self, config: AccessPointConfig, port: Port) -> None:
-        self._config = config
+
+class PortRegulator:
+    """The feedback of what leaves through one port; `classes` are those in use."""
+
+    def __init__(self, config: AccessPointConfig, port: Port, flows: FlowTable, classes: list[int]) -> None:
+        self.config = config
         self.port = port
-        # A slow station must not lengthen the queue that it shares with faster ones: only uplinks count.
-        uplinks = [other.capacity_bps / 8 for other in config.ports if other.role == "uplink" and other != port]
-        self._ack_capacity = min(uplinks, default=math.inf) if port.role == "station" else math.inf
-        self.volumes: dict[int, Volume] = {}
-        self.active: dict[int, Flow] = {}
-        """Flows with traffic, by index."""
+        self.classes = classes
+        self.volumes = Volumes()
+        self.active: dict[int, None] = {}
+        """Indices of flows with traffic."""
         self.estimate = QueueEstimate(port.capacity_bps / 8, port.queue_limit)
-        self.class_rates: dict[int, float] = {}
+        self.class_rates = np.zeros(CLASSES)
         """Bytes/s that arrive and are not filtered: only those need the link."""
-        self._arrivals: dict[int, Rate] = {}
-        self._filtered: dict[int, Rate] = {}
+        self._flows = flows
+        self._arrivals = Rates(CLASSES)
+        self._filtered = Rates(CLASSES)
         self._arrived = 0
         self._shares_at = -math.inf
         self._reset()
 
     def _reset(self) -> None:
         self.device = DeviceTerm()
-        self.class_terms: ShareTerms[int] = ShareTerms()
-        self.flow_terms: ShareTerms[int] = ShareTerms()
         self.feedback = 0.0
         self.class_feedback: dict[int, float] = {}
+        self.class_desired = np.zeros(CLASSES)
+        self._class_pressure = np.zeros(CLASSES)
+        self.largest_flow_feedback = 0.0
+
+    def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
+        """Go on from the feedback that the switch has, where an earlier loop left off."""
+        self.estimate.start_empty()
+        self.feedback = feedback
+        self.device.sum = self.device.pressure = math.sqrt(feedback)
+        self.class_feedback = dict(class_feedback)
+        for class_id, value in class_feedback.items():
+            self._class_pressure[class_id] = math.sqrt(value)
+
+    def use(self, classes: list[int]) -> None:
+        """These classes are read from now on."""
+        for class_id in set(self.classes) - set(classes):
+            # What it counted last would look like a queue for ever.
+            self.volumes.drop(class_id)
+            self.estimate.start_empty()
+        self.classes = classes
 
     @property
     def regulated(self) -> bool:
         """Whether there is feedback at all."""
-        return self._config.features.ncr and self.port.regulated
+        return self.config.features.ncr and self.port.regulated
 
     @property
     def target(self) -> float:
         """q* in bytes."""
-        return queue_target(self.port.capacity_bps / 8, self._config.ncr, self._ack_capacity)
+        return target_bytes(self.config, self.port)
 
-    @property
-    def largest_flow_feedback(self) -> float:
-        """The largest flow term."""
-        return max((flow.feedback for flow in self.active.values()), default=0.0)
-
-    def update(self, now: float) -> list[Flow]:
-        """Compute; returns the flows whose feedback was looked at."""
-        counters = self._counters()
+    def update(self, now: float) -> Numbers:
+        """Compute; returns the indices of the flows whose feedback was looked at."""
+        counters = self.volumes.together()
         self.estimate.update(counters, now)
         arriving = counters.arrived_packets != self._arrived
         self._arrived = counters.arrived_packets
-        ncr = self._config.ncr
+        ncr = self.config.ncr
         if self.regulated:
             self.feedback = self.device.update(now, self.estimate.bytes, self.target, ncr, arriving=arriving)
-        if now - self._shares_at < ncr.flow_interval:
-            return []
+        elapsed = now - self._shares_at
+        if elapsed < ncr.flow_interval:
+            return NOBODY
         self._shares_at = now
-        looked_at = list(self.active.values())
-        self.active = {index: flow for index, flow in self.active.items() if not flow.rate.idle(now)}
+        looked_at = np.fromiter(self.active, np.int64, len(self.active))
+        gone = looked_at[self._flows.rates.idle(looked_at, now)]
+        for index in gone.tolist():
+            del self.active[index]
+        self._flows.active[gone] = False
+        active = looked_at if not gone.size else np.fromiter(self.active, np.int64, len(self.active))
         if self.regulated:
             busy = self.estimate.bytes >= BUSY_QUEUE * self.target
-            self._share_among_classes(now, busy)
-            self._share_among_flows(now, busy)
-            for flow in looked_at:
-                if flow.index not in self.active:
-                    flow.feedback = 0.0
-        elif self.feedback or self.class_feedback or self.flow_terms.pressure:
+            elapsed = elapsed if math.isfinite(elapsed) else 0.0
+            elastic = self._flows.elastic(active, self.config.features.sparse)
+            self._share_among_classes(now, elapsed, busy, active, elastic)
+            self._share_among_flows(elapsed, busy, active, elastic)
+            self._flows.stop(gone)
+        else:
             self._reset()
-            for flow in looked_at:
-                flow.feedback = 0.0
+            self._flows.stop(looked_at)
         return looked_at
 
-    def _counters(self) -> PortCounters:
-        """All classes together."""
-        volumes = self.volumes.values()
-        sent_bytes = sum(volume.sent_bytes for volume in volumes)
-        return PortCounters(
-            arrived_packets=sum(volume.arrived_packets for volume in volumes),
-            arrived_bytes=sum(volume.arrived_bytes for volume in volumes),
-            gone_packets=sum(volume.sent_packets + volume.filtered_packets for volume in volumes),
-            gone_bytes=sent_bytes + sum(volume.filtered_bytes for volume in volumes),
-            sent_bytes=sent_bytes,
-        )
-
-    def _share_among_classes(self, now: float, busy: bool) -> None:
-        ncr = self._config.ncr
-        elastic: dict[int, float] = {}
-        for flow in self.active.values():
-            if self._elastic(flow):
-                elastic[flow.class_id] = elastic.get(flow.class_id, 0.0) + flow.rate.value
-        measured: dict[int, Measured] = {}
+    def _share_among_classes(self, now: float, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
+        ncr = self.config.ncr
         tau = ncr.smoothing_ms / 1000
-        for class_id, volume in self.volumes.items():
-            arrivals = self._arrivals.setdefault(class_id, Rate(tau))
-            filtered = self._filtered.setdefault(class_id, Rate(tau))
-            arrivals.tau = filtered.tau = tau
-            rate = arrivals.update(volume.arrived_bytes, now) - filtered.update(volume.filtered_bytes, now)
-            rate = self.class_rates[class_id] = max(0.0, rate)
-            if not arrivals.idle(now):
-                part = min(1.0, elastic.get(class_id, 0.0) / rate) if rate > 0 else 0.0
-                measured[class_id] = Measured(rate, class_weight(self._config, class_id), part)
-        self.class_feedback = self.class_terms.update(
-            now,
+        at = np.array(self.classes)
+        self._arrivals.update(at, np.array(self.volumes.arrived_bytes, np.float64)[at], now, tau)
+        self._filtered.update(at, np.array(self.volumes.filtered_bytes, np.float64)[at], now, tau)
+        self.class_rates = np.maximum(0.0, self._arrivals.value - self._filtered.value)
+        held = np.bincount(
+            self._flows.class_id[flows], self._flows.rates.value[flows] * elastic, minlength=CLASSES
+        )  # fmt: skip
+        at = at[~self._arrivals.idle(at, now)]
+        rates = self.class_rates[at]
+        pressure, desired = share_terms(
+            self._class_pressure[at],
+            elapsed,
             self.port.capacity_bps / 8,
-            measured,
+            rates,
+            np.array([class_weight(self.config, class_id) for class_id in at.tolist()]),
+            np.minimum(1.0, np.divide(held[at], rates, out=np.zeros(at.size), where=rates > 0)),
             gain=ncr.beta,
             interval=ncr.flow_interval,
             limit=ncr.class_limit,
             busy=busy,
         )
+        # Who is missing has gone idle and starts anew.
+        self._class_pressure, self.class_desired = np.zeros(CLASSES), np.zeros(CLASSES)
+        self._class_pressure[at], self.class_desired[at] = pressure, desired
+        self.class_feedback = dict(zip(at.tolist(), (pressure * pressure).tolist(), strict=True))
 
-    def _share_among_flows(self, now: float, busy: bool) -> None:
+    def _share_among_flows(self, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
         """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2).
 
         A flow is counted before its ACKs are filtered; what is left is taken to be the same part of each in a class.
         """
-        ncr = self._config.ncr
-        classes = {index: flow.class_id for index, flow in self.active.items()}
-        weights: dict[int, float] = {}
-        for index, flow in self.active.items():
-            weights[classes[index]] = weights.get(classes[index], 0.0) + flow.weight
-        part = {class_id: class_weight(self._config, class_id) / weight for class_id, weight in weights.items()}
-        kept = {class_id: self._kept(class_id) for class_id in weights}
-        measured = {
-            index: Measured(
-                flow.rate.value * kept[classes[index]], flow.weight * part[classes[index]], float(self._elastic(flow))
-            )
-            for index, flow in self.active.items()
-        }
-        feedback = self.flow_terms.update(
-            now,
+        ncr, table = self.config.ncr, self._flows
+        classes, weights = table.class_id[flows], table.weight[flows]
+        of_class = np.array([class_weight(self.config, class_id) for class_id in range(CLASSES)])
+        arriving = self._arrivals.value
+        kept = np.minimum(1.0, np.divide(self.class_rates, arriving, out=np.ones(CLASSES), where=arriving > 0))
+        pressure, _ = share_terms(
+            table.pressure[flows],
+            elapsed,
             self.port.capacity_bps / 8,
-            measured,
+            table.rates.value[flows] * kept[classes],
+            weights * (of_class / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9))[classes],
+            elastic,
             gain=ncr.alpha,
             interval=ncr.flow_interval,
             limit=ncr.flow_limit,
             busy=busy,
         )
-        for index, flow in self.active.items():
-            flow.feedback = feedback[index]
-
-    def _elastic(self, flow: Flow) -> bool:
-        """Whether feedback holds this flow back: not ACKs, and not what passes as sparse."""
-        sparse = self._config.features.sparse and flow.rate.value <= flow.sparse_rate
-        return not (flow.acknowledges or sparse)
-
-    def _kept(self, class_id: int) -> float:
-        """The part of what arrives of a class that is not filtered."""
-        arrivals = self._arrivals.get(class_id)
-        if arrivals is None or arrivals.value <= 0:
-            return 1.0
-        return min(1.0, self.class_rates[class_id] / arrivals.value)
+        feedback = pressure * pressure
+        table.pressure[flows], table.feedback[flows] = pressure, feedback
+        self.largest_flow_feedback = float(feedback.max(initial=0.0))

@@ -7,7 +7,7 @@ behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the ol
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import finsy as fy
@@ -52,6 +52,30 @@ class Stations:
     def forget(self) -> None:
         """The pipeline was pushed anew: nobody is known."""
         self.by_mac.clear()
+
+    def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
+        """Go on with the entries of `learn` and `forward` that the switch has; returns what has to be mended there."""
+        learned: dict[tuple[int, int], p4r.TableEntry] = {}
+        forwards: dict[int, p4r.TableEntry] = {}
+        for entry in entries:
+            values = {field.field_id: int.from_bytes(field.exact.value) for field in entry.match}
+            if entry.table_id == self._program.learn_id:
+                learned[values[1], values[2]] = entry
+            else:
+                forwards[values[1]] = entry
+        updates = []
+        idle = round(self._config.station_idle_timeout * 1e9)
+        for (mac, port), entry in learned.items():
+            forward = forwards.get(mac)
+            if forward is None or egress_port(forward) != port or not self._config.port(port):
+                updates.append(_delete(entry))
+                continue
+            del forwards[mac]
+            self.by_mac[mac] = Station(mac, port, time.time())
+            if entry.idle_timeout_ns != idle:
+                entry.idle_timeout_ns = idle
+                updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(table_entry=entry)))
+        return updates + [_delete(entry) for entry in forwards.values()]
 
     async def learn(self, connection: Connection, digest: p4r.DigestList) -> None:
         """Handle a digest list of sources."""
@@ -107,3 +131,12 @@ class Stations:
 
     def _update(self, kind: p4r.Update.Type.ValueType, entry: fy.P4TableEntry) -> p4r.Update:
         return self._program.update(kind, entry)
+
+
+def egress_port(forward: p4r.TableEntry) -> int:
+    """Where an entry of `forward` sends packets."""
+    return int.from_bytes(forward.action.action.params[0].value)
+
+
+def _delete(entry: p4r.TableEntry) -> p4r.Update:
+    return p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .access_point import AccessPoint
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .regulator import PortRegulator
+from .loop import PortView
 
 INTERVAL = 0.1
 
@@ -59,7 +59,7 @@ class Stats:
         finally:
             self._file.close()
 
-    def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
+    def row(self, ap: AccessPoint, state: PortView, now: float) -> list[object]:
         """One line; `now` in seconds since the epoch."""
         volumes = state.volumes
         down, up = volumes.get(CLASS_DOWNLINK), volumes.get(CLASS_UPLINK)
@@ -78,20 +78,21 @@ class Stats:
         rates = [
             max(0.0, (new - old) / elapsed) if elapsed > 0 else 0.0 for new, old in zip(totals, before, strict=True)
         ]
+        of_classes = state.class_feedback
         return [
             f"{now:.3f}",
             ap.config.name,
             state.port.port,
-            round(state.estimate.packets, 1),
-            round(state.estimate.bytes),
-            round(state.estimate.delay * 1000, 3),
+            round(state.queue_packets, 1),
+            round(state.queue_bytes),
+            round(state.delay * 1000, 3),
             round(state.target * 8000 / state.port.capacity_bps, 3),
             round(state.feedback, 5),
-            round(state.class_feedback.get(CLASS_DOWNLINK, 0.0), 5),
-            round(state.class_feedback.get(CLASS_UPLINK, 0.0), 5),
+            round(of_classes.get(CLASS_DOWNLINK, 0.0), 5),
+            round(of_classes.get(CLASS_UPLINK, 0.0), 5),
             round(state.largest_flow_feedback, 5),
             *(round(rate * 8) for rate in rates[:5]),
             round(rates[5], 1),
-            len(state.active),
+            state.flows_active,
             ap.loop.late,
         ]

@@ -64,6 +64,7 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
         loop=LoopAnswer(
             ticks=seen["ticks"] if seen else 0,
             late=seen["late"] if seen else 0,
+            missed=seen["missed"] if seen else 0,
             tick_ms_p50=seen["tick_ms_p50"] if seen else 0.0,
             tick_ms_p99=seen["tick_ms_p99"] if seen else 0.0,
         ),

@@ -63,7 +63,7 @@ def _look(service: Service, name: str, fresh: float) -> tuple[int, str]:
         return -1, _event("problem", {"name": name, "detail": error.detail})
     except ProblemError as error:
         return -1, _event("problem", {"name": name, "detail": error.detail})
-    loop = {key: seen[key] for key in ("ticks", "late", "tick_ms_p50", "tick_ms_p99")}
+    loop = {key: seen[key] for key in ("ticks", "late", "missed", "tick_ms_p50", "tick_ms_p99")}
     data = {
         **{key: seen[key] for key in ("name", "time", "state", "problem", "stations", "flows")},
         "loop": loop,

@@ -36,7 +36,7 @@ _CONFIG_PORTS = [
     {"port": 2, "role": "uplink", "capacity_bps": 1_000_000},
 ]
 _FEATURES = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True, "gate": None}
-_LOOP = {"ticks": 360_000, "late": 12, "tick_ms_p50": 1.1, "tick_ms_p99": 3.2}
+_LOOP = {"ticks": 360_000, "late": 12, "missed": 0, "tick_ms_p50": 1.1, "tick_ms_p99": 3.2}
 _TOKEN = {
     "id": "4f1d0c9a7b32",
     "name": "grafana",

@@ -18,7 +18,9 @@ class LoopAnswer(TypedDict):
 
     ticks: int
     late: int
-    """Ticks that started late because the one before took too long."""
+    """Ticks that began more than half an interval after they were due."""
+    missed: int
+    """Ticks that were left out, because the next one was due already."""
     tick_ms_p50: float
     tick_ms_p99: float
 

@@ -245,6 +245,7 @@ class LoopAnswer(TypedDict):
 
     ticks: int
     late: int
+    missed: int
     tick_ms_p50: float
     tick_ms_p99: float
 

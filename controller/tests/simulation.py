@@ -13,8 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from controller.config import Ncr
-from controller.feedback import DeviceTerm, Measured, Rate, ShareTerms, queue_target
+from controller.feedback import DeviceTerm, Rates, queue_target, share_terms
 from controller.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 
 TICK = 0.01
@@ -141,8 +143,9 @@ def simulate(
     arrivals = dict.fromkeys(by_name, 0)
     estimate = QueueEstimate(capacity, limit)
     device = DeviceTerm()
-    flows: ShareTerms[int] = ShareTerms()
-    rates = {name: Rate(parameters.smoothing_ms / 1000) for name in by_name}
+    rates = Rates(len(senders))
+    pressure, weights = np.zeros(len(senders)), np.array([sender.weight for sender in senders])
+    shared_at = 0.0
     device_feedback = 0.0
     flow_feedback: dict[int, float] = {}
     next_flows = 0.0
@@ -219,15 +222,17 @@ def simulate(
             busy = estimate.bytes >= target / 2
             if shares and now >= next_flows:
                 next_flows = now + parameters.flow_interval
-                measured = {}
-                for name, rate in rates.items():
-                    value = rate.update(arrivals[name] * FULL_FRAME, now)
-                    if not rate.idle(now):
-                        measured[name] = Measured(value, by_name[name].weight)
-                flow_feedback = flows.update(
-                    now, capacity, measured, gain=parameters.alpha, interval=parameters.flow_interval,
+                volumes = np.array([arrivals[name] * FULL_FRAME for name in by_name], np.float64)
+                rates.update(slice(None), volumes, now, parameters.smoothing_ms / 1000)
+                active = ~rates.idle(slice(None), now)
+                pressure[~active] = 0.0
+                pressure[active], _ = share_terms(
+                    pressure[active], now - shared_at, capacity, rates.value[active], weights[active],
+                    np.ones(active.sum()), gain=parameters.alpha, interval=parameters.flow_interval,
                     limit=parameters.flow_limit, busy=busy,
                 )  # fmt: skip
+                shared_at = now
+                flow_feedback = dict(zip(by_name, (pressure**2).tolist(), strict=True))
             if now >= warm_up:
                 result.feedback.append(device_feedback)
                 result.estimate_error.append(estimate.packets - len(queue))

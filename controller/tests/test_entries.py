@@ -140,7 +140,7 @@ def test_an_index_comes_back_with_a_new_generation() -> None:
 @pytest.mark.parametrize("size", [4, 16])
 def test_a_flow_is_encoded_as_finsy_does(program: Program, size: int) -> None:
     key = FlowKey(bytes(size - 1) + b"\x07", b"\x0a" + bytes(size - 1), 6, 80, 65535)
-    made = program.flow_entry(key, 300, 0, 3, rate_meter(32_000, 3_028), 2.5)
+    made = program.flow_entry(key, (300, 0, 3, 0), rate_meter(32_000, 3_028), 2.5)
     by_finsy = table_entry(
         f"flows_ipv{key.version}",
         {

@@ -4,40 +4,38 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controller.config import AccessPointConfig
-from controller.flows import Flow
-from controller.program import FlowKey, Program, rate_meter
-from controller.regulator import PortRegulator, Volume
+from controller.flow_table import FlowKind, FlowTable
+from controller.regulator import PortRegulator, target_bytes
 
 from .test_entries import config
-from .test_entries import program as program  # a fixture
 
 CAPACITY = 125_000.0
 FRAME = 1514
+CLASSES = [0, 1, 2]
 
 
 def uplink(**fields: Any) -> PortRegulator:
     of: AccessPointConfig = config(**fields)
-    regulator = PortRegulator(of, of.ports[1])
-    regulator.volumes = {class_id: Volume() for class_id in (0, 1, 2)}
-    return regulator
+    return PortRegulator(of, of.ports[1], FlowTable(), CLASSES)
 
 
-def upload(regulator: PortRegulator, program: Program, rate: float) -> None:
-    """An active data flow that sends at this rate, in bytes/s."""
-    flow = flow_of(program, 0)
-    flow.rate.value, flow.rate.last_moved = rate, 1e9
-    regulator.active = {0: flow}
+def add(regulator: PortRegulator, index: int, weight: float = 1.0, **fields: Any) -> None:
+    """A TCP flow that goes up."""
+    kind = {"own_class": 0, "data_class": 2, "ack_class": 1, "sparse_rate": 1_250.0, "written": 0, **fields}
+    regulator._flows.add(index, FlowKind(egress_port=2, tcp=True, **kind))
+    regulator._flows.weight[index] = weight
+    regulator.active[index] = None
 
 
-def flow_of(program: Program, index: int) -> Flow:
-    key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 6, 1000 + index, 80)
-    entry = program.flow_entry(key, index, 1, 0, rate_meter(32_000, 3_028), 30.0)
-    flow = Flow(key, (index, 1), (1, 2), "uplink", entry)
-    flow.packets, flow.bytes = 100, 100 * FRAME
-    return flow
+def read(regulator: PortRegulator, now: float, sizes: dict[int, float], size: int = FRAME) -> None:
+    """New readings of flows' counters, in packets of one size."""
+    at = np.array(list(sizes), np.int64)
+    volumes = np.array([int(volume) for volume in sizes.values()], np.int64)
+    regulator._flows.take(at, volumes // size, volumes, now, 0.5)
 
 
 def run(
@@ -49,20 +47,23 @@ def run(
     filtered: float = 0.0,
     start: float = 0.0,
 ) -> float:
-    """Tick with rates in bytes/s and a standing queue in packets; returns the time at the end."""
+    """Tick with rates in bytes/s and a standing queue in packets; a flow 0 uploads. Returns the time at the end."""
     steps = round(seconds / 0.01)
-    data, ack = regulator.volumes[2], regulator.volumes[1]
+    volumes = regulator.volumes
+    data, ack = 2, 1
     for step in range(1, steps + 1):
         now = start + step * 0.01
-        data.sent_bytes += round(uploads(now) * 0.01)
-        data.sent_packets = data.sent_bytes // FRAME
-        data.arrived_packets = data.sent_packets + round(queue)
-        data.arrived_bytes = data.sent_bytes + round(queue) * FRAME
-        ack.arrived_bytes += round(acks * 0.01)
-        ack.filtered_bytes += round(filtered * 0.01)
-        ack.sent_bytes = ack.arrived_bytes - ack.filtered_bytes
+        volumes.sent_bytes[data] += round(uploads(now) * 0.01)
+        volumes.sent_packets[data] = volumes.sent_bytes[data] // FRAME
+        volumes.arrived_packets[data] = volumes.sent_packets[data] + round(queue)
+        volumes.arrived_bytes[data] = volumes.sent_bytes[data] + round(queue) * FRAME
+        volumes.arrived_bytes[ack] += round(acks * 0.01)
+        volumes.filtered_bytes[ack] += round(filtered * 0.01)
+        volumes.sent_bytes[ack] = volumes.arrived_bytes[ack] - volumes.filtered_bytes[ack]
         for name in ("arrived", "filtered", "sent"):
-            setattr(ack, f"{name}_packets", getattr(ack, f"{name}_bytes") // 66)
+            getattr(volumes, f"{name}_packets")[ack] = getattr(volumes, f"{name}_bytes")[ack] // 66
+        if 0 in regulator.active and step % 10 == 0:
+            read(regulator, now, {0: volumes.sent_bytes[data]})
         regulator.update(now)
     return start + steps * 0.01
 
@@ -75,20 +76,20 @@ def test_a_standing_queue_gets_feedback_and_an_empty_one_none() -> None:
     assert regulator.feedback == 0.0
 
 
-def test_acks_that_are_filtered_need_no_share(program: Program) -> None:
+def test_acks_that_are_filtered_need_no_share() -> None:
     # 0.32 Mb/s of ACKs arrive, 0.06 are left: the uploads are welcome to the other 0.94.
     regulator = uplink()
-    upload(regulator, program, 0.94 * CAPACITY)
+    add(regulator, 0)
     run(regulator, 30, lambda now: 0.94 * CAPACITY, acks=0.32 * CAPACITY, filtered=0.26 * CAPACITY)
     assert regulator.class_feedback[1] == 0.0
     assert regulator.class_feedback[2] < 1e-4
     assert regulator.class_rates[1] == pytest.approx(0.06 * CAPACITY, rel=0.1)
 
 
-def test_uploads_that_take_the_acks_share_are_held_back(program: Program) -> None:
+def test_uploads_that_take_the_acks_share_are_held_back() -> None:
     # Without a filter the ACKs ask for more than they get.
     regulator = uplink()
-    upload(regulator, program, 0.8 * CAPACITY)
+    add(regulator, 0)
     run(regulator, 10, lambda now: 0.8 * CAPACITY, acks=0.32 * CAPACITY)
     assert regulator.class_feedback[2] > 0.0
     assert regulator.class_feedback[1] == 0.0
@@ -103,61 +104,86 @@ def test_the_class_weight_protects() -> None:
     assert pressure(8.0) > pressure(0.5)
 
 
-def test_the_heavier_of_two_flows_may_have_more(program: Program) -> None:
+def test_the_heavier_of_two_flows_may_have_more() -> None:
     regulator = uplink()
-    flows = [flow_of(program, 0), flow_of(program, 1)]
-    flows[0].weight = 3.0
-    regulator.active = {flow.index: flow for flow in flows}
+    add(regulator, 7, weight=3.0)
+    add(regulator, 8)
+    volumes = regulator.volumes
     for tick in range(1000):
         now = tick * 0.01
-        regulator.volumes[2] = Volume(
-            arrived_packets=int(now * CAPACITY / FRAME) + 6,
-            arrived_bytes=int(now * CAPACITY) + 6 * FRAME,
-            sent_packets=int(now * CAPACITY / FRAME),
-            sent_bytes=int(now * CAPACITY),
-        )
-        for flow in flows:
-            flow.rate.update(now * CAPACITY / 2, now)
+        volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / FRAME), int(now * CAPACITY)
+        volumes.arrived_packets[2] = volumes.sent_packets[2] + 6
+        volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
+        read(regulator, now, dict.fromkeys((7, 8), now * CAPACITY / 2))
         regulator.update(now)
-    assert flows[0].feedback == 0.0
-    assert flows[1].feedback > 0.0
-    assert regulator.largest_flow_feedback == flows[1].feedback
+    assert regulator._flows.feedback[7] == 0.0
+    assert regulator._flows.feedback[8] > 0.0
+    assert regulator.largest_flow_feedback == regulator._flows.feedback[8]
+    assert regulator._flows.changed(np.array([7, 8]), 1) == [8]
 
 
-def test_a_flow_that_stops_is_looked_at_no_more(program: Program) -> None:
+def test_a_flow_that_stops_is_looked_at_no_more() -> None:
     regulator = uplink()
-    flow = flow_of(program, 0)
-    flow.rate.update(0, 0.0)
-    flow.rate.update(1000, 0.1)
-    flow.feedback = 0.3
-    regulator.active = {0: flow}
+    add(regulator, 0, written=30_000)
+    read(regulator, 0.0, {0: 0})
+    read(regulator, 0.1, {0: 1000})
     regulator.update(0.2)
-    assert regulator.active == {0: flow}
-    assert regulator.update(1.5) == [flow]
-    assert regulator.active == {}
-    assert flow.feedback == 0.0
+    assert list(regulator.active) == [0]
+    assert regulator._flows.feedback[0] > 0.0
+    assert regulator.update(1.5).tolist() == [0]
+    assert list(regulator.active) == []
+    assert regulator._flows.feedback[0] == 0.0
+    assert regulator._flows.changed(np.array([0]), 256) == [0]
 
 
-def test_a_port_that_is_not_regulated_any_more_forgets(program: Program) -> None:
+def test_a_port_that_is_not_regulated_any_more_forgets() -> None:
     regulator = uplink()
     end = run(regulator, 5, lambda now: CAPACITY, queue=20)
-    flow = flow_of(program, 0)
-    flow.rate.update(0, end)
-    flow.rate.update(1000, end + 0.01)
-    flow.feedback = 0.3
-    regulator.active = {0: flow}
-    regulator._config.features.ncr = False
+    add(regulator, 0, written=30_000)
+    read(regulator, end, {0: 0})
+    read(regulator, end + 0.01, {0: 1000})
+    regulator.config.features.ncr = False
     regulator.update(end + 1.0)
-    assert (regulator.feedback, regulator.class_feedback, flow.feedback) == (0.0, {}, 0.0)
+    assert (regulator.feedback, regulator.class_feedback, regulator._flows.feedback[0]) == (0.0, {}, 0.0)
 
 
-def test_a_small_packet_flow_is_counted_to_what_it_acknowledges(program: Program) -> None:
-    flow = flow_of(program, 0)
-    assert flow.class_id == 2
-    flow.packets, flow.bytes = 100, 6600
-    assert flow.class_id == 1
-    flow.flow_class = 5
-    assert flow.class_id == 5
+def test_a_loop_goes_on_where_another_left_off() -> None:
+    regulator = uplink()
+    add(regulator, 0, written=6_554)
+    regulator.resume(0.04, {2: 0.01})
+    volumes = regulator.volumes
+    # What was lost at the full queue over weeks is no queue.
+    volumes.arrived_packets[2], volumes.sent_packets[2] = 1_001_000, 1_000_000
+    volumes.arrived_bytes[2], volumes.sent_bytes[2] = 1_001_000 * FRAME, 1_000_000 * FRAME
+    read(regulator, 0.0, {0: 1_000_000 * FRAME})
+    regulator.update(0.0)
+    assert regulator.estimate.packets == 0
+    assert regulator.feedback == pytest.approx(0.04)
+    assert regulator.class_feedback[2] == pytest.approx(0.01)
+    assert regulator._flows.feedback[0] == pytest.approx(0.1, abs=1e-4)
+    # What had been queued after all turns up as it leaves.
+    volumes.sent_packets[2] += 20
+    volumes.sent_bytes[2] += 20 * FRAME
+    regulator.update(0.01)
+    volumes.arrived_packets[2] += 5
+    volumes.arrived_bytes[2] += 5 * FRAME
+    regulator.update(0.02)
+    assert regulator.estimate.packets == 5
+
+
+def test_a_small_packet_flow_is_counted_to_what_it_acknowledges() -> None:
+    regulator = uplink()
+    add(regulator, 0)
+    flows = regulator._flows
+    assert flows.class_id[0] == 2
+    read(regulator, 0.0, {0: 6600}, size=66)
+    assert flows.class_id[0] == 1
+    flows.set_class(0, 5)
+    assert flows.class_id[0] == 5
+    read(regulator, 0.1, {0: 7260}, size=66)
+    assert flows.class_id[0] == 5
+    flows.set_class(0, 0)
+    assert flows.class_id[0] == 1
 
 
 def test_a_stations_queue_outlasts_the_frame_that_an_ack_waits_for() -> None:
@@ -166,5 +192,5 @@ def test_a_stations_queue_outlasts_the_frame_that_an_ack_waits_for() -> None:
     slow = of.model_copy(update={"ports": [down, up.model_copy(update={"capacity_bps": 500_000})]})
     frame_time = FRAME * 8 / 500_000
     assert frame_time > of.ncr.queue_target_ms / 1000
-    assert PortRegulator(slow, slow.ports[0]).target > frame_time * down.capacity_bps / 8
-    assert PortRegulator(slow, slow.ports[1]).target == PortRegulator(of, up).target == 4 * FRAME
+    assert target_bytes(slow, slow.ports[0]) > frame_time * down.capacity_bps / 8
+    assert target_bytes(slow, slow.ports[1]) == target_bytes(of, up) == 4 * FRAME

@@ -123,7 +123,7 @@ def test_what_the_managers_want_is_known_to_a_tofino(prefix: str, tmp_path: Path
     updates = EntrySet(tofino).updates(wanted)
     assert len(updates) == len(wanted)
     key = FlowKey(bytes(4), bytes(4), 6, 80, 8080)
-    flow = tofino.flow_entry(key, 1, 1, 0, rate_meter(32_000, 3_028), 30).table_entry
+    flow = tofino.flow_entry(key, (1, 1, 0, 0), rate_meter(32_000, 3_028), 30).table_entry
     assert flow.meter_config.cir == 4_000
     assert flow.idle_timeout_ns == 0
     assert tofino.target.cpu_port == 320

@@ -140,8 +140,11 @@ def test_features_rules_and_gate_change_while_it_runs(any_lab: Lab) -> None:
     )
     assert [entry["class_id"] for entry in controller.get("classes")] == [0, 1, 2, 4]
     assert controller.send("DELETE", "rules/game", None).status_code == 204
+    # BMv2 aborts when a digest is disabled while it holds a sample back, which it does for up to 0.2 s.
+    time.sleep(0.5)
     for feature in ("ncr", "ack_filter", "sparse"):
-        assert controller.send("PATCH", "features", {feature: False}).status_code == 200
+        answer = controller.send("PATCH", "features", {feature: False})
+        assert answer.status_code == 200, answer.text
     assert controller.get()["state"] == "ready"
 
 

@@ -52,8 +52,9 @@ use service::{Service, Shared};
 const LARGEST_REQUEST: usize = 64 << 20;
 /// Requests and streams of one connection at once.
 const MOST_STREAMS: u32 = 128;
-/// A connection whose peer has vanished is found out by pings, so that its election id becomes free.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+/// A connection whose peer has vanished is found out by pings, so that another controller may take over.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Where the server listens and which device it is.
 #[derive(Clone, Debug)]
@@ -100,8 +101,8 @@ impl P4RuntimeListener {
             .max_encoding_message_size(usize::MAX);
         let server = Server::builder()
             .max_concurrent_streams(MOST_STREAMS)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .http2_keepalive_interval(Some(PING_INTERVAL))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .add_service(service)
             .serve_with_incoming(TcpIncoming::from(self.listener).with_nodelay(Some(true)));
         // Streams live as long as their clients, so there is no waiting for them.

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the loop leaves for others to see: one piece of shared memory for each access point.
+
+The loop's process writes it, everybody else only reads, except for `weight`, which is the other way round. Nobody
+waits: what is read may be of two ticks. The memory has no name and is gone with the last process that has it open.
+"""
+
+import mmap
+import os
+import struct
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from .program import FLOWS_SIZE
+
+CLASSES = 8
+DURATIONS = 1000
+"""Ticks whose durations are remembered."""
+
+VOLUMES = ("arrived", "sent", "filtered")
+
+LOOP = np.dtype(
+    [("ticks", "i8"), ("late", "i8"), ("missed", "i8"), ("duration", "f4", DURATIONS), ("delay", "f4", DURATIONS)]
+)
+"""`duration` of the last ticks, `delay`: how long after it was due each began; in seconds, by number of the tick."""
+PORT = np.dtype(
+    [
+        ("feedback", "f8"),
+        ("queue_packets", "f8"),
+        ("queue_bytes", "f8"),
+        ("flows_active", "i8"),
+        ("packets", "i8", (len(VOLUMES), CLASSES)),
+        ("bytes", "i8", (len(VOLUMES), CLASSES)),
+        ("largest_flow", "f8"),
+        ("class_feedback", "f8", CLASSES),
+        ("class_rate", "f8", CLASSES),
+        ("class_desired", "f8", CLASSES),
+    ]
+)
+"""Of one port; `class_feedback` is NaN for a class without traffic."""
+EVERY_TICK = struct.Struct(f"=3dq{2 * len(VOLUMES) * CLASSES}q")
+"""The first fields of `PORT`, which change with every tick and are written at once."""
+
+FLOW = {
+    "packets": "i8", "bytes": "i8", "rate": "f8", "moved": "f8", "feedback": "f8", "weight": "f8", "class_id": "u1",
+    "active": "?",
+}  # fmt: skip
+"""Arrays by flow index; `rate` in bytes/s, `moved`: when the counter did, on the system's monotonic clock."""
+
+
+class Board:
+    """The shared memory of one access point with so many ports."""
+
+    def __init__(self, fd: int, ports: int) -> None:
+        self.fd = fd
+        self.ports_count = ports
+        places: list[tuple[np.dtype[Any], int, int]] = []
+        size = 0
+        for dtype, count in ((LOOP, 1), (PORT, ports), *((np.dtype(kind), FLOWS_SIZE) for kind in FLOW.values())):
+            places.append((dtype, count, size))
+            size += -(-dtype.itemsize * count // 64) * 64
+        if os.fstat(fd).st_size < size:
+            os.ftruncate(fd, size)
+        self.memory = mmap.mmap(fd, size)
+        arrays = [np.frombuffer(self.memory, dtype, count, offset) for dtype, count, offset in places]
+        self.loop = arrays[0][0]
+        self.ports = arrays[1]
+        self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[2:], strict=True))
+        self.port_offsets = [places[1][2] + PORT.itemsize * number for number in range(ports)]
+
+    @classmethod
+    def create(cls, ports: int) -> Self:
+        """A new one, all zero."""
+        return cls(os.memfd_create("access-point", os.MFD_CLOEXEC), ports)
+
+    @classmethod
+    def attach(cls, process: int, fd: int, ports: int) -> Self:
+        """The one that another process of ours has open as `fd`."""
+        return cls(os.open(f"/proc/{process}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC), ports)
+
+    def close(self) -> None:
+        """Close the file; the memory goes with the arrays."""
+        os.close(self.fd)

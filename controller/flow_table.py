@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flows of one access point as the loop sees them: arrays with one place for each flow index. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .board import FLOW
+from .feedback import Floats, Rates, quantise
+from .program import FEEDBACK_MAX, FLOWS_SIZE
+
+Numbers = npt.NDArray[np.int64]
+
+SMALL_PACKET = 128
+"""Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKind:
+    """What is known of a flow from the start."""
+
+    egress_port: int
+    tcp: bool
+    own_class: int
+    """The class that it asks for, or 0."""
+    data_class: int
+    ack_class: int
+    """The built-in class of its packets when they are data, and when they are ACKs."""
+    sparse_rate: float
+    """bytes/s"""
+    written: int
+    """The feedback in its entry, as 16 bits."""
+
+
+class FlowTable:
+    """Flows by flow index; `arrays` are those of a `Board`, or None for new ones."""
+
+    def __init__(self, arrays: dict[str, npt.NDArray[Any]] | None = None) -> None:
+        arrays = arrays or {name: np.zeros(FLOWS_SIZE, kind) for name, kind in FLOW.items()}
+        self.packets, self.bytes = arrays["packets"], arrays["bytes"]
+        self.rates = Rates(FLOWS_SIZE, arrays["rate"], arrays["moved"])
+        self.feedback, self.weight = arrays["feedback"], arrays["weight"]
+        self.class_id, self.active = arrays["class_id"], arrays["active"]
+        self.pressure: Floats = np.zeros(FLOWS_SIZE)
+        self.written = np.zeros(FLOWS_SIZE, np.int64)
+        self.port = np.zeros(FLOWS_SIZE, np.int64)
+        self.acknowledges = np.zeros(FLOWS_SIZE, bool)
+        self._tcp = np.zeros(FLOWS_SIZE, bool)
+        self._own_class = np.zeros(FLOWS_SIZE, np.uint8)
+        self._classes = np.zeros((2, FLOWS_SIZE), np.uint8)
+        self._sparse_rate = np.zeros(FLOWS_SIZE)
+
+    def add(self, index: int, kind: FlowKind) -> None:
+        """A flow takes a place; its weight stands there already."""
+        self.rates.forget(index)
+        self.packets[index] = self.bytes[index] = 0
+        self.active[index] = self.acknowledges[index] = False
+        self.feedback[index] = kind.written / FEEDBACK_MAX
+        self.pressure[index] = self.feedback[index] ** 0.5
+        self.port[index] = kind.egress_port
+        self._tcp[index] = kind.tcp
+        self._classes[:, index] = kind.data_class, kind.ack_class
+        self._sparse_rate[index] = kind.sparse_rate
+        self.written[index] = kind.written
+        self.set_class(index, kind.own_class)
+
+    def set_class(self, index: int, own_class: int) -> None:
+        """A flow asks for a class of its own; 0: for none."""
+        self._own_class[index] = own_class
+        self.class_id[index] = own_class or self._classes[int(self.acknowledges[index]), index]
+
+    def take(self, at: Numbers, packets: Numbers, sizes: Numbers, now: float, tau: float) -> None:
+        """New readings of the counters of these flows; `tau` as in `Rates`."""
+        self.packets[at], self.bytes[at] = packets, sizes
+        self.rates.update(at, sizes.astype(np.float64), now, tau)
+        # A flow of small TCP packets looks like the ACKs of the other direction.
+        acknowledges = self._tcp[at] & (sizes > 0) & (sizes < SMALL_PACKET * packets)
+        self.acknowledges[at] = acknowledges
+        own = self._own_class[at]
+        self.class_id[at] = np.where(own > 0, own, np.where(acknowledges, self._classes[1, at], self._classes[0, at]))
+
+    def elastic(self, at: Numbers, sparse: bool) -> Floats:
+        """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
+        held = ~self.acknowledges[at]
+        if sparse:
+            held &= self.rates.value[at] > self._sparse_rate[at]
+        return held.astype(np.float64)
+
+    def stop(self, at: Numbers) -> None:
+        """These flows have no feedback any more."""
+        self.pressure[at] = self.feedback[at] = 0.0
+
+    def changed(self, at: Numbers, step: int) -> list[int]:
+        """Those whose feedback differs from what is written by `step` of 65535 at least, or has become 0."""
+        value, written = np.rint(self.feedback[at] * FEEDBACK_MAX), self.written[at]
+        return at[(np.abs(value - written) >= step) | ((value == 0) & (written > 0))].tolist()
+
+    def value(self, index: int) -> int:
+        """The 16 bits of a flow."""
+        return quantise(float(self.feedback[index]))

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One access point's tick: read counters, compute feedback, write the entries whose 16-bit value changed.
+
+    one ReadRequest:  arrived, sent, filtered of each port and class, and some of the flows' counters in turn
+    one WriteRequest: port_feedback, class_feedback, flows: only what changed
+
+This runs in a process of its own (`worker`), where nothing else waits. Requests are put together from prepared bytes:
+concatenated protobuf messages are one message with the repeated fields of all.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from finsy import GRPCStatusCode
+from finsy.p4client import P4RpcStatus
+from finsy.proto import p4r
+
+from .board import CLASSES, DURATIONS, EVERY_TICK, VOLUMES, Board
+from .classes import class_ids
+from .config import AccessPointConfig
+from .feedback import quantise
+from .flow_table import FlowKind, FlowTable
+from .http2 import OK, UNKNOWN, Channel, ChannelError, Status, Tls
+from .program import PARAM_FEEDBACK, canonical, class_index
+from .regulator import NOBODY, PortRegulator
+
+IDLE_INTERVAL = 0.1
+"""Seconds between ticks while nothing is regulated: counters are only looked at."""
+
+ANSWER_SECONDS = 2.0
+"""A switch that takes longer for an answer is given up."""
+
+FLOW_STEP = 256
+"""A flow's or class's feedback is written when it changed by so much of 65535: on some targets each write refills the
+flow's meter, and nobody can tell 0.4 % of probability from noise."""
+
+MOST_WRITTEN = 128
+"""Flows that are written in one tick; the others wait for the next."""
+AT_ONCE = 32
+"""Active flows are read so many at once when there are enough: reading a few of them with every tick costs more."""
+MOST_FRESH = 64
+QUIET_SECONDS = 1.0
+MOST_QUIET = 16
+"""A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
+
+Key = tuple[int, int | None]
+"""A port, or a port and a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one session's ticks need to know, made by the process that holds the session."""
+
+    family: int
+    address: Any
+    authority: str
+    device_id: int
+    election_id: int
+    counters: dict[str, int]
+    """The ids of `VOLUMES`."""
+    updates: dict[Key, bytes]
+    """The serialised update of each port's and class's feedback entry."""
+    written: dict[Key, tuple[int, bool]]
+    """Which of these entries there are: feedback as 16 bits, and whether it only marks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewFlow:
+    """A flow whose entry is in the switch."""
+
+    index: int
+    key: tuple[bytes, ...]
+    """The match fields, as the switch gives them back."""
+    reading: bytes
+    """Part of a ReadRequest that asks for the counter."""
+    change: bytes
+    """Part of a WriteRequest that modifies the entry."""
+    kind: FlowKind
+
+
+class Ended(Exception):
+    """The session cannot go on; the text is one line."""
+
+
+class Ticker:
+    """The ticks of one access point in one session."""
+
+    def __init__(self, config: AccessPointConfig, session: Session, board: Board, now: float) -> None:
+        self.config = config
+        self.session = session
+        self.due = now
+        self.busy = False
+        self.began = now
+        self.released = False
+        self._releasing = False
+        self._taken_back = False
+        self._board = board
+        self._flows = FlowTable(board.flows)
+        self._by_index: dict[int, NewFlow] = {}
+        self._fresh: deque[NewFlow] = deque()
+        self._turn: deque[NewFlow] = deque()
+        self._quiet: deque[NewFlow] = deque()
+        self._turn_credit = self._quiet_credit = 0.0
+        self._asked: dict[tuple[bytes, ...], NewFlow] = {}
+        self._to_write: dict[int, None] = {}
+        self._written = dict(session.written)
+        self.regulators = [PortRegulator(config, port, self._flows, []) for port in config.ports]
+        self._by_port = {regulator.port.port: regulator for regulator in self.regulators}
+        self._resume()
+        self._set_cells()
+        tls = Tls(config.tls.ca, config.tls.cert, config.tls.key, config.tls.server_name) if config.tls else None
+        self.channel = Channel(session.family, session.address, session.authority, tls)
+        self._read = self.channel.method("/p4.v1.P4Runtime/Read")
+        self._write = self.channel.method("/p4.v1.P4Runtime/Write")
+        self._read_prefix = p4r.ReadRequest(device_id=session.device_id).SerializeToString()
+        write = p4r.WriteRequest(device_id=session.device_id)
+        write.election_id.high, write.election_id.low = divmod(session.election_id, 1 << 64)
+        self._write_prefix = write.SerializeToString()
+
+    def _resume(self) -> None:
+        """Where an earlier controller left off."""
+        for number, regulator in self._by_port.items():
+            of_classes = {
+                class_id: self._written[number, class_id][0] / 65535
+                for class_id in range(CLASSES)
+                if (number, class_id) in self._written
+            }
+            value, _ = self._written.get((number, None), (0, False))
+            regulator.resume(value / 65535, of_classes)
+
+    def configure(self, config: AccessPointConfig) -> None:
+        """Parameters have changed; the ports are the same."""
+        self.config = config
+        for regulator in self.regulators:
+            regulator.config = config
+        self._set_cells()
+
+    def _set_cells(self) -> None:
+        """The cells of every port and class in use. What left is read first: read between the two, a packet then
+        shows as queued, never as a negative queue."""
+        classes = class_ids(self.config)
+        self._places: dict[tuple[int, int], tuple[list[int], list[int], int]] = {}
+        request = p4r.ReadRequest()
+        for name in reversed(VOLUMES):
+            counter = self.session.counters[name]
+            for regulator in self.regulators:
+                volumes = regulator.volumes
+                lists = getattr(volumes, f"{name}_packets"), getattr(volumes, f"{name}_bytes")
+                for class_id in classes:
+                    index = class_index(regulator.port.port, class_id)
+                    cell = request.entities.add().counter_entry
+                    cell.counter_id, cell.index.index = counter, index
+                    self._places[counter, index] = (*lists, class_id)
+        for regulator in self.regulators:
+            regulator.use(classes)
+        self._cells = request.SerializeToString()
+
+    def add(self, flow: NewFlow) -> None:
+        """From now on read and regulate this flow."""
+        self._flows.add(flow.index, flow.kind)
+        self._by_index[flow.index] = flow
+        self._fresh.append(flow)
+
+    def change(self, flow: NewFlow) -> None:
+        """A flow asks for another class; its entry was written with what `kind` says."""
+        old = self._by_index.get(flow.index)
+        if old is not None and old.key == flow.key:
+            self._by_index[flow.index] = flow
+            self._fresh.append(flow)
+            self._flows.set_class(flow.index, flow.kind.own_class)
+            # The tick may just have written the old class: once more.
+            self._to_write[flow.index] = None
+
+    def remove(self, indices: Iterable[int]) -> None:
+        """These flows are gone."""
+        for index in indices:
+            if self._by_index.pop(index, None) is not None:
+                self._flows.active[index] = False
+                self._to_write.pop(index, None)
+                for regulator in self.regulators:
+                    regulator.active.pop(index, None)
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two ticks."""
+        return self.config.ncr.device_interval if self.config.features.ncr else IDLE_INTERVAL
+
+    def begin(self, now: float) -> None:
+        """Start the tick that is due; raises `Ended`."""
+        interval, delay = self.interval, now - self.due
+        missed = int(delay / interval)
+        loop = self._board.loop
+        number = int(loop["ticks"])
+        loop["ticks"] = number + 1
+        loop["delay"][number % DURATIONS] = delay
+        if delay > interval / 2:
+            loop["late"] += 1
+        if missed:
+            loop["missed"] += missed
+        self.due += (missed + 1) * interval
+        self.busy, self.began = True, now
+        self._asked = {flow.key: flow for flow in self._next_flows()}
+        readings = b"".join([flow.reading for flow in self._asked.values()])
+        try:
+            self.channel.call(self._read, self._read_prefix + self._cells + readings, self._have_read)
+        except ChannelError as error:
+            raise Ended(str(error)) from None
+
+    def check(self, now: float) -> None:
+        """Raises `Ended` when the switch does not answer."""
+        if self.busy and now - self.began > ANSWER_SECONDS:
+            raise Ended(f"no answer within {ANSWER_SECONDS:g} s")
+
+    def release(self) -> None:
+        """Tick no more, and take all feedback back: nobody would ever lower it again. `released` says when."""
+        self._releasing, self.due = True, math.inf
+        if not self.busy:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        updates = [self._entry(key, 0) for key, (value, _) in self._written.items() if value]
+        of_flows = [index for index in self._by_index if self._flows.written[index]]
+        self._flows.stop(np.array(of_flows, np.int64))
+        updates += self._flow_updates(of_flows)
+        self.busy = self._taken_back = True
+        self._finish(updates)
+
+    def _next_flows(self) -> list[NewFlow]:
+        """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
+        chosen: list[NewFlow] = []
+
+        def take(source: deque[NewFlow], count: int) -> None:
+            for _ in range(min(count, len(source))):
+                flow = source.popleft()
+                if self._by_index.get(flow.index) is flow:
+                    chosen.append(flow)
+
+        take(self._fresh, MOST_FRESH)
+        active, quiet = len(self._turn), len(self._quiet)
+        self._turn_credit = min(active, self._turn_credit + active * self.interval / self.config.ncr.flow_interval)
+        if self._turn_credit >= min(active, AT_ONCE) - 1e-6:
+            count = math.ceil(self._turn_credit - 1e-6)
+            self._turn_credit = 0.0
+            take(self._turn, count)
+        self._quiet_credit = min(MOST_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
+        if self._quiet_credit >= min(quiet, MOST_QUIET / 2):
+            count = int(self._quiet_credit)
+            self._quiet_credit -= count
+            take(self._quiet, count)
+        return chosen
+
+    def _have_read(self, status: Status, messages: list[bytes]) -> None:
+        """The answer to the tick's Read."""
+        # A flow of this request may have been removed while it was on its way; the next tick asks without it.
+        if status.code != OK and not not_found_only(status):
+            raise Ended(explain(status))
+        now = time.monotonic()
+        places, asked = self._places, self._asked
+        flows: list[NewFlow] = []
+        packets: list[int] = []
+        sizes: list[int] = []
+        for message in messages:
+            for entity in p4r.ReadResponse.FromString(message).entities:
+                if entity.HasField("counter_entry"):
+                    cell = entity.counter_entry
+                    # It may have been asked for before the classes changed.
+                    place = places.get((cell.counter_id, cell.index.index))
+                    if place is not None:
+                        of_packets, of_bytes, class_id = place
+                        data = cell.data
+                        of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
+                    continue
+                reading = entity.direct_counter_entry
+                flow = asked.pop(tuple([field.exact.value for field in reading.table_entry.match]), None)
+                if flow is not None and self._by_index.get(flow.index) is flow:
+                    data = reading.data
+                    flows.append(flow)
+                    packets.append(data.packet_count)
+                    sizes.append(data.byte_count)
+        self._quiet.extend(asked.values())
+        if flows:
+            self._take(flows, packets, sizes, now)
+        updates = self._regulate(now)
+        self._publish()
+        self._finish(updates)
+
+    def _take(self, flows: list[NewFlow], packets: list[int], sizes: list[int], now: float) -> None:
+        """New readings of flows' counters."""
+        at = np.array([flow.index for flow in flows], np.int64)
+        table = self._flows
+        table.take(at, np.array(packets, np.int64), np.array(sizes, np.int64), now, self.config.ncr.smoothing_ms / 1000)
+        idle = table.rates.idle(at, now)
+        for flow, is_idle in zip(flows, idle.tolist(), strict=True):
+            if is_idle:
+                self._quiet.append(flow)
+                continue
+            self._turn.append(flow)
+            regulator = self._by_port.get(flow.kind.egress_port)
+            if regulator is not None:
+                regulator.active[flow.index] = None
+                table.active[flow.index] = True
+
+    def _regulate(self, now: float) -> list[bytes]:
+        """Compute; returns the parts of a WriteRequest."""
+        updates: list[bytes] = []
+        for regulator in self.regulators:
+            looked_at = regulator.update(now)
+            number = regulator.port.port
+            updates += self._changed((number, None), regulator.feedback, 1)
+            for class_id in regulator.classes:
+                updates += self._changed((number, class_id), regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
+            if looked_at is not NOBODY:
+                self._to_write.update(dict.fromkeys(self._flows.changed(looked_at, FLOW_STEP)))
+                self._publish_shares(regulator)
+        if self._to_write:
+            turn = list(self._to_write)[:MOST_WRITTEN]
+            for index in turn:
+                del self._to_write[index]
+            updates += self._flow_updates(turn)
+        return updates
+
+    def _changed(self, key: Key, feedback: float, step: int) -> list[bytes]:
+        """The update of a port's or class's feedback, if it changed by `step` or became 0."""
+        value = quantise(feedback)
+        before, marking_only = self._written.get(key, (0, None))
+        mark_only = key[1] is not None and self.config.ncr.mark_only
+        same = mark_only == bool(marking_only)
+        if same and abs(value - before) < step and not (value == 0 and before):
+            return []
+        return [self._entry(key, value)]
+
+    def _entry(self, key: Key, value: int) -> bytes:
+        """The update that writes the feedback of a port, or of one of its classes; the first one inserts the entry."""
+        mark_only = key[1] is not None and self.config.ncr.mark_only
+        request = p4r.WriteRequest.FromString(self.session.updates[key])
+        update = request.updates[0]
+        update.type = p4r.Update.MODIFY if key in self._written else p4r.Update.INSERT
+        params = update.entity.table_entry.action.action.params
+        params[0].value = canonical(value)
+        if key[1] is not None:
+            params[1].value = canonical(int(mark_only))
+        self._written[key] = value, mark_only
+        return request.SerializeToString()
+
+    def _flow_updates(self, indices: list[int]) -> list[bytes]:
+        """The updates that write the feedback of flows."""
+        if not indices:
+            return []
+        request = p4r.WriteRequest.FromString(b"".join([self._by_index[index].change for index in indices]))
+        for update, index in zip(request.updates, indices, strict=True):
+            value = self._flows.value(index)
+            update.entity.table_entry.action.action.params[PARAM_FEEDBACK].value = canonical(value)
+            self._flows.written[index] = value
+        return [request.SerializeToString()]
+
+    def _finish(self, updates: list[bytes]) -> None:
+        """Write what there is to write; with that the tick ends."""
+        if updates:
+            self.channel.call(self._write, self._write_prefix + b"".join(updates), self._have_written)
+        else:
+            self._end()
+
+    def _have_written(self, status: Status, _: list[bytes]) -> None:
+        """The answer to the tick's Write."""
+        if status.code != OK and not not_found_only(status):
+            raise Ended(explain(status))
+        self._end()
+
+    def _end(self) -> None:
+        self.busy = False
+        if not self._releasing:
+            loop = self._board.loop
+            loop["duration"][(int(loop["ticks"]) - 1) % DURATIONS] = time.monotonic() - self.began
+        elif self._taken_back:
+            self.released = True
+        else:
+            self._take_back()
+
+    def _publish(self) -> None:
+        """What every tick changes."""
+        for regulator, offset in zip(self.regulators, self._board.port_offsets, strict=True):
+            volumes, estimate = regulator.volumes, regulator.estimate
+            EVERY_TICK.pack_into(
+                self._board.memory, offset, regulator.feedback, estimate.packets, estimate.bytes, len(regulator.active),
+                *volumes.arrived_packets, *volumes.sent_packets, *volumes.filtered_packets,
+                *volumes.arrived_bytes, *volumes.sent_bytes, *volumes.filtered_bytes,
+            )  # fmt: skip
+
+    def _publish_shares(self, regulator: PortRegulator) -> None:
+        """What changes every `flow_interval`."""
+        row = self._board.ports[self.regulators.index(regulator)]
+        row["largest_flow"] = regulator.largest_flow_feedback
+        feedback = [regulator.class_feedback.get(class_id, math.nan) for class_id in range(CLASSES)]
+        row["class_feedback"][:] = feedback
+        row["class_rate"][:] = regulator.class_rates
+        row["class_desired"][:] = regulator.class_desired
+
+
+def not_found_only(status: Status) -> bool:
+    """Whether all that went wrong is that something is not there any more."""
+    if status.code == GRPCStatusCode.NOT_FOUND:
+        return True
+    if status.code != UNKNOWN or not status.details:
+        return False
+    details = P4RpcStatus.from_bytes(status.details).details
+    return bool(details) and all(part.canonical_code == GRPCStatusCode.NOT_FOUND for part in details.values())
+
+
+def explain(status: Status) -> str:
+    """One line for a failed call."""
+    parts = [status.message]
+    if status.details:
+        found = P4RpcStatus.from_bytes(status.details).details
+        parts += [f"part {index}: {part.message}" for index, part in list(found.items())[:3]]
+    return f"{GRPCStatusCode(status.code).name}: {'; '.join(' '.join(part.split()) for part in parts if part)}"

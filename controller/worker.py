@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop's process: ticks of some access points, and nothing else. `loop` starts it and talks to it.
+
+One thread, one poll: a tick is due, a switch has answered, or the parent has something to say, which waits while a tick
+is due. Messages are pickled tuples behind their length: an operation, the key of a session, arguments. The process
+ends with its parent.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+from .board import Board
+from .http2 import ChannelError
+from .ticker import Ended, Ticker
+
+PRIORITY = -10
+"""Nice value: ticks take a part of a core, but they take it on time."""
+PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
+TIMER_SLACK_NS = 1000
+
+LISTEN_SECONDS = 0.001
+"""How long messages of the parent are handled at once."""
+PHASE_SECONDS = 0.001
+PHASES = 10
+"""Access points begin their ticks at different times."""
+
+LENGTH_BYTES = 4
+
+
+def packed(message: tuple[Any, ...]) -> bytes:
+    """A message as it goes over the socket."""
+    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return len(body).to_bytes(LENGTH_BYTES) + body
+
+
+class Worker:
+    """The process behind one end of a socket pair."""
+
+    def __init__(self, parent: socket.socket) -> None:
+        self._parent = parent
+        self._inbox = bytearray()
+        self._tickers: dict[int, Ticker] = {}
+        self._watched: dict[int, int] = {}
+        self._by_fd: dict[int, int] = {}
+        self._poll = select.epoll()
+        self._poll.register(parent, select.EPOLLIN)
+
+    def run(self) -> None:
+        """Work until the parent is gone."""
+        while True:
+            for fd, events in self._poll.poll(self._idle_seconds()):
+                if fd == self._parent.fileno():
+                    data = self._parent.recv(1 << 18)
+                    if not data:
+                        return
+                    self._inbox += data
+                elif fd in self._by_fd:
+                    key = self._by_fd[fd]
+                    self._guarded(key, self._tickers[key].channel.handle, events)
+            now = time.monotonic()
+            for key, ticker in list(self._tickers.items()):
+                if ticker.busy:
+                    self._guarded(key, ticker.check, now)
+                elif ticker.due <= now:
+                    self._guarded(key, ticker.begin, now)
+            self._listen()
+
+    def _idle_seconds(self) -> float:
+        """How long there is nothing to do."""
+        if self._has_message():
+            return 0.0
+        due = min((ticker.due for ticker in self._tickers.values() if not ticker.busy), default=1e9)
+        return min(1.0, max(0.0, due - time.monotonic()))
+
+    def _guarded(self, key: int, step: Any, argument: float) -> None:
+        """Let a session go on; what ends it is told to the parent."""
+        ticker = self._tickers[key]
+        try:
+            step(argument)
+        except Exception as error:
+            # Whatever it is, it ends no other access point's loop.
+            if not isinstance(error, (Ended, ChannelError)):
+                traceback.print_exc()
+            self._tell("ended", key, str(error) or type(error).__name__)
+            self._stop(key)
+            return
+        if ticker.released:
+            self._tell("released", key)
+            self._stop(key)
+            return
+        self._watch(key, ticker)
+
+    def _watch(self, key: int, ticker: Ticker) -> None:
+        """Poll for what the session's connection waits for."""
+        events, fd = ticker.channel.events, ticker.channel.fileno()
+        if key not in self._watched:
+            self._poll.register(fd, events)
+            self._by_fd[fd] = key
+        elif self._watched[key] != events:
+            self._poll.modify(fd, events)
+        self._watched[key] = events
+
+    def _has_message(self) -> bool:
+        size = len(self._inbox)
+        return size >= LENGTH_BYTES and size >= LENGTH_BYTES + int.from_bytes(self._inbox[:LENGTH_BYTES])
+
+    def _listen(self) -> None:
+        """Do what the parent says, for a while."""
+        until = time.monotonic() + LISTEN_SECONDS
+        while self._has_message() and time.monotonic() < until:
+            end = LENGTH_BYTES + int.from_bytes(self._inbox[:LENGTH_BYTES])
+            message = pickle.loads(self._inbox[LENGTH_BYTES:end])
+            del self._inbox[:end]
+            self._do(*message)
+
+    def _do(self, operation: str, key: int, *arguments: Any) -> None:
+        if operation == "start":
+            self._start(key, *arguments)
+            return
+        ticker = self._tickers.get(key)
+        if ticker is None:
+            # It has ended, and the parent is about to hear of it.
+            return
+        match operation:
+            case "stop":
+                self._stop(key)
+            case "release":
+                self._guarded(key, lambda _: ticker.release(), 0.0)
+            case "configure":
+                ticker.configure(*arguments)
+            case "add":
+                for flow in arguments[0]:
+                    ticker.add(flow)
+            case "change":
+                ticker.change(*arguments)
+            case "remove":
+                ticker.remove(*arguments)
+
+    def _start(self, key: int, config: Any, session: Any, board: tuple[int, int, int]) -> None:
+        shared = Board.attach(*board)
+        now = time.monotonic() + key % PHASES * PHASE_SECONDS
+        try:
+            self._tickers[key] = Ticker(config, session, shared, now)
+        except ChannelError as error:
+            self._tell("ended", key, str(error))
+            return
+        finally:
+            shared.close()
+        self._watch(key, self._tickers[key])
+
+    def _stop(self, key: int) -> None:
+        ticker = self._tickers.pop(key)
+        if self._watched.pop(key, None) is not None:
+            fd = ticker.channel.fileno()
+            del self._by_fd[fd]
+            self._poll.unregister(fd)
+        ticker.channel.close()
+
+    def _tell(self, *message: Any) -> None:
+        self._parent.sendall(packed(message))
+
+
+def main() -> None:
+    """`python -m controller.worker FD`: the socket that the parent left open for it."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
+    # The parent says when to end; a Ctrl-C reaches the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Where that is not allowed, ticks may be late.
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    worker = Worker(socket.socket(fileno=int(sys.argv[1])))
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        worker.run()
+
+
+if __name__ == "__main__":
+    main()
