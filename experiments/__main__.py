@@ -3,8 +3,10 @@
 machines."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -33,14 +35,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     run = command("run", "run experiments, and report them")
     run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them")
     _add_form(run)
-    run.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
-    run.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
-    run.add_argument("--seconds", help="length of each run (default: the experiment's)")
+    _add_changes(run)
     run.add_argument("--side-by-side", metavar="N", default="1", help="runs at a time (default: 1)")
     run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
-    run.add_argument(
-        "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
-    )
     live = run.add_argument_group(f"only for {', '.join(registry.LIVE)}")
     live.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
     live.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
@@ -55,7 +52,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     campaign = command("campaign", "many runs on the workers of a Dask cluster; goes on where it was interrupted")
     campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
     _add_form(campaign)
-    campaign.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
+    _add_changes(campaign)
     campaign.add_argument("--workers", metavar="N", help="workers of this machine (default: one for each core)")
     campaign.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster that is there: tcp://host:8786")
     campaign.add_argument("--fresh", action="store_true", help="drop earlier results")
@@ -72,6 +69,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="the quick form: shorter, fewer repeats and points")
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
+    parser.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
+    parser.add_argument("--seconds", help="length of each run (default: the experiment's)")
+    parser.add_argument(
+        "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -141,5 +147,10 @@ def _arms(text: str | None, known: list[str]) -> list[str]:
     return [name for name in known if name in chosen]
 
 
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main())

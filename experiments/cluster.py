@@ -3,9 +3,10 @@
 process of its own, and sends its folder back: workers share no files with us, only this project at the same commit."""
 
 import contextlib
+import ctypes
+import json
 import os
-import shutil
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,17 +19,25 @@ from typing import Any
 from experiments.plan import Order
 from experiments.pool import Outcome, reason, spawn
 from experiments.store import Store, pack
-from topologies.nodes import stop_process
+from topologies import contain
+from topologies.namespace import Namespace
+from topologies.nodes import last_line, stop_process
 from topologies.requirements import ROOT, LabError
 
-CONNECT_TIMEOUT = 20.0  # s
+CONNECT_TIMEOUT = 10.0  # s
 PAUSE = 0.25  # s between two looks
-LOST_TIMEOUT = 15.0  # s without a word from a worker, after which it is lost
+QUIET = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false"}  # a profiler takes time from what is measured
 
 
-def make(fields: dict[str, Any]) -> tuple[bytes, str]:
-    """Called in a worker: makes a run. Returns its folder, packed, and why there is none."""
-    order = Order(**fields)
+def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
+    """Called in a worker: makes a run. ours: the commit that it is meant for. Returns its folder, packed, and why there
+    is none."""
+    order, here = Order(**fields), commit()
+    if here != ours:
+        return (
+            b"",
+            f"the worker at {socket.gethostname()} has commit {here or 'unknown'}, not {ours}: check it out there",
+        )
     with tempfile.TemporaryDirectory(prefix="run-") as folder:
         process = spawn(order, Path(folder))
         try:
@@ -44,6 +53,7 @@ class ClusterPool:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._commit = commit()
         self._running: dict[str, tuple[Order, Store, Any, float]] = {}
 
     def places(self) -> int:
@@ -51,7 +61,9 @@ class ClusterPool:
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def start(self, order: Order, store: Store) -> None:
-        future = self._client.submit(make, asdict(order), key=f"run-{order.key}-{time.time_ns()}", pure=False)
+        future = self._client.submit(
+            make, asdict(order), self._commit, key=f"run-{order.key}-{time.time_ns()}", pure=False
+        )
         self._running[order.key] = (order, store, future, time.monotonic())
 
     def finished(self) -> Sequence[Outcome]:
@@ -94,33 +106,41 @@ def connect(scheduler: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def local(workers: int) -> Iterator[str]:
-    """A scheduler and workers of this machine, as programs of their own; yields the scheduler's address."""
-    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
-    processes: list[subprocess.Popen[Any]] = []
-    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "cwd": ROOT}
-    environment = os.environ | {"DASK_DISTRIBUTED__WORKER__DAEMON": "false"}
-    try:
-        file = folder / "scheduler.json"
-        command = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
-        command += ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-        with (folder / "log").open("wb") as log:
-            processes.append(subprocess.Popen(command, stderr=log, env=environment, start_new_session=True, **quiet))
+    """A scheduler and workers of this machine; yields the scheduler's address. Whoever reaches a scheduler may run
+    anything on its workers, so they have a network of their own, which this thread joins. All of it ends with this
+    process.
+
+    Raises LabError.
+    """
+    with Namespace() as alone, tempfile.TemporaryDirectory(prefix="cluster-") as folder:
+        _join(alone)
+        file, said = Path(folder) / "scheduler.json", Path(folder) / "log"
+        where = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
+        with said.open("wb") as log:
+            options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "cwd": ROOT}
+            options["env"] = os.environ | QUIET
+            scheduler = alone.popen(sys.executable, "-m", "dask", "scheduler", "--port", "0", *where, **options)
             deadline = time.monotonic() + CONNECT_TIMEOUT
-            while not file.exists() and processes[0].poll() is None and time.monotonic() < deadline:
+            while not file.exists():
+                if scheduler.poll() is not None or time.monotonic() > deadline:
+                    raise LabError(f"the local scheduler did not start: {last_line(said)}")
                 time.sleep(0.1)
+            more = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", folder, "--death-timeout", "60"]
             for _ in range(workers):
-                command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file)]
-                command += ["--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)]
-                processes.append(
-                    subprocess.Popen(command, stderr=log, env=environment, start_new_session=True, **quiet)
-                )
-        if not file.exists():
-            raise LabError(f"the local scheduler did not start: {(folder / 'log').read_text()[-300:].strip()}")
-        yield f"file:{file}"
+                alone.popen(sys.executable, "-m", "dask", "worker", *where, *more, **options)
+            yield str(json.loads(file.read_text())["address"])
+
+
+def _join(namespace: Namespace) -> None:
+    descriptor = os.open(f"/proc/{namespace.pid}/ns/net", os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).setns(descriptor, contain.CLONE_NEWNET) != 0:
+            raise LabError(f"no network namespace can be joined: {os.strerror(ctypes.get_errno())}; run it as root")
     finally:
-        for process in reversed(processes):
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
-        for process in processes:
-            stop_process(process)
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def commit() -> str:
+    """Of this project, `-dirty` when it is changed."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()

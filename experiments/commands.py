@@ -3,9 +3,8 @@
 
 import argparse
 import contextlib
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -25,15 +24,10 @@ MAX_SIDE_BY_SIDE = 256
 
 def main(options: argparse.Namespace, console: Console) -> int:
     """Raises LabError, ProfileError and OSError with the line that the user gets."""
-    signal.signal(signal.SIGTERM, _end)
     commands = {
         "list": _list, "run": _run, "resume": _resume, "campaign": _campaign, "compare": _compare, "report": _report,
     }  # fmt: skip
     return commands[options.command](options, console)
-
-
-def _end(number: int, _frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
@@ -59,13 +53,9 @@ def _state(out: Path, name: str, quick: bool) -> str:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    plans = []
+    plans, _ = [], _side_by_side(options.side_by_side)
     for name in options.names:
-        experiment = registry.find(name)
-        arms = options.arms.split(",") if options.arms else None
-        made = plan.make(
-            experiment, options.quick, arms, _whole(options.repeats), _number(options.seconds), options.target
-        )
+        made = _asked(name, options)
         kept = Store(options.out, name, options.quick)
         _refuse_unfinished(kept, options.fresh)
         plans.append((made, kept))
@@ -74,6 +64,12 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         kept.begin(made)
         kept.write_machine(made.target)
     return _execute(plans, options, console)
+
+
+def _asked(name: str, options: argparse.Namespace) -> plan.Plan:
+    arms = options.arms.split(",") if options.arms else None
+    repeats, seconds = _whole(options.repeats), _number(options.seconds)
+    return plan.make(registry.find(name), options.quick, arms, repeats, seconds, options.target)
 
 
 def _refuse_unfinished(kept: Store, fresh: bool) -> None:
@@ -154,7 +150,7 @@ def _campaign(options: argparse.Namespace, console: Console) -> int:
         raise ProfileError("--workers are of this machine: with --scheduler they are the cluster's own")
     work = []
     for name in options.names or registry.experiments():
-        asked = plan.make(registry.find(name), options.quick, repeats=_whole(options.repeats))
+        asked = _asked(name, options)
         work.append((asked, Store(options.out, name, options.quick)))
         if options.fresh or work[-1][1].plan() != asked:
             _refuse_unfinished(work[-1][1], options.fresh)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from experiments import compare, theme
+from experiments import theme
 from experiments.experiment import Bars, Curves, Experiment, Reported, Timeline
 from experiments.experiment import Figure as Declared
 from experiments.store import Run
@@ -126,19 +126,17 @@ class Drawing:
                     value = cell["median"]
                     spread = [[value - min(value, cell["low"])], [max(value, cell["high"]) - value]]
                     ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=colours.ink, capsize=2)
+                paper = [one for one in self._reported(name, arm) if dict(one.point) == dict(figure.point)]
+                for one in paper:
+                    ax.plot([x - width / 2, x + width / 2], [one.middle] * 2, color=colours.ink, lw=2.2, zorder=5)
+                tops = [*([cell["median"], cell["high"]] if cell else []), *(one.middle for one in paper)]
+                if tops:
+                    shown = [f"[{one.middle:.3g}]" for one in paper]
+                    shown += [measure.shown.format(cell["median"])] if cell else []
                     ax.annotate(
-                        measure.shown.format(value), (x, max(value, cell["high"])), (0, 3),
-                        textcoords="offset points", ha="center", fontsize=8, color=colours.ink,
+                        "\n".join(shown), (x, max(tops)), (0, 3), textcoords="offset points", ha="center",
+                        fontsize=8, linespacing=1.3, color=colours.ink,
                     )  # fmt: skip
-                for one in self._reported(name, arm):
-                    if dict(one.point) == dict(figure.point):
-                        ends = [x - width / 2, x + width / 2]
-                        ax.plot(ends, [one.middle] * 2, color=colours.ink, lw=2.2, zorder=5)
-                        ax.annotate(
-                            compare.value(one, measure), (x, one.middle), (0, -10), textcoords="offset points",
-                            ha="center", fontsize=8, fontweight="bold", color=colours.ink, zorder=6,
-                            bbox={"boxstyle": "round,pad=0.15", "fc": colours.paper, "ec": "none", "alpha": 0.8},
-                        )  # fmt: skip
         ax.set_xticks(range(len(self.arms)), [_wrapped(self._experiment.arm(arm).label, 18) for arm in self.arms])
         ax.tick_params(axis="x", labelsize=9, length=0)
         ax.set_ylabel(figure.label)
@@ -147,13 +145,15 @@ class Drawing:
             Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
             for i, name in enumerate(figure.measures)
         ]
-        handles += self._paper_handle(colours, figure.measures, ls="-", lw=2.2)
+        handles += self._paper_handle(colours, figure.measures, "line and [ ]: reported by the paper", lw=2.2)
         drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
         return drawn
 
-    def _paper_handle(self, colours: Theme, measures: Sequence[str], **style: Any) -> list[Line2D]:
+    def _paper_handle(
+        self, colours: Theme, measures: Sequence[str], label: str = "reported by the paper", **style: Any
+    ) -> list[Line2D]:
         known = any(self._reported(measure, arm) for measure in measures for arm in self.arms)
-        return [Line2D([], [], color=colours.ink, label="reported by the paper", **style)] if known else []
+        return [Line2D([], [], color=colours.ink, label=label, **style)] if known else []
 
     def _curves(self, figure: Curves, colours: Theme) -> Figure:
         drawn = Figure(figsize=(7.2, 4.4), layout="constrained")

@@ -2,6 +2,7 @@
 """A lab with a clock: what traffic is prepared on, and what plays it."""
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -179,7 +180,8 @@ class Stage:
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
         late = self._probe.late if self._probe else late
-        machine, problems = selfcheck.check_machine(load, late)
+        realtime = os.sched_getscheduler(0) == os.SCHED_RR
+        machine, problems = selfcheck.check_machine(load, late, realtime)
         flows = {}
         for flow, _, looks in self._flows:
             flows[flow.name], found = selfcheck.check_flow(
@@ -190,7 +192,14 @@ class Stage:
         problems += [f"{name} dropped {count} packets on their way to the link" for name, count in drops.items()]
         problems += self.problems
         unanswered = self._probe.unanswered if self._probe else None
-        self.report = {**machine, "probes_unanswered": unanswered, "flows": flows, "drops": drops, "problems": problems}
+        self.report = {
+            "realtime": realtime,
+            **machine,
+            "probes_unanswered": unanswered,
+            "flows": flows,
+            "drops": drops,
+            "problems": problems,
+        }
 
     def _processes(self) -> dict[str, int]:
         if isinstance(self.lab, PathLab):
