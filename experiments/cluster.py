@@ -14,15 +14,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.plan import Order
 from experiments.pool import Outcome, reason, spawn
 from experiments.store import Store, pack
 from topologies import contain
-from topologies.namespace import Namespace
-from topologies.nodes import last_line, stop_process
 from topologies.requirements import ROOT, LabError
+
+if TYPE_CHECKING:
+    from topologies.namespace import Namespace
 
 CONNECT_TIMEOUT = 10.0  # s
 PAUSE = 0.25  # s between two looks
@@ -32,6 +33,8 @@ QUIET = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false"}  # a profiler ta
 def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
     """Called in a worker: makes a run. ours: the commit that it is meant for. Returns its folder, packed, and why there
     is none."""
+    from topologies.nodes import stop_process
+
     order, here = Order(**fields), commit()
     if here != ours:
         return (
@@ -112,6 +115,9 @@ def local(workers: int) -> Iterator[str]:
 
     Raises LabError.
     """
+    from topologies.namespace import Namespace
+    from topologies.nodes import last_line
+
     with Namespace() as alone, tempfile.TemporaryDirectory(prefix="cluster-") as folder:
         _join(alone)
         file, said = Path(folder) / "scheduler.json", Path(folder) / "log"
@@ -131,7 +137,7 @@ def local(workers: int) -> Iterator[str]:
             yield str(json.loads(file.read_text())["address"])
 
 
-def _join(namespace: Namespace) -> None:
+def _join(namespace: "Namespace") -> None:
     descriptor = os.open(f"/proc/{namespace.pid}/ns/net", os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).setns(descriptor, contain.CLONE_NEWNET) != 0:

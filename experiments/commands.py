@@ -156,21 +156,17 @@ def _campaign(options: argparse.Namespace, console: Console) -> int:
             _refuse_unfinished(work[-1][1], options.fresh)
     if not options.scheduler:
         _require([asked for asked, _ in work])
-    for asked, kept in work:
-        if options.fresh or kept.plan() != asked:
-            kept.begin(asked)
-            kept.write_machine(asked.target)
-    work = [(asked, kept) for asked, kept in work if kept.missing(asked)]
-    if not work:
-        console.print("every run is there; `report` shows them, --fresh makes them again")
-        return 0
-    from experiments import cluster
+    from experiments import cluster  # not before `requirements.check`: it imports Mininet
     from experiments.pool import cores
 
     with contextlib.ExitStack() as stack:
         workers = _side_by_side(options.workers) if options.workers else cores()
         address = options.scheduler or stack.enter_context(cluster.local(workers))
         pool = cluster.ClusterPool(stack.enter_context(cluster.connect(address)))
+        for asked, kept in work:
+            if options.fresh or kept.plan() != asked:
+                kept.begin(asked)
+                kept.write_machine(asked.target)
         return _make(work, pool, options, console, careful=not options.scheduler)
 
 

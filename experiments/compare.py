@@ -35,20 +35,20 @@ def rows(experiment: Experiment, summary: dict[str, Any]) -> list[Row]:
         here = [one for one in experiment.reported if dict(one.point) == point]
         own = [name for name in dict.fromkeys(one.arm for one in here) if name not in summary["arms"]]
         for name in own:
-            found.append(_reported(experiment, name, name, point, here))
+            found.append(_reported(experiment, name, point, here))
         for name in summary["arms"]:
             arm = experiment.arm(name)
             if any(one.arm == name for one in here):
-                found.append(_reported(experiment, name, arm.label, point, here))
+                found.append(_reported(experiment, name, point, here))
             cells = tuple(_cell(table, measure, name, point) for measure in experiment.measures)
             found.append(Row(name, arm.label, arm.role, point, cells))
     return found
 
 
-def _reported(experiment: Experiment, arm: str, label: str, point: Point, here: list[Reported]) -> Row:
+def _reported(experiment: Experiment, arm: str, point: Point, here: list[Reported]) -> Row:
     own = {one.measure: one for one in here if one.arm == arm}
     cells = tuple(value(own[m.name], m) if m.name in own else "" for m in experiment.measures)
-    return Row(arm, f"the paper: {label}", "paper's figure", point, cells)
+    return Row(arm, f"the paper ({arm})", "paper's figure", point, cells)
 
 
 def value(reported: Reported, measure: Measure) -> str:

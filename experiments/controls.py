@@ -1,39 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls in BPF for the time of a run. A kernel has one of a name, and runs side by side share it: the
-first one loads it, the last one unloads it, and who wants other options waits. Locks go with their process, however it
-ends."""
+"""Congestion controls in BPF for the time of a run.
+
+A kernel has one control of a name, and runs side by side share it: the first one starts a keeper, this module as a program,
+which holds the control loaded (`hosts cc run`) until nobody has a lock on it any more. Locks go with their process, however
+it ends. Who wants other options than those in use waits.
+"""
 
 import contextlib
 import fcntl
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from experiments.scene import HOSTS, require_hosts
-from topologies.requirements import ROOT, LabError
+from topologies.namespace import end_with_parent
+from topologies.nodes import stop_process
+from topologies.requirements import ROOT, LabError, congestion_controls
 
 LOCKS = ROOT / "out/.controls"
 PAUSE = 0.2  # s between two looks whether others are done
-PATIENCE = 1800.0  # s
+PATIENCE = 600.0  # s
 
 
 class Controls:
-    """As a context manager. wanted: as `hosts cc load` takes them, "vegas alpha=3"."""
+    """As a context manager. wanted: as `hosts cc load` takes them, "vegas alpha=3". Raises LabError."""
 
     def __init__(self, wanted: tuple[str, ...]) -> None:
         self._wanted = wanted
-        self._held: list[tuple[str, IO[str]]] = []
+        self._held: list[IO[str]] = []
 
     def __enter__(self) -> "Controls":
-        if self._wanted:
-            require_hosts()
-            LOCKS.mkdir(parents=True, exist_ok=True)
         try:
             for words in self._wanted:
-                self._take(words)
+                self._held.append(_take(words))
         except BaseException:
             self._leave()
             raise
@@ -44,39 +48,83 @@ class Controls:
     ) -> None:
         self._leave()
 
-    def _take(self, words: str) -> None:
-        name = words.split()[0]
-        # Options are written into it by who loads; readers share the lock on it as long as they use the control.
-        users = (LOCKS / name).open("a+")
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            with _guard():
-                if _alone(users):
-                    _unload(name)
-                    _run("load", *words.split())
-                    users.truncate(0)
-                    users.write(words)
-                    users.flush()
-                users.seek(0)
-                if users.read() == words:
-                    fcntl.flock(users, fcntl.LOCK_SH)
-                    self._held.append((name, users))
-                    return
-            time.sleep(PAUSE)
-        users.close()
-        raise LabError(f"congestion control {name} is in use with other options: run one experiment at a time")
-
     def _leave(self) -> None:
         while self._held:
-            name, users = self._held.pop()
-            with _guard(), users:
-                fcntl.flock(users, fcntl.LOCK_UN)
-                if _alone(users):
-                    _unload(name)
+            self._held.pop().close()
+
+
+def _take(words: str) -> IO[str]:
+    """Returns the file whose lock keeps the control loaded."""
+    require_hosts()
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    name = words.split()[0]
+    users = _users(name)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with _guard():
+            if not _loaded(name):
+                _start_keeper(words)
+            if users.read_text() == words:
+                file = users.open()
+                fcntl.flock(file, fcntl.LOCK_SH)
+                return file
+        time.sleep(PAUSE)
+    raise LabError(f"congestion control {name} is in use with other options: `hosts cc unload {name}`, or wait")
+
+
+def _users(name: str) -> Path:
+    """Empty, or with what the control was loaded with; its users share a lock on it."""
+    path = LOCKS / name
+    path.touch()
+    return path
+
+
+def _loaded(name: str) -> bool:
+    return f"bpf_{name}" in congestion_controls()
+
+
+def _start_keeper(words: str) -> None:
+    command = [sys.executable, "-m", "experiments.controls", words]
+    pipe = subprocess.PIPE
+    keeper = subprocess.Popen(
+        command, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    assert keeper.stdout
+    said = keeper.stdout.readline().strip()
+    if said != "kept":
+        keeper.wait()
+        raise LabError(said.removeprefix("error: ") or "the keeper of a congestion control ended")
+
+
+def keep(words: str) -> int:
+    """Loads a control, prints `kept`, and holds it until it is not used any more."""
+    name = words.split()[0]
+    command = [str(HOSTS), "cc", "run", *words.split()]
+    quiet = subprocess.DEVNULL
+    control = subprocess.Popen(
+        command, stdin=quiet, stdout=quiet, stderr=subprocess.PIPE, text=True, preexec_fn=end_with_parent
+    )
+    while not _loaded(name):
+        if control.poll() is not None:
+            assert control.stderr
+            print(control.stderr.read().strip().partition("\n")[0], flush=True)
+            return 2
+        time.sleep(0.02)
+    users = _users(name)
+    users.write_text(words)
+    print("kept", flush=True)
+    while True:
+        time.sleep(1.0)
+        with _guard(), users.open() as file:
+            if control.poll() is not None or _alone(file):
+                users.write_text("")
+                stop_process(control)
+                return 0
 
 
 @contextlib.contextmanager
 def _guard() -> Iterator[None]:
+    """One at a time looks at locks and loads."""
     descriptor = os.open(LOCKS, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -93,12 +141,5 @@ def _alone(users: IO[str]) -> bool:
     return True
 
 
-def _unload(name: str) -> None:
-    with contextlib.suppress(LabError):  # it is not loaded
-        _run("unload", name)
-
-
-def _run(*words: str) -> None:
-    done = subprocess.run([str(HOSTS), "cc", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise LabError((done.stderr or done.stdout).strip().removeprefix("error: "))
+if __name__ == "__main__":
+    sys.exit(keep(sys.argv[1]))

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from experiments import theme
 from experiments.experiment import Bars, Curves, Experiment, Reported, Timeline
 from experiments.experiment import Figure as Declared
+from experiments.samples import percentile
 from experiments.store import Run
 from experiments.summary import Table
 from experiments.theme import Theme
@@ -80,6 +81,8 @@ class Drawing:
             self._panel(ax, self.arms[number], figure, palette, colours)
             if number % columns == 0:
                 ax.set_ylabel(figure.label)
+                if not figure.log:
+                    ax.set_ylim(0, self._ceiling(figure))
             if number + columns >= len(self.arms):
                 ax.set_xlabel("time (s)")
                 ax.tick_params(labelbottom=True)
@@ -108,8 +111,13 @@ class Drawing:
         ax.set_xlim(left=0)
         if figure.log:
             ax.set_yscale("log")
-        else:
-            ax.set_ylim(bottom=0)
+
+    def _ceiling(self, figure: Timeline) -> float:
+        """Above nearly all samples and every figure of the paper: a burst of one interval would make the rest small."""
+        samples = [s for arm in self.arms for run in self._at_point(arm) for s in run.samples()]
+        values = [s.value for s in samples if s.quantity == figure.quantity and s.source in figure.sources]
+        paper = [one.middle for arm in self.arms for measure in figure.levels for one in self._reported(measure, arm)]
+        return 1.2 * max([percentile(values, 0.99), *paper]) if values else 1.0
 
     def _bars(self, figure: Bars, colours: Theme) -> Figure:
         drawn = Figure(figsize=(max(5.0, 1.5 * len(self.arms) + 1.2), 4.2), layout="constrained")
@@ -188,7 +196,7 @@ class Drawing:
         ax.set_ylabel(figure.label)
         _scale(ax, figure.log)
         handles = [*ax.get_legend_handles_labels()[0]]
-        paper_style = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
+        paper_style: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
         handles += self._paper_handle(colours, (figure.measure,), **paper_style)
         drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
         return drawn

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from experiments.plan import Order
 from experiments.store import Run, Store
-from topologies.nodes import stop_process
 from topologies.requirements import ROOT
 
 PAUSE = 0.25  # s between two looks at the runs
@@ -74,6 +73,8 @@ class LocalPool:
         return {name: time.monotonic() - entry[4] for name, entry in self._running.items()}
 
     def stop(self) -> None:
+        from topologies.nodes import stop_process
+
         for _, _, _, process, _ in self._running.values():
             process.terminate()
         for _, _, _, process, _ in self._running.values():

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from experiments import flent, registry, store
 from experiments.plan import Order
-from topologies import contain
+from topologies import contain, requirements
 from topologies.lab import fail
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
@@ -33,14 +33,17 @@ def main() -> int:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     order, directory = Order(**json.loads(sys.argv[1])), Path(sys.argv[2])
     try:
-        return contain.run(lambda: _make(order, directory))
+        requirements.check()
+        from experiments.controls import Controls  # not before the check: it imports Mininet
+
+        arm = registry.find(order.experiment).arm(order.arm)
+        with Controls(arm.controls):
+            return contain.run(lambda: _make(order, directory))
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
 
 
 def _make(order: Order, directory: Path) -> int:
-    # Within `contain.run`, and not before: labs import Mininet.
-    from experiments.controls import Controls
     from experiments.stage import Stage
 
     try:
@@ -48,7 +51,6 @@ def _make(order: Order, directory: Path) -> int:
         arm = experiment.arm(order.arm)
         scene = experiment.scene_of(order.point, arm)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(Controls(arm.controls))
             lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs"))
             stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory)
             stage.play()

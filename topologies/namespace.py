@@ -18,7 +18,8 @@ START_TIMEOUT = 15.0  # s
 _libc = ctypes.CDLL(None)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """For `preexec_fn`: the process ends when the thread that started it does."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -28,7 +29,7 @@ class Namespace:
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[Any]] = []
         self._holder = subprocess.Popen(
-            ["unshare", "--net", "sleep", "infinity"], preexec_fn=_end_with_parent, start_new_session=True
+            ["unshare", "--net", "sleep", "infinity"], preexec_fn=end_with_parent, start_new_session=True
         )
         self.pid = self._holder.pid
         deadline = time.monotonic() + START_TIMEOUT
@@ -50,7 +51,7 @@ class Namespace:
 
     def popen(self, *command: str | Path, **options: Any) -> "subprocess.Popen[Any]":
         """Starts a command in here; it ends with this namespace at the latest. options: those of subprocess.Popen."""
-        process = subprocess.Popen(self._inside(command), preexec_fn=_end_with_parent, **options)
+        process = subprocess.Popen(self._inside(command), preexec_fn=end_with_parent, **options)
         self._processes.append(process)
         return process
 

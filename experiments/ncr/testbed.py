@@ -77,8 +77,8 @@ EXPERIMENT = Experiment(
             lambda medians: kept(medians, "fifo-reno"), at_most=0.30, shown="{:.0%}",
         ),
         Goal(
-            "met", "NCR alone protects it: {value} of it is left (at least {limit}; the paper's 76 % are of a minute)",
-            lambda medians: min(kept(medians, "ncr-mark"), kept(medians, "ncr-drop")), at_least=0.5, shown="{:.0%}",
+            "met", "NCR alone protects it: {value} of it is left (at least {limit}; in the paper 76 %)",
+            lambda medians: min(kept(medians, "ncr-mark"), kept(medians, "ncr-drop")), at_least=0.7, shown="{:.0%}",
         ),
         Goal(
             "beaten", "ours keeps the download: {value} of alone (at least {limit})",
