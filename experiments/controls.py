@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Congestion controls in BPF for the time of a run.
 
-A kernel has one control of a name, and runs side by side share it: the first one starts a keeper, this module as a program,
-which holds the control loaded (`hosts cc run`) until nobody has a lock on it any more. Locks go with their process, however
-it ends. Who wants other options than those in use waits.
+A kernel has one control of a name, and runs side by side share it: the first one starts a keeper, this module as a
+program, which holds the control loaded (`hosts cc run`) until nobody has a lock on it any more. Locks go with their
+process, however it ends. Who wants other options than those in use waits.
 """
 
 import contextlib
