@@ -61,6 +61,7 @@ def test_the_build_for_tofino_is_fresh_and_fits(tmp_path: Path) -> None:
     out = tmp_path / "tofino"
     done = subprocess.run([ROOT / "tools/goldens.sh", "tofino", out], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert (out / "pipe/tofino.bin").exists() == bool(shutil.which("bfas"))
     compiler = tofino.read(out, "manifest.json")["compiler_version"]
     committed = tofino.PAGE.read_text()
     page = tofino.made(out)

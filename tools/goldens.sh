@@ -26,12 +26,16 @@ compile() { # into directory $1
     sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$1/ap.json"
 }
 
-compile_tofino() { # into directory $1: assembly, reports, P4Info
+compile_tofino() { # into directory $1: assembly, reports, P4Info; with bfas on PATH also tofino.bin and context.json
     rm -rf "$1"
     mkdir -p "$1"
     p4c-barefoot --target tofino --arch tna --std p4-16 -D__TARGET_TOFINO__=1 -g --p4runtime-force-std-externs \
         --p4runtime-files "$1/ap_tna.p4info.txtpb" -o "$1" p4src/ap_tna.p4 >"$1/p4c.log" 2>&1 ||
         die "p4c-barefoot refuses p4src/ap_tna.p4 ($(grep -i -m 1 error "$1/p4c.log" || tail -n 1 "$1/p4c.log")); all it says: $1/p4c.log"
+    if command -v bfas >/dev/null; then
+        bfas --target tofino -o "$1/pipe" "$1/pipe/ap_tna.bfa" >"$1/bfas.log" 2>&1 ||
+            die "bfas refuses what p4c-barefoot made of p4src/ap_tna.p4; all it says: $1/bfas.log"
+    fi
 }
 
 need_p4c() {
