@@ -57,6 +57,7 @@ def test_added_source_is_noticed(copy: Path) -> None:
 @pytest.mark.skipif(
     not shutil.which("p4c-barefoot"), reason="p4c-barefoot is missing; build p4c with -DENABLE_TOFINO=ON"
 )
+@pytest.mark.timeout(1800)  # a minute and a half on an idle core
 def test_the_build_for_tofino_is_fresh_and_fits(tmp_path: Path) -> None:
     out = tmp_path / "tofino"
     done = subprocess.run([ROOT / "tools/goldens.sh", "tofino", out], capture_output=True, text=True)
