@@ -106,9 +106,9 @@ class Paths:
     def link(self, a: PathHost, b: PathHost, back: dict[str, object] | None = None, **model: object) -> PathLink:
         """A link with a model.
 
-        model: how packets travel from `a` to `b`, the settings of `apswitch --link`: rate="1mbit", limit=100 (packets),
-        limit_bytes=N, delay="10ms", jitter="2ms", loss=0.01, overhead=0 (bytes a frame). back: what differs from `b` to
-        `a`. Raises LabError.
+        model: how packets travel from `a` to `b`, the settings of `apswitch --link`: rate="1mbit" or trace=FILE,
+        limit=100 (packets), limit_bytes=N, delay="10ms", jitter="2ms", loss=0.01, overhead=0 (bytes a frame). back:
+        what differs from `b` to `a`. Raises LabError.
         """
         link = self._plan(a, b)
         namespace = Namespace()

@@ -3,6 +3,9 @@
 
 import re
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from topologies import traces
 
 _RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -22,6 +25,8 @@ class LinkProfile:
 
     shared: all stations are behind one port, as behind one radio, and share its rate `down` and its queue. Otherwise
     every station has a port, and so the rate `down`, of its own.
+
+    A trace (a file, see topologies.traces) takes a rate's place on the link; the controller still goes by the rate.
     """
 
     name: str
@@ -31,10 +36,29 @@ class LinkProfile:
     down_limit: int = 100
     up_limit: int = 1000
     shared: bool = False
+    down_trace: str | None = None
+    up_trace: str | None = None
 
     def describe(self) -> str:
         """`14/1 Mb/s, 4 ms`"""
-        return f"{self.down / 1e6:g}/{self.up / 1e6:g} Mb/s, {self.rtt * 1e3:g} ms"
+        played = "".join(
+            f", {way} from {Path(trace).name}"
+            for way, trace in (("down", self.down_trace), ("up", self.up_trace))
+            if trace
+        )
+        return f"{self.down / 1e6:g}/{self.up / 1e6:g} Mb/s, {self.rtt * 1e3:g} ms{played}"
+
+    def down_model(self) -> dict[str, object]:
+        """What the link to a station does, as `apswitch --link` takes it; it has half of the base round trip."""
+        return self._model(self.down, self.down_trace, self.down_limit)
+
+    def up_model(self) -> dict[str, object]:
+        """What the uplink does."""
+        return self._model(self.up, self.up_trace, self.up_limit)
+
+    def _model(self, rate: int, trace: str | None, limit: int) -> dict[str, object]:
+        wire = {"trace": trace} if trace else {"rate": f"{rate}bit"}
+        return {**wire, "limit": limit, "delay": f"{self.rtt * 1e6 / 2:.0f}us"}
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -77,7 +101,12 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], what: str, ex
 
 
 def link_profile(
-    name: str = "testbed", down: str | None = None, up: str | None = None, rtt: str | None = None
+    name: str = "testbed",
+    down: str | None = None,
+    up: str | None = None,
+    rtt: str | None = None,
+    down_trace: Path | None = None,
+    up_trace: Path | None = None,
 ) -> LinkProfile:
     """The named profile, with what is given in place of its own values. Raises ProfileError."""
     if name not in PROFILES:
@@ -88,5 +117,20 @@ def link_profile(
         down=parse_rate(down) if down else profile.down,
         up=parse_rate(up) if up else profile.up,
         rtt=parse_time(rtt) if rtt else profile.rtt,
+        down_trace=_trace(down_trace),
+        up_trace=_trace(up_trace),
     )
     return changed if changed == profile else replace(changed, name=f"{name}-custom")
+
+
+def _trace(path: Path | None) -> str | None:
+    """A trace's path, from anywhere. Raises ProfileError when it cannot be played."""
+    if path is None:
+        return None
+    try:
+        traces.read(path)
+    except traces.TraceError as error:
+        raise ProfileError(str(error)) from None
+    if "," in str(path.resolve()):
+        raise ProfileError(f"{path}: a trace's path has no comma, which parts a link's settings: rename it")
+    return str(path.resolve())

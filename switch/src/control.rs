@@ -291,7 +291,7 @@ impl Dataplane {
         let wake = Arc::new(wake);
         let clock = Clock::start();
 
-        let ports: Vec<Port> = config.ports.iter().map(|p| Port::new(p.number, p.link, config.seed)).collect();
+        let ports: Vec<Port> = config.ports.iter().map(|p| Port::new(p.number, p.link.clone(), config.seed)).collect();
         let handles = config.ports.iter().zip(&ports).map(|(port_config, port)| PortHandle {
             number: port.number,
             interface: port_config.interface.clone(),
@@ -301,7 +301,7 @@ impl Dataplane {
         });
         let handles: Vec<PortHandle> = handles.collect();
         let in_flight =
-            config.ports.iter().filter_map(|port| port.link).map(|link| link.most_in_flight()).sum::<usize>();
+            config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.most_in_flight()).sum::<usize>();
         let pool = Pool::new(longest_frame.max(MIN_FRAME_BUFFER), MIN_PACKETS + in_flight);
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);

@@ -8,7 +8,7 @@
 //! | description | [`program`] | what the control plane may ask about a loaded program |
 //! | loader | `compile` | BMv2 JSON to instructions, or the name and place of what is not supported |
 //! | machine | `machine` | how one packet is processed: parser, instructions, tables, meters, checksums, deparser |
-//! | link | [`link`] | rate, queues, delay, jitter and loss of one port |
+//! | link | [`link`], [`trace`] | rate or recorded rate, queues, delay, jitter and loss of one port |
 //! | port | [`port`] | frames in and out of an interface, in batches; the only `unsafe` code |
 //! | architecture | `v1model`, `digest` | between the ports: queues, multicast, clones, resubmission, digests |
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
@@ -32,4 +32,5 @@ pub mod p4rt;
 pub mod port;
 pub mod program;
 pub mod store;
+pub mod trace;
 pub mod v1model;

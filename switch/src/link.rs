@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The link model of one port: eight queues in strict priority (7 first) with one limit, a wire with a rate over
-//! all of them, then delay, jitter and loss. Pure: time is an argument, in ns.
+//! all of them (or a trace in its place), then delay, jitter and loss. Pure: time is an argument, in ns.
 //!
 //! ```text
 //! enqueue -> queues -> dequeue -> (egress) -> transmit -> wire -> arrived
@@ -11,8 +11,11 @@
 //! the depth of a queue is every packet that waits, and the delay ends when the last bit has left.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fastrand::Rng;
+
+use crate::trace::{Player, Trace};
 
 pub const QUEUES: usize = 8;
 
@@ -25,10 +28,12 @@ const DEFAULT_LIMIT: u32 = 1000;
 const MIN_FRAME: u128 = 60;
 const MAX_ON_THE_WIRE: u128 = 16_384;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
     /// bit/s over all queues; `None`: unlimited.
     pub rate: Option<u64>,
+    /// In place of a rate: when the wire takes packets.
+    pub trace: Option<Arc<Trace>>,
     /// Packets in all queues of the port.
     pub limit_packets: u32,
     /// Bytes in all queues of the port; `None`: unlimited.
@@ -46,6 +51,7 @@ impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
             rate: None,
+            trace: None,
             limit_packets: DEFAULT_LIMIT,
             limit_bytes: None,
             delay_ns: 0,
@@ -91,9 +97,10 @@ pub struct Link<T> {
     queues: [VecDeque<Queued<T>>; QUEUES],
     packets: usize,
     bytes: u64,
-    /// End of the last transmission, and what the division by the rate left of it.
+    /// End of the last transmission, and what the division by the rate left of it; with a trace the next opportunity.
     free_at: u64,
     remainder: u64,
+    player: Option<Player>,
     /// (arrival at the far end, packet), in order.
     wire: VecDeque<(u64, T)>,
     last_arrival: u64,
@@ -103,13 +110,15 @@ pub struct Link<T> {
 impl<T> Link<T> {
     /// `seed`: of jitter and loss.
     pub fn new(config: LinkConfig, seed: u64) -> Link<T> {
+        let player = config.trace.clone().map(Player::new);
         Link {
             config,
             queues: Default::default(),
             packets: 0,
             bytes: 0,
-            free_at: 0,
+            free_at: player.as_ref().map_or(0, Player::at),
             remainder: 0,
+            player,
             wire: VecDeque::new(),
             last_arrival: 0,
             rng: Rng::with_seed(seed),
@@ -150,31 +159,43 @@ impl<T> Link<T> {
             return None;
         }
         let queue = (0..QUEUES).rev().find(|&queue| !self.queues[queue].is_empty())?;
-        let Queued { item, bytes, enqueued } = self.queues[queue].pop_front()?;
-        self.packets -= 1;
-        self.bytes -= bytes as u64;
-        let idle = enqueued.max(now.saturating_sub(CATCH_UP_NS));
+        let idle = self.queues[queue].front()?.enqueued.max(now.saturating_sub(CATCH_UP_NS));
         if idle > self.free_at {
             // The wire was idle: there is no fraction to carry over.
             self.free_at = idle;
             self.remainder = 0;
+            if let Some(player) = &mut self.player {
+                player.skip_to(idle);
+                self.free_at = player.at();
+                if self.free_at > now {
+                    return None;
+                }
+            }
         }
+        let Queued { item, bytes, enqueued } = self.queues[queue].pop_front()?;
+        self.packets -= 1;
+        self.bytes -= bytes as u64;
         Some(Dequeued { item, queue, enqueued, start: self.free_at, depth: self.queues[queue].len() })
     }
 
     /// Puts the packet just dequeued on the wire. Gives it back if the wire loses it.
     pub fn transmit(&mut self, bytes: usize, item: T) -> Option<T> {
+        let bytes = bytes as u64 + self.config.overhead as u64;
         if let Some(rate) = self.config.rate {
-            let bits = 8 * (bytes as u64 + self.config.overhead as u64);
-            let units = bits * 1_000_000_000 + self.remainder;
+            let units = 8 * bytes * 1_000_000_000 + self.remainder;
             self.free_at += units / rate;
             self.remainder = units % rate;
+        }
+        let mut sent = self.free_at;
+        if let Some(player) = &mut self.player {
+            sent = player.spend(bytes);
+            self.free_at = player.at();
         }
         if self.config.loss > 0.0 && self.rng.f64() < self.config.loss {
             return Some(item);
         }
         let jitter = if self.config.jitter_ns > 0 { self.rng.u64(0..=self.config.jitter_ns) } else { 0 };
-        self.last_arrival = self.last_arrival.max(self.free_at + self.config.delay_ns + jitter);
+        self.last_arrival = self.last_arrival.max(sent + self.config.delay_ns + jitter);
         self.wire.push_back((self.last_arrival, item));
         None
     }

@@ -2,10 +2,12 @@
 //! Command line options: those of simple_switch_grpc that have a meaning here, and the link model.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use apswitch::control::{LinkConfig, PortConfig, PortNumber};
+use apswitch::trace::Trace;
 use clap::{ArgGroup, Parser, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -14,6 +16,8 @@ Options may stand before or after `--`, where simple_switch_grpc wants its targe
 
 Link model, one --link for each port that has one; a port without one sends at once and has no queue:
   PORT:rate=1mbit        bit/s over all queues (bit, kbit, mbit, gbit); unlimited if missing
+       trace=FILE        in place of a rate: when packets can be delivered, as Mahimahi records it, over and over: a
+                         time in ms on each line, each for 1514 bytes
        limit=1000        packets in all queues of the port; the arriving packet is dropped
        limit-bytes=N     bytes in all queues of the port; unlimited if missing
        delay=2ms         propagation delay (us, ms, s)
@@ -124,7 +128,7 @@ impl Options {
         }
         for (number, link) in &self.links {
             match ports.iter_mut().find(|p| p.number == *number) {
-                Some(port) if port.link.is_none() => port.link = Some(*link),
+                Some(port) if port.link.is_none() => port.link = Some(link.clone()),
                 Some(_) => return Err(format!("--link {number}: given twice: put all its settings into one")),
                 None => return Err(format!("--link {number}: there is no such port: add -i {number}@INTERFACE")),
             }
@@ -174,6 +178,7 @@ fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
         };
         match key {
             "rate" => link.rate = Some(rate(value)?),
+            "trace" => link.trace = Some(Arc::new(Trace::read(Path::new(value))?)),
             "limit" => link.limit_packets = number(value)?,
             "limit-bytes" => link.limit_bytes = Some(number(value)?),
             "delay" => link.delay_ns = duration(value)?,
@@ -182,10 +187,13 @@ fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
             "overhead" => link.overhead = number(value)?,
             _ => {
                 return Err(format!(
-                    "`{key}` is no setting of a link: use rate, limit, limit-bytes, delay, jitter, loss or overhead"
+                    "`{key}` is no setting of a link: use rate, trace, limit, limit-bytes, delay, jitter, loss or overhead"
                 ));
             }
         }
+    }
+    if link.rate.is_some() && link.trace.is_some() {
+        return Err("rate and trace: give one of them, since a trace is a rate".into());
     }
     Ok((parse_port(port)?, link))
 }
@@ -245,6 +253,7 @@ mod tests {
         assert_eq!(ports[0].link, Some(LinkConfig { delay_ns: 1_500_000, ..Default::default() }));
         let second = LinkConfig {
             rate: Some(600_000),
+            trace: None,
             limit_packets: 50,
             limit_bytes: Some(70_000),
             delay_ns: 2_000_000,
@@ -252,7 +261,7 @@ mod tests {
             loss: 0.01,
             overhead: 24,
         };
-        assert_eq!((ports[1].number, &ports[1].interface[..], ports[1].link), (2, "b", Some(second)));
+        assert_eq!((ports[1].number, &ports[1].interface[..], ports[1].link.clone()), (2, "b", Some(second)));
     }
 
     #[test]
@@ -267,6 +276,7 @@ mod tests {
             ("apswitch --no-p4 --link 1:delay=61s", "at most 60 s"),
             ("apswitch --no-p4 --link 1:loss=1.5", "from 0 to 1"),
             ("apswitch --no-p4 --link 1:speed=1", "no setting of a link"),
+            ("apswitch --no-p4 --link 1:trace=/nowhere", "/nowhere: No such file"),
             ("apswitch --no-p4 --link rate=1mbit", "PORT:KEY=VALUE"),
             ("apswitch --no-p4 --priority-queues 9", "from 1 to 8"),
         ] {

@@ -23,7 +23,7 @@ impl Lab {
         let ports = links.iter().enumerate().map(|(index, link)| PortConfig {
             number: index as u16 + 1,
             interface: format!("memory{}", index + 1),
-            link: *link,
+            link: link.clone(),
         });
         let config = DataplaneConfig { ports: ports.collect(), cpu_port: Some(510), priority_queues: 8, seed: 1 };
         let (dataplane, events, ends) = Dataplane::start_in_memory(config).unwrap();
