@@ -11,7 +11,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from experiments import commands, registry
-from topologies import contain, labs, requirements, targets
+from topologies import contain, kernel, labs, requirements, targets
 from topologies.lab import fail
 from topologies.profiles import PROFILES, ProfileError, link_profile
 from topologies.requirements import LabError
@@ -110,12 +110,10 @@ def _live(options: argparse.Namespace, argv: list[str] | None) -> int:
     targets.find(options.target)
     place = labs.choose(options)
     directory = options.out / name
-    if place.own_kernel:
-        from topologies.wifi import kernel
-
+    if place.kernel:
         directory.mkdir(parents=True, exist_ok=True)
         words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
-        return kernel.run("experiments", words, [directory])
+        return kernel.run(place.kernel, "experiments", words, [directory])
     # Not before the check: the lab's modules import Mininet.
     labs.lab_class(place.lab)
     from experiments.headline import HEADLINE

@@ -72,7 +72,8 @@ def own_network() -> None:
     devices in /sys. Within `run`. Raises NotPermitted."""
     _check(_libc.unshare(CLONE_NEWNET), "unshare")
     _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /sys")
-    _check(_libc.mount(b"debugfs", b"/sys/kernel/debug", b"debugfs", 0, None), "mount /sys/kernel/debug")
+    if os.path.isdir("/sys/kernel/debug"):  # not every kernel has it
+        _check(_libc.mount(b"debugfs", b"/sys/kernel/debug", b"debugfs", 0, None), "mount /sys/kernel/debug")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
-from topologies import contain, labs, requirements, targets
+from topologies import contain, kernel, labs, requirements, targets
 from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 from topologies.requirements import LabError
 
@@ -41,6 +41,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
     parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
     parser.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
+    for way in ("down", "up"):
+        parser.add_argument(f"--{way}-trace", type=Path, metavar="FILE", help=f"trace in place of the {way}link's rate")
     parser.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
     parser.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
@@ -60,11 +62,11 @@ def main(argv: list[str] | None = None) -> int:
         requirements.check(options.cc)
         targets.find(options.target)
         place = labs.choose(options)
-        if place.own_kernel:
-            from topologies.wifi import kernel
-
-            return kernel.run("topologies.lab", sys.argv[1:] if argv is None else argv, [])
-        profile = link_profile(options.profile, options.down, options.up, options.rtt)
+        if place.kernel:
+            return kernel.run(place.kernel, "topologies.lab", sys.argv[1:] if argv is None else argv, [])
+        profile = link_profile(
+            options.profile, options.down, options.up, options.rtt, options.down_trace, options.up_trace
+        )
         profile = replace(profile, shared=options.shared)
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             return contain.run(lambda: _play(options, place.lab, profile, Path(directory)))

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topologies.kernel import Kernel, with_radios
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ LABS = (WIRED, WIRELESS)
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of lab, and whether it needs a kernel of its own: then what asked for it has to be started in there."""
+    """A kind of lab, and the kernel of its own that it needs: then what asked for it has to be started in there."""
 
     lab: str = WIRED
-    own_kernel: bool = False
+    kernel: Kernel | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -43,7 +44,7 @@ def choose(options: argparse.Namespace) -> Place:
     from topologies.wifi import requirements
 
     try:
-        return Place(WIRELESS, own_kernel=requirements.check(options.wmediumd))
+        return Place(WIRELESS, with_radios() if requirements.check(options.wmediumd) else None)
     except LabError as error:
         if options.fallback != WIRED:
             raise LabError(f"{error}; FALLBACK={WIRED} would take the wired lab instead") from None

@@ -56,23 +56,20 @@ class AccessPointTopo(Topo):
     def build(
         self, profile: LinkProfile, stations: int, host: dict[str, Any], switch: dict[str, Any], **_: Any
     ) -> None:
-        delay = f"{profile.rtt * 1e6 / 2:.0f}us"
-        down = {"rate": f"{profile.down}bit", "limit": profile.down_limit, "delay": delay}
         self.addSwitch(ACCESS_POINT, **switch)
         if profile.shared:
             self.addHost(AIR, cls=Air, ip=None)
-            self.addLink(AIR, ACCESS_POINT, port1=0, port2=1, cls=ApLink, model=down)
+            self.addLink(AIR, ACCESS_POINT, port1=0, port2=1, cls=ApLink, model=profile.down_model())
         for number in range(1, stations + 1):
             name = f"sta{number}"
             self.addHost(name, cls=EndHost, **addresses(10 + number), **host)
             if profile.shared:
                 self.addLink(name, AIR, port1=0, port2=number, cls=ApLink)
             else:
-                self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=down)
+                self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=profile.down_model())
         self.addHost(SERVER, cls=EndHost, **addresses(1), **host)
-        model = {"rate": f"{profile.up}bit", "limit": profile.up_limit, "delay": delay}
         uplink = 2 if profile.shared else stations + 1
-        self.addLink(SERVER, ACCESS_POINT, port1=0, port2=uplink, cls=ApLink, model=model)
+        self.addLink(SERVER, ACCESS_POINT, port1=0, port2=uplink, cls=ApLink, model=profile.up_model())
 
 
 def addresses(number: int) -> dict[str, str]:
@@ -181,6 +178,10 @@ class Lab:
         self.net.build()
         setLogLevel("output")  # what the prompt's commands print
         self.net.start()
+        self._take_up()
+
+    def _take_up(self) -> None:
+        """Makes the access points, which run by now, do what the features say."""
         self._start_controller()
         for access_point in self.access_points:
             access_point.fit(self.ports, self.features.ack_priority)

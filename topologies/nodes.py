@@ -174,6 +174,25 @@ class ApSwitch(Switch):
             subprocess.run(["ip", "link", "delete", intf.name], check=False, capture_output=True)
 
 
+class Bridge(Switch):
+    """The kernel's bridge. Its interfaces go with the lab's network namespace."""
+
+    def start(self, controllers: list[Any]) -> None:
+        run("ip", "link", "add", self.name, "type", "bridge")
+        for intf in self.intfList():
+            if intf.name != "lo":
+                run("ethtool", "-K", intf.name, *OFFLOADS)
+                run("ip", "link", "set", intf.name, "master", self.name)
+        run("ip", "link", "set", self.name, "up")
+
+
+def run(*command: str) -> None:
+    """Runs a command in the lab's own namespace to its end. Raises LabError when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
 def link_options(model: Mapping[str, object]) -> str:
     """A link's model as `apswitch --link` takes it."""
     return ",".join(f"{key}={value}" for key, value in model.items())

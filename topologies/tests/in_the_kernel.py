@@ -5,7 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from topologies.wifi import kernel, requirements
+from topologies import kernel
+from topologies.wifi import requirements
 
 Path(sys.argv[1], "file").write_text("kept")
 if sys.argv[2] == "sleep":

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from topologies import kernel
 from topologies.requirements import ROOT
 from topologies.tests.conftest import Start, descendants, eventually
-from topologies.wifi import kernel, requirements
+from topologies.wifi import requirements
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PARTS = subprocess.run(
@@ -20,7 +21,8 @@ PARTS = subprocess.run(
 )
 HERE = PARTS.returncode == 0
 needs_parts = pytest.mark.skipif(not HERE, reason=PARTS.stdout.strip() or PARTS.stderr.strip()[-200:])
-needs_kernel = pytest.mark.skipif(not kernel.is_built(), reason=f"{kernel.directory()}/linux is not built")
+RADIOS = kernel.with_radios()
+needs_kernel = pytest.mark.skipif(not RADIOS.is_there(), reason=f"{RADIOS.program} is not built")
 
 
 def output_of(start: Start, *arguments: str, code: int = 0, timeout: float = 250, **environment: str) -> str:
@@ -155,8 +157,8 @@ def test_stations_share_the_radio(start: Start) -> None:
 IN_THE_KERNEL = """
 import sys
 from pathlib import Path
-from topologies.wifi import kernel
-sys.exit(kernel.run("topologies.tests.in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
+from topologies import kernel
+sys.exit(kernel.run(kernel.with_radios(), "topologies.tests.in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
 """
 
 

@@ -18,11 +18,11 @@ from mn_wifi.wmediumdConnector import interference, w_server, wmediumd_mode
 
 from topologies import contain
 from topologies.network import SERVER, Lab, addresses
-from topologies.nodes import ApLink, ApSwitch, EndHost
+from topologies.nodes import ApLink, ApSwitch, Bridge, EndHost
 from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
 from topologies.targets import Port
-from topologies.wifi.nodes import ACCESS_POINTS, Backbone, WifiStation
+from topologies.wifi.nodes import ACCESS_POINTS, WifiStation
 
 SSID = "lab"
 AIRS = ("plain", "wmediumd")
@@ -128,14 +128,14 @@ class WifiLab(Lab):
             medium = {"link": wmediumd, "wmediumd_mode": interference}
         # Kept at once: what a failed start leaves behind has to be ended too.
         net = self.net = Mininet_wifi(controller=None, ssid=SSID, mode="g", ac_method="ssf", **medium)
-        half = f"{self.profile.rtt * 1e6 / 2:.0f}us"
-        radio = {"rate": f"{self.profile.down}bit", "limit": self.profile.down_limit, "delay": half}
-        uplink = {"rate": f"{self.profile.up}bit", "limit": self.profile.up_limit, "delay": half}
         for number in range(self._access_points):
             place = f"{number * DISTANCE},10,0"
             where = {"channel": CHANNELS[number], "position": place, "range": RANGE}
             net.addAccessPoint(
-                f"ap{number + 1}", **self._switch() | {"cls": ACCESS_POINTS[self.target.name]}, radio=radio, **where
+                f"ap{number + 1}",
+                **self._switch() | {"cls": ACCESS_POINTS[self.target.name]},
+                radio=self.profile.down_model(),
+                **where,
             )
         for number in range(1, self._stations + 1):
             where = {"position": f"0,{-number},0", "range": RANGE, "ip6": None}
@@ -150,10 +150,10 @@ class WifiLab(Lab):
             station.wintfs[0].iwconfig_connect = station.connect
         behind = server
         if self._access_points > 1:
-            behind = net.addSwitch("backbone", cls=Backbone, dpid="b")
+            behind = net.addSwitch("backbone", cls=Bridge, dpid="b")
             net.addLink(server, behind, cls=ApLink)
         for access_point in net.aps:
-            net.addLink(access_point, behind, cls=ApLink, model=uplink)
+            net.addLink(access_point, behind, cls=ApLink, model=self.profile.up_model())
         return net
 
 

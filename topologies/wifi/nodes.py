@@ -6,13 +6,12 @@ import subprocess
 from dataclasses import replace
 from typing import Any
 
-from mininet.node import Switch
 from mn_wifi.node import AP, Station
 
 from topologies.bmv2_switch import Bmv2Switch
-from topologies.nodes import OFFLOADS, ApSwitch, EndHost, link_options, stop_process
+from topologies.nodes import OFFLOADS, ApSwitch, EndHost, link_options, run, stop_process
 from topologies.paths import WIRE
-from topologies.requirements import LabError, apswitch
+from topologies.requirements import apswitch
 from topologies.targets import Wiring
 
 
@@ -77,7 +76,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
 
     def start(self, controllers: list[Any]) -> None:
         # Mininet-WiFi's own rate and delay of the radio: here they are the port's.
-        _run("tc", "qdisc", "replace", "dev", self.wintfs[0].name, "root", "pfifo")
+        run("tc", "qdisc", "replace", "dev", self.wintfs[0].name, "root", "pfifo")
         super().start(controllers)
 
     def deleteIntfs(self, checkName: bool = True) -> None:
@@ -109,11 +108,11 @@ class Bmv2P4AP(_AccessPoint, Bmv2Switch, AP):
             super()._put_wire(name, model)
             return
         wire, port = f"{self.name}-wire", f"{self.name}-port"
-        _run("ip", "link", "add", wire, "type", "veth", "peer", "name", port)
+        run("ip", "link", "add", wire, "type", "veth", "peer", "name", port)
         for end in (wire, port):
-            _run("sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1")
-            _run("ethtool", "-K", end, *OFFLOADS)
-            _run("ip", "link", "set", end, "up")
+            run("sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1")
+            run("ethtool", "-K", end, *OFFLOADS)
+            run("ip", "link", "set", end, "up")
         command = [
             str(apswitch()),
             str(WIRE),
@@ -132,21 +131,3 @@ class Bmv2P4AP(_AccessPoint, Bmv2Switch, AP):
 
 
 ACCESS_POINTS = {"apswitch": P4AP, "bmv2": Bmv2P4AP}
-
-
-class Backbone(Switch):
-    """The kernel's bridge, between access points and server."""
-
-    def start(self, controllers: list[Any]) -> None:
-        _run("ip", "link", "add", self.name, "type", "bridge")
-        for intf in self.intfList():
-            if intf.name != "lo":
-                _run("ethtool", "-K", intf.name, *OFFLOADS)
-                _run("ip", "link", "set", intf.name, "master", self.name)
-        _run("ip", "link", "set", self.name, "up")
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from topologies import kernel
 from topologies.labs import WIRELESS
 from topologies.requirements import LabError
-from topologies.wifi import is_installed, kernel, use_system_packages
+from topologies.wifi import is_installed, use_system_packages
 
 MODULE = "mac80211_hwsim"
 TOOLS = {
@@ -41,7 +42,7 @@ def check(wmediumd: bool = False) -> bool:
     own_kernel = not has_radios()
     if own_kernel and kernel.inside():
         raise LabError(f"the user-mode kernel has no {MODULE}: build it anew with `make wifi-kernel`")
-    if own_kernel and not kernel.is_built():
+    if own_kernel and not kernel.with_radios().is_there():
         raise LabError(
             f"the kernel module {MODULE} is missing: Linux {platform.release()} has none; "
             f"build a user-mode kernel that has it with `make wifi-kernel`"
@@ -76,7 +77,7 @@ def main() -> int:
     except LabError as error:
         print(f"{WIRELESS}: none here: {error}")
         return 2
-    where = f"in {kernel.directory() / 'linux'}" if own_kernel else f"on Linux {platform.release()}"
+    where = f"in {kernel.with_radios().program}" if own_kernel else f"on Linux {platform.release()}"
     print(f"{WIRELESS}: {', '.join(f'{name} {version}' for name, version in versions().items())}, {where}")
     return 0
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The first process of the user-mode kernel, started by topologies/wifi/kernel.py. The machine's own files lie read-only
+# The first process of a user-mode kernel, started by topologies/kernel.py. The machine's own files lie read-only
 # below a memory file system that takes what the lab writes; only the directories in `writable` go through to the machine.
 # lab=DIRECTORY on the kernel's command line holds: `writable` (one directory a line), `run` (a script); takes `code`.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -10,12 +10,15 @@ mount -t proc none /proc
 for word in $(cat /proc/cmdline); do
     case $word in lab=*) lab=${word#lab=} ;; modules=*) modules=${word#modules=} ;; esac
 done
+# What a kernel does not have built in.
+overlay=$modules/kernel/fs/overlayfs/overlay.ko
+[ ! -f "$overlay" ] || insmod "$overlay"
 mount -t tmpfs none /mnt && mkdir /mnt/upper /mnt/work /mnt/root
 mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/root
 cd /mnt/root || exit
 mount -t proc none proc
 mount -t sysfs none sys
-mount -t debugfs none sys/kernel/debug
+[ ! -d sys/kernel/debug ] || mount -t debugfs none sys/kernel/debug
 mount -t devtmpfs none dev
 mkdir -p dev/pts dev/shm lib/modules
 mount -t devpts -o newinstance,ptmxmode=0666 none dev/pts
@@ -28,7 +31,7 @@ while read -r directory; do
     mount -t hostfs -o "$directory" none ".$directory"
 done <"$lab/writable"
 ip link set lo up
-hostname wifi-kernel
+hostname lab-kernel
 # Not chroot: who joins a mount namespace lands at its root.
 pivot_root . mnt
 exec </dev/tty0 >/dev/tty0 2>&1

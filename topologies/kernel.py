@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a lab in a user-mode Linux kernel of its own, for machines whose kernel has no mac80211_hwsim.
+"""Runs a lab in a user-mode Linux kernel of its own, for machines whose kernel lacks what the lab needs.
 
-`make wifi-kernel` builds it. It is a program that boots on this machine's own files, which it cannot change: what the
-lab writes stays in its memory, except in the directories that it is given. It has one CPU, and no network but its own.
+It is a program that boots on this machine's own files, which it cannot change: what the lab writes stays in its memory,
+except in the directories that it is given. It has one CPU, and no network but its own.
 """
 
 import contextlib
@@ -15,18 +15,39 @@ import sys
 import tempfile
 import termios
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from topologies import contain
 from topologies.requirements import ROOT, LabError
 
 MEMORY = 1024  # MiB
-INSIDE = "WIFI_KERNEL"  # set in the environment of what runs in there
+INSIDE = "LAB_KERNEL"  # set in the environment of what runs in there
 LOG = "kernel.log"
 NICENESS = -10  # as any lab's
 STOP_TIMEOUT = 5.0  # s
 _PASSED_ON = ("APSWITCH", "LANG", "LC_ALL", "TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that is a program. modules: the directory above that of its modules, which is named by its release."""
+
+    program: Path
+    modules: Path
+
+    def is_there(self) -> bool:
+        return os.access(self.program, os.X_OK) and any(self.modules.glob("*/modules.dep"))
+
+
+# Of Debian's package user-mode-linux: no radios, but every queue discipline.
+DEBIAN = Kernel(Path("/usr/bin/linux.uml"), Path("/usr/lib/uml/modules"))
+
+
+def with_radios() -> Kernel:
+    """The one that `make wifi-kernel` builds."""
+    return Kernel(directory() / "linux", directory() / "lib/modules")
 
 
 def directory() -> Path:
@@ -35,17 +56,13 @@ def directory() -> Path:
     return Path(cache) / "programmable-access-point/wifi-kernel"
 
 
-def is_built() -> bool:
-    return os.access(directory() / "linux", os.X_OK)
-
-
 def inside() -> bool:
-    """Whether this program runs in that kernel."""
+    """Whether this program runs in such a kernel."""
     return INSIDE in os.environ
 
 
-def run(module: str, arguments: list[str], writable: list[Path]) -> int:
-    """Boots the kernel, runs `python -m module arguments` in it at this terminal, and returns its exit code.
+def run(kernel: Kernel, module: str, arguments: list[str], writable: list[Path]) -> int:
+    """Boots a kernel, runs `python -m module arguments` in it at this terminal, and returns its exit code.
 
     writable: directories that it may write to. Raises LabError when the kernel does not come up or ends early.
     """
@@ -54,14 +71,14 @@ def run(module: str, arguments: list[str], writable: list[Path]) -> int:
         shares = [path.resolve() for path in writable]
         (exchange / "writable").write_text("".join(f"{path}\n" for path in [*shares, exchange]))
         (exchange / "run").write_text(_script([sys.executable, "-m", module, *arguments]))
-        code = contain.run(lambda: _boot(exchange))
+        code = contain.run(lambda: _boot(kernel, exchange))
         if code:
             return code
         try:
             return int((exchange / "code").read_text())
         except (OSError, ValueError):
             said = (exchange / LOG).read_text(errors="replace").strip().rpartition("\n")[2] or "nothing"
-            raise LabError(f"the kernel {directory() / 'linux'} ended before the lab did; it said: {said}") from None
+            raise LabError(f"the kernel {kernel.program} ended before the lab did; it said: {said}") from None
 
 
 def _script(command: list[str]) -> str:
@@ -76,10 +93,10 @@ def _script(command: list[str]) -> str:
     return "\n".join([f"cd {shlex.quote(str(ROOT))}", *exports, line, ""])
 
 
-def _boot(exchange: Path) -> int:
-    modules = next((directory() / "lib/modules").iterdir())
-    command = [str(directory() / "linux"), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]
-    command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/wifi/init.sh'}"]
+def _boot(kernel: Kernel, exchange: Path) -> int:
+    modules = next(kernel.modules.iterdir())
+    command = [str(kernel.program), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]
+    command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/kernel-init.sh'}"]
     command += [f"lab={exchange}", f"modules={modules}"]
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # in there it has no effect out here

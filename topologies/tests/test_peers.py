@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peers: queue disciplines of Linux in our lab, in a kernel that has them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from topologies import kernel, peers
+from topologies.peers import PEERS
+from topologies.requirements import LabError
+from topologies.targets import Port
+from topologies.tests.conftest import Start
+
+MEASURED = ("tc-fifo", "cake-ack-filter")
+PORT = Port(1_000_000, 14_000_000, 1000)
+
+
+def test_a_discipline_gets_the_ports_rate_and_limit() -> None:
+    assert PEERS["tc-fifo"].commands(PORT) == [
+        "root handle 1: tbf rate 1000000bit burst 3028 limit 1514000",
+        "parent 1: pfifo limit 1000",
+    ]
+    assert PEERS["cake-ack-filter"].commands(PORT) == ["root cake bandwidth 1000000bit raw ack-filter"]
+    assert PEERS["fq_codel"].needs() == {"fq_codel", "tbf", "netem"} and PEERS["cake"].needs() == {"cake", "netem"}
+
+
+def test_an_unknown_peer_is_named() -> None:
+    with pytest.raises(LabError, match="peer 'pie' is unknown: choose one of tc-fifo, fq_codel, cake, cake-ack-filter"):
+        peers.kernel_for(["cake", "pie"])
+
+
+def test_a_missing_kernel_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(peers, "has", lambda kind: kind == "tbf")
+    monkeypatch.setattr(kernel, "DEBIAN", kernel.Kernel(tmp_path / "linux.uml", tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(
+        LabError, match=r"has no fq_codel, netem, which tc-fifo, fq_codel needs: .*`apt install user-mode"
+    ):
+        peers.kernel_for(["tc-fifo", "fq_codel"])
+
+
+def test_a_kernel_that_has_them_runs_them_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "has", lambda kind: True)
+    assert peers.kernel_for(list(PEERS)) is None
+
+
+RUN = """
+import sys
+from pathlib import Path
+from topologies import kernel, peers
+found = peers.kernel_for(["tc-fifo", "cake-ack-filter"])
+if found:
+    sys.exit(kernel.run(found, "topologies.tests.peers_in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
+import topologies.tests.peers_in_the_kernel as here
+sys.exit(here.contain.run(here.main))
+"""
+
+
+@pytest.mark.usefixtures("privileged")
+def test_peers_carry_the_links(start: Start, tmp_path: Path) -> None:
+    try:
+        peers.kernel_for(list(MEASURED))
+    except LabError as error:
+        pytest.skip(str(error))
+    process = start("-c", RUN, str(tmp_path))
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    found = json.loads((tmp_path / "found.json").read_text())
+    for name in MEASURED:
+        seen = found[name]
+        assert " 4 received" in seen["pings"]
+        fastest = float(re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", seen["pings"])[1])  # type: ignore[index]
+        assert 20 <= fastest < 40, "half of the round trip is missing, or there twice"
+        assert 0.1e6 < seen["rate"] < 2e6, "the station's link has another rate"
+        for rate, discipline in zip(("2Mbit", "1Mbit"), seen["at"], strict=True):
+            assert f"qdisc {PEERS[name].kind} " in discipline and rate in discipline
+            assert (" ack-filter" in discipline) == (name == "cake-ack-filter")
