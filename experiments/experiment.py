@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from experiments.raw import Raw
     from experiments.stage import Stage
+    from topologies.kernel import Kernel
 
 Value = int | float | str
 Point = Mapping[str, Value]
@@ -27,7 +28,8 @@ OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": T
 class Arm:
     """One setting of the experiment.
 
-    role: `plain` is what the paper improves on, `paper` its proposal, `ours` this access point.
+    role: `plain` is what the paper improves on, `paper` its proposal, `peer` what others offer for the same, `ours`
+    this access point.
     features: topologies.network.Features by name. controller: more of an access point's configuration, as
     {"ncr": {"alpha": 0.1}} (controller.config.AccessPointConfig).
     cc, ecn: TCP of every host; a flow may choose another cc. controls: congestion controls in BPF that the arm needs,
@@ -37,7 +39,7 @@ class Arm:
 
     name: str
     label: str
-    role: Literal["plain", "paper", "ours"] = "ours"
+    role: Literal["plain", "paper", "peer", "ours"] = "ours"
     features: Mapping[str, Any] = field(default_factory=lambda: PLAIN)
     controller: Mapping[str, Any] = field(default_factory=dict)
     cc: str = "cubic"
@@ -65,6 +67,9 @@ class Scene(Protocol):
 
     def require(self, arm: Arm, target: str) -> None:
         """Raises LabError for an arm that cannot be, or a tool that is missing."""
+
+    def kernel(self) -> "Kernel | None":
+        """The kernel that every run needs in place of the running one. Raises LabError when there is none."""
 
     def lab(self, arm: Arm, target: str, directory: Any) -> Any:
         """A context manager: the lab of one run, up between its ends."""

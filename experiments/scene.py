@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.experiment import Arm, Traffic
+from topologies.kernel import Kernel
+from topologies.peers import kernel_for
 from topologies.profiles import LinkProfile
 from topologies.requirements import ROOT, LabError
 
@@ -154,7 +156,9 @@ class Probe:
 class AccessPoint:
     """An access point, its stations and a server behind its uplink: topologies.network.Lab, as each arm sets it.
 
-    seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`.
+    seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`. peers: the queue
+    disciplines of Linux (topologies.peers) that arms name as their option `peer`; then all arms run in one kernel that
+    has them.
     """
 
     profile: LinkProfile
@@ -162,6 +166,7 @@ class AccessPoint:
     traffic: tuple[Traffic, ...]
     stations: int = 1
     probed: bool = True
+    peers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.probed and not any(isinstance(one, Probe) for one in self.traffic):
@@ -173,10 +178,18 @@ class AccessPoint:
 
         ports = Lab.switch_ports(self.profile, self.stations)
         targets.find(target).check(ports, asdict(Features(**arm.features)))
+        self.kernel()
+
+    def kernel(self) -> Kernel | None:
+        return kernel_for(list(self.peers)) if self.peers else None
 
     def lab(self, arm: Arm, target: str, directory: Path) -> AbstractContextManager[Any]:
         from topologies.network import Features, Lab
 
+        if "peer" in arm.options:
+            from topologies.peer_network import PeerLab
+
+            return PeerLab(self.profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
         features = Features(**arm.features)
         return Lab(
             self.profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
@@ -220,6 +233,9 @@ class Multihomed:
     def require(self, arm: Arm, target: str) -> None:
         if target != "apswitch":
             raise LabError(f"target '{target}' is no access point here: there is none; leave TARGET out")
+
+    def kernel(self) -> Kernel | None:
+        return None
 
     @contextmanager
     def lab(self, arm: Arm, target: str, directory: Path) -> Iterator[PathLab]:

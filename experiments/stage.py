@@ -202,7 +202,7 @@ class Stage:
         }
 
     def _processes(self) -> dict[str, int]:
-        if isinstance(self.lab, PathLab):
+        if isinstance(self.lab, PathLab) or not self.lab.controller:
             return {}
         return {"switch": self.lab.access_point.process.pid, "controller": self.lab.controller.pid}
 

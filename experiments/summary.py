@@ -62,6 +62,7 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
         "repeats": plan.repeats,
         "target": plan.target,
         "runs": len(fit),
+        "kernels": sorted({run.facts["kernel"] for run in runs if "kernel" in run.facts}),
         "wanted": len(plan.orders()),
         "unfit": [{"run": run.order.id, "problems": run.problems} for run in runs if not run.fit],
         "cells": cells,

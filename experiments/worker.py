@@ -18,7 +18,7 @@ from pathlib import Path
 
 from experiments import flent, registry, store
 from experiments.plan import Order
-from topologies import contain, requirements
+from topologies import contain, kernel, requirements
 from topologies.lab import fail
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
@@ -36,7 +36,12 @@ def main() -> int:
         requirements.check()
         from experiments.controls import Controls  # not before the check: it imports Mininet
 
-        arm = registry.find(order.experiment).arm(order.arm)
+        experiment = registry.find(order.experiment)
+        arm = experiment.arm(order.arm)
+        needed = experiment.scene_of(order.point, arm).kernel()
+        if needed:
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a user-mode kernel has one console for both
+            return kernel.run(needed, "experiments.worker", sys.argv[1:], [directory])
         with Controls(arm.controls):
             return contain.run(lambda: _make(order, directory))
     except (LabError, ProfileError, OSError) as error:
@@ -64,6 +69,7 @@ def _make(order: Order, directory: Path) -> int:
             "started": round(stage.started, 3),
             "finished": round(time.time(), 3),
             "machine": os.uname().nodename,
+            "kernel": os.uname().release,
             "self_check": stage.report,
         }
         store.write(directory / "run.json", json.dumps(facts, indent=2) + "\n")

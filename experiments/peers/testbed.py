@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The testbed's upload beside its download, behind what Linux offers: FIFO, fq_codel, CAKE, CAKE and its ACK filter."""
+
+from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.raw import mean, quantile, rate
+from experiments.scene import AccessPoint, Flow
+from topologies.profiles import PROFILES
+
+SECONDS, UP, DOWN_AGAIN = 180, 60, 120
+
+EXPERIMENT = Experiment(
+    name="peers-testbed",
+    title="A download beside an upload, behind queue disciplines of Linux",
+    paper="000, sections 2 and 4.5: the same traffic",
+    question="Do today's queue disciplines keep a download alive beside an upload as well as our access point does, "
+    "and what do they leave of the upload and of the delay?",
+    scene=AccessPoint(
+        PROFILES["testbed"], SECONDS, (Flow("download", "down"), Flow("upload", "up", UP, DOWN_AGAIN)), peers=PEERS
+    ),
+    arms=(FIFO, *PEER_ARMS, OUR_ARM),
+    measures=(
+        Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
+        Measure("download_during", "Mb/s", "download beside the upload", rate("download", UP, DOWN_AGAIN)),
+        Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
+        Measure("ping_mean", "ms", "ping beside both, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
+        Measure("ping_p99", "ms", "ping beside both, p99", quantile("ping_ms", 0.99, UP, DOWN_AGAIN), "{:.1f}"),
+    ),
+    goals=(
+        Goal(
+            "met", "the switch's FIFO is as good as the kernel's: downloads alone differ by {value}x (at most {limit})",
+            lambda medians: max(
+                medians("download_alone", "fifo") / medians("download_alone", "tc-fifo"),
+                medians("download_alone", "tc-fifo") / medians("download_alone", "fifo"),
+            ), at_most=1.03,
+        ),
+        Goal(
+            "beaten", "ours keeps at least the download of CAKE with its ACK filter: {value} of it (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_during", "cake-ack-filter"),
+            at_least=1.0, shown="{:.1%}",
+        ),
+        Goal(
+            "beaten", "and its upload: {value} of it (at least {limit})",
+            lambda medians: medians("upload_during", "ours") / medians("upload_during", "cake-ack-filter"),
+            at_least=1.0, shown="{:.1%}",
+        ),
+        Goal(
+            "beaten", "and its mean ping: {value} of it (at most {limit})",
+            lambda medians: medians("ping_mean", "ours") / medians("ping_mean", "cake-ack-filter"),
+            at_most=1.0, shown="{:.0%}",
+        ),
+    ),
+    figures=(
+        Timeline("throughput", "Throughput over time.", ("download", "upload")),
+        Bars("during", "While both run.", ("download_during", "upload_during"), "throughput (Mb/s)"),
+        Bars("ping", "Ping while both run.", ("ping_mean", "ping_p99"), "round trip (ms)", log=True),
+    ),
+    repeats=5,
+    quick=Quick(seconds=24),
+    differences=DIFFERENCES,
+)  # fmt: skip

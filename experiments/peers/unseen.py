@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transports whose ACKs nobody can see: an access point that puts ACKs first has nothing to put first."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.raw import mean, rate
+from experiments.scene import AccessPoint, Flow
+from topologies.profiles import PROFILES
+
+if TYPE_CHECKING:
+    from experiments.stage import Stage
+
+SECONDS, UP, DOWN_AGAIN = 180, 60, 120
+PORT = 4433
+
+
+@dataclass(frozen=True)
+class Datagrams:
+    """A download like QUIC's, from the server to the first station (experiments.datagrams). Its samples are
+    `rate_mbps` of source `name`."""
+
+    name: str
+
+    def prepare(self, stage: "Stage") -> None:
+        words = (sys.executable, "-m", "experiments.datagrams")
+        station = stage.station(1)
+        receiver = stage.program(
+            station, *words, "receive", station.IP(), str(PORT), take=lambda line: self._take(stage, line)
+        )
+        receiver.await_line("ready")
+        send = (*words, "send", station.IP(), str(PORT), str(stage.seconds + 10))
+
+        def begin() -> None:
+            stage.program(stage.server, *send)
+
+        stage.at(0, begin)
+
+    def _take(self, stage: "Stage", line: str) -> None:
+        fields = line.split()
+        if len(fields) == 2:
+            span = 0.25
+            stage.sample(float(fields[0]) - stage.started - span / 2, "rate_mbps", float(fields[1]), span, self.name)
+
+
+EXPERIMENT = Experiment(
+    name="unseen-acks",
+    title="A download like QUIC's beside an upload",
+    paper="000, sections 2 and 4.5: the same traffic, over another transport",
+    question="What is left of a download beside an upload when its ACKs are datagrams like any other (QUIC, VPNs)?",
+    scene=AccessPoint(
+        PROFILES["testbed"],
+        SECONDS,
+        (Datagrams("download"), Flow("upload", "up", UP, DOWN_AGAIN)),
+        peers=PEERS,
+    ),
+    arms=(FIFO, *PEER_ARMS, OUR_ARM),
+    measures=(
+        Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
+        Measure("download_during", "Mb/s", "download beside the upload", rate("download", UP, DOWN_AGAIN)),
+        Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
+        Measure("ping_mean", "ms", "ping beside both, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
+    ),
+    goals=(
+        Goal(
+            "met", "ours is no worse for it than a plain FIFO: {value} times its download (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_during", "fifo"), at_least=1.0,
+        ),
+        Goal(
+            "beaten", "ours keeps it: {value} of alone (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_alone", "ours"),
+            at_least=0.99, shown="{:.0%}",
+        ),
+    ),
+    figures=(
+        Timeline("throughput", "Throughput over time.", ("download", "upload")),
+        Bars("during", "While both run.", ("download_during", "upload_during"), "throughput (Mb/s)"),
+    ),
+    repeats=5,
+    quick=Quick(seconds=24, repeats=1),
+    differences=(
+        *DIFFERENCES,
+        "the transport has QUIC's packets, ACK frequency and congestion control (NewReno), and no encryption: "
+        "nothing on the way looks inside",
+    ),
+)  # fmt: skip
