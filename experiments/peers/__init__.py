@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queue disciplines of Linux measured as our access point is: same hosts, links and traffic, in one kernel."""
 
-from experiments.experiment import OURS, Arm
+from collections.abc import Mapping
+
+from experiments.experiment import OURS, Arm, Reported
 
 PEERS = ("tc-fifo", "fq_codel", "cake", "cake-ack-filter")
 PEER_ARMS = (
@@ -16,3 +18,12 @@ DIFFERENCES = (
     "the peers' lab has half of the round trip on each host's way out (netem), ours behind the queues",
     "where the running kernel has no cake, fq_codel and netem, every arm runs in a user-mode kernel with one CPU",
 )
+
+
+def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float, ...]]) -> tuple[Reported, ...]:
+    """What the peers had when this project began, in a lab of shell commands: arm -> a figure for each measure."""
+    return tuple(
+        Reported(measure, arm, value, "measured before, Linux 6.1")
+        for arm, values in figures.items()
+        for measure, value in zip(measures, values, strict=True)
+    )

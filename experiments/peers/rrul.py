@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before
 from experiments.raw import jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.profiles import LinkProfile
@@ -107,6 +107,14 @@ FIFTY = Experiment(
         Measure("upload", "Mb/s", "fifty uploads", rate("uploads", *WINDOWS[-1])),
         Measure("ping_mean", "ms", "ping, mean", mean("ping_ms", *WINDOWS[-1]), "{:.1f}"),
         Measure("ping_max", "ms", "ping, longest", quantile("ping_ms", 1.0, *WINDOWS[-1]), "{:.0f}"),
+    ),
+    reported=measured_before(
+        ("download_5", "download_15", "download_25", "upload", "ping_mean", "ping_max"),
+        {
+            "fq_codel": (5.8, 7.3, 6.7, 2.74, 94.5, 235),
+            "cake": (5.5, 7.7, 7.7, 2.75, 92.6, 125),
+            "cake-ack-filter": (7.3, 9.0, 6.7, 2.78, 94.2, 243),
+        },
     ),
     goals=(
         Goal(

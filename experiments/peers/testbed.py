@@ -2,7 +2,7 @@
 """The testbed's upload beside its download, behind what Linux offers: FIFO, fq_codel, CAKE, CAKE and its ACK filter."""
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.profiles import PROFILES
@@ -12,7 +12,7 @@ SECONDS, UP, DOWN_AGAIN = 180, 60, 120
 EXPERIMENT = Experiment(
     name="peers-testbed",
     title="A download beside an upload, behind queue disciplines of Linux",
-    paper="000, sections 2 and 4.5: the same traffic",
+    paper="none: the traffic of 000, sections 2 and 4.5",
     question="Do today's queue disciplines keep a download alive beside an upload as well as our access point does, "
     "and what do they leave of the upload and of the delay?",
     scene=AccessPoint(
@@ -25,6 +25,15 @@ EXPERIMENT = Experiment(
         Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
         Measure("ping_mean", "ms", "ping beside both, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
         Measure("ping_p99", "ms", "ping beside both, p99", quantile("ping_ms", 0.99, UP, DOWN_AGAIN), "{:.1f}"),
+    ),
+    reported=measured_before(
+        ("download_alone", "download_during", "upload_during", "ping_mean"),
+        {
+            "tc-fifo": (13.39, 2.00, 0.92, 582),
+            "fq_codel": (13.36, 13.37, 0.65, 15),
+            "cake": (13.25, 12.69, 0.67, 11),
+            "cake-ack-filter": (13.31, 13.02, 0.85, 12),
+        },
     ),
     goals=(
         Goal(

@@ -49,7 +49,7 @@ class Datagrams:
 EXPERIMENT = Experiment(
     name="unseen-acks",
     title="A download like QUIC's beside an upload",
-    paper="000, sections 2 and 4.5: the same traffic, over another transport",
+    paper="none: the traffic of 000, sections 2 and 4.5, over another transport",
     question="What is left of a download beside an upload when its ACKs are datagrams like any other (QUIC, VPNs)?",
     scene=AccessPoint(
         PROFILES["testbed"],

@@ -31,7 +31,8 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
     arms = {arm.name for arm in experiment.arms}
     measures = {measure.name for measure in experiment.measures}
     assert len(arms) == len(experiment.arms) and len(measures) == len(experiment.measures)
-    assert experiment.reported and experiment.figures and experiment.goals and experiment.repeats >= 3
+    assert experiment.reported or experiment.paper.startswith("none: ")
+    assert experiment.figures and experiment.goals and experiment.repeats >= 3
     for reported in experiment.reported:
         assert reported.measure in measures and reported.where
         assert dict(reported.point) in [dict(p) for p in experiment.points()] or not reported.point
