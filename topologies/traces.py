@@ -39,6 +39,7 @@ class Trace:
         return max(self.times[0], *(after - before for before, after in pairwise(self.times)), 0)
 
     def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{time}\n" for time in self.times))
 
 
