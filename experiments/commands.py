@@ -32,15 +32,21 @@ def main(options: argparse.Namespace, console: Console) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("experiment", "what it is", "paper", "arms", "points", "quick", "full"):
+    for heading in ("experiment", "what it is", "paper", "arms", "points", "quick", "full"):  # forms: time, state
         grid.add_column(heading)
     for name, experiment in registry.experiments().items():
-        states = [_state(options.out, name, quick) for quick in (True, False)]
+        states = [f"{_minutes(name, quick)}\n{_state(options.out, name, quick)}" for quick in (True, False)]
         points = sum(1 for _ in experiment.points())
         grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
     console.print(grid)
     console.print(f"Live, one run of each arm: {', '.join(registry.LIVE)}.", highlight=False)
     return 0
+
+
+def _minutes(name: str, quick: bool) -> str:
+    """How long a form takes, one run after the other."""
+    orders = plan.make(registry.find(name), quick).orders()
+    return f"{sum(order.seconds + plan.OVERHEAD for order in orders) / 60:.0f} min"
 
 
 def _state(out: Path, name: str, quick: bool) -> str:
@@ -133,6 +139,7 @@ def _make(
         console.print("interrupted: finished runs are kept, `resume` goes on from there", style="bold yellow")
         raise
     for made, kept in plans:
+        kept.write_runner({"side_by_side": tally.side_by_side, "cores": tally.cpu})
         summary.write(made, kept)
         _show(kept, console)
     console.print(

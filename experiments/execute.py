@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from experiments.plan import Order, Plan
+from experiments.plan import OVERHEAD, Order, Plan
 from experiments.pool import Outcome, Pool
 from experiments.store import Run, Store, second
 from topologies.requirements import LabError
 
-OVERHEAD = 4.0  # s that a lab takes to come up and go, for the time left
 ROOM = 0.7  # of the CPU: below that one more run may begin
 MAX_FAILURES = 3  # in a row: then something is wrong with more than a run
 

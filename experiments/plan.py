@@ -13,6 +13,7 @@ from topologies.profiles import ProfileError
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 7200.0
 MAX_REPEATS = 1000
+OVERHEAD = 5.0  # s that a lab takes to come up and go
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab with a clock: what traffic is prepared on, and what plays it."""
 
+import contextlib
 import itertools
 import os
 import threading
@@ -151,6 +152,7 @@ class Stage:
         if self.now() > 0:
             self.problems.append(f"the traffic was ready {self.now():.1f} s late")
         time.sleep(max(0.0, -self.now()))
+        put_first()
         cpu, runner = selfcheck.CpuMeter(self._processes()), time.process_time()
         drops = selfcheck.Drops(self.lab)
         late: list[float] = []
@@ -165,6 +167,7 @@ class Stage:
             action()
         load = cpu.read() | {"runner_cpu": round((time.process_time() - runner) / self.seconds, 4)}
         self._check(load, late, drops.since())
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         self.samples[:] = sorted((s for s in list(self.samples) if 0 <= s.time <= self.seconds), key=lambda s: s.time)
 
     @property
@@ -213,3 +216,17 @@ class Stage:
             program.require_alive()
         if not isinstance(self.lab, PathLab):
             self.lab.require_running()
+
+
+def put_first() -> None:
+    """Puts what runs in this lab before all else that the machine does, where that is permitted, and so what is started
+    from now on. A fair scheduler makes timers late by its slices, whatever the niceness: 11 ms (p99) on a busy machine,
+    where this leaves 1 ms. The kernel keeps 5 % of the time for others.
+
+    Not before all of it runs: programs that start take a processor for a second, and other labs may be measuring.
+    """
+    if os.getpid() != 1:
+        return  # not contained: there is more here than a lab
+    for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))

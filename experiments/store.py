@@ -80,6 +80,14 @@ class Store:
     def machine(self) -> dict[str, Any]:
         return dict(json.loads((self.directory / "machine.json").read_text()))
 
+    def write_runner(self, facts: dict[str, Any]) -> None:
+        """Keeps what making the runs took."""
+        write(self.directory / "runner.json", json.dumps(facts, indent=2) + "\n")
+
+    def runner(self) -> dict[str, Any]:
+        file = self.directory / "runner.json"
+        return dict(json.loads(file.read_text())) if file.exists() else {}
+
     def summary(self) -> dict[str, Any]:
         """Raises LabError."""
         try:
@@ -193,6 +201,10 @@ def write_samples(samples: Sequence[Sample], path: Path) -> None:
 def read_samples(path: Path) -> list[Sample]:
     import pyarrow.parquet as pq
 
-    columns = pq.read_table(path, use_threads=False).to_pydict()
+    try:
+        columns = pq.read_table(path, use_threads=False).to_pydict()
+    except (OSError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise LabError(f"{path} is damaged ({why}): remove its folder, then `resume` makes the run again") from None
     rows = zip(*(columns[name] for name in ("time_s", "quantity", "value", "span_s", "source")), strict=True)
     return [Sample(*row) for row in rows]

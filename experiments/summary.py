@@ -75,7 +75,7 @@ def write(plan: Plan, store: Store) -> Summary:
     """Summarises what a store has and keeps it there."""
     runs = store.runs(plan)
     started = min((run.facts["started"] for run in runs if "started" in run.facts), default=0.0)
-    result = summarise(plan.declared(), plan, runs) | store.machine()
+    result = summarise(plan.declared(), plan, runs) | store.machine() | {"runner": store.runner()}
     result |= {"started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")}
     write_file(store.directory / "summary.json", json.dumps(result, indent=1) + "\n")
     return result

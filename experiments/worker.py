@@ -27,12 +27,6 @@ from topologies.requirements import LabError
 def main() -> int:
     # Who ordered the run may be killed: then nobody waits for it.
     ctypes.CDLL(None).prctl(contain.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Whatever else this machine does comes after the lab. A fair scheduler makes timers late by its slices, whatever
-    # the niceness: 11 ms (p99) on a busy machine, where this leaves 1 ms. The kernel keeps 5 % for the others.
-    # Not within a user-mode kernel, which comes first as a whole: there they would wait for each other's slices.
-    with contextlib.suppress(OSError):
-        if not kernel.inside():
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     order, directory = Order(**json.loads(sys.argv[1])), Path(sys.argv[2])
     try:
         requirements.check()

@@ -9,9 +9,11 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from experiments import pages, registry, site, store, summary
+from experiments import figures, pages, registry, site, store, summary
 from experiments.store import Store
 from experiments.tests import finished
+from experiments.tests.test_declared import documented
+from experiments.theme import LIGHT
 from topologies.requirements import LabError
 
 
@@ -75,6 +77,15 @@ def test_a_damaged_plan_is_told(tmp_path: Path) -> None:
         kept.plan()
 
 
+def test_damaged_raw_data_is_told(tmp_path: Path) -> None:
+    planned, kept = finished.made(tmp_path, ("ours",))
+    order = planned.orders()[0]
+    finished.keep(kept, order)
+    (kept.directory / "runs" / order.id / "samples.parquet").write_bytes(b"PAR1, or not")
+    with pytest.raises(LabError, match=r"is damaged .* remove its folder, then `resume`"):
+        summary.write(planned, kept)
+
+
 def test_the_interval_is_that_of_the_median() -> None:
     assert summary.interval([5.0]) == (5.0, 5.0)
     assert summary.interval([1.0, 2.0, 9.0]) == (1.0, 9.0)
@@ -129,6 +140,23 @@ def test_the_page_shows_the_paper_beside_ours(out: Path) -> None:
     assert "10.70 to 11.60" in page and "13.32" in page and "the CPU was 97% busy" in page
     svg = (out / "ncr-testbed/quick/during.svg").read_text()
     assert svg.count("<path") > 20
+
+
+def test_curves_have_a_line_for_each_arm_and_the_papers_points() -> None:
+    experiment = documented()
+    values = {"fifo": {1: 1.0, 2: 0.8, 4: 0.6}, "ours": {1: 1.0, 2: 0.99, 4: 0.97}}
+    cells = [
+        {"arm": arm, "point": {"n": n}, "measure": "jain", "median": value, "low": value - 0.02, "high": value, "n": 3}
+        for arm, at in values.items()
+        for n, value in at.items()
+    ]
+    found = {"arms": ["fifo", "ours"], "points": [{"n": n} for n in (1, 2, 4)], "cells": cells}
+    drawn = figures.Drawing(experiment, found, [], experiment.figures[0]).draw(LIGHT)
+    (axes,) = drawn.axes
+    curves = [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines if len(line.get_xdata())]
+    for at in values.values():
+        assert ([1, 2, 4], list(at.values())) in curves
+    assert ([4], [0.7]) in curves  # the paper's
 
 
 def test_the_table_for_the_docs(out: Path) -> None:
