@@ -153,7 +153,8 @@ def test_curves_have_a_line_for_each_arm_and_the_papers_points() -> None:
     found = {"arms": ["fifo", "ours"], "points": [{"n": n} for n in (1, 2, 4)], "cells": cells}
     drawn = figures.Drawing(experiment, found, [], experiment.figures[0]).draw(LIGHT)
     (axes,) = drawn.axes
-    curves = [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines if len(line.get_xdata())]
+    lines = [(np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in axes.lines]
+    curves = [(xs.tolist(), ys.tolist()) for xs, ys in lines if xs.size]
     for at in values.values():
         assert ([1, 2, 4], list(at.values())) in curves
     assert ([4], [0.7]) in curves  # the paper's
