@@ -86,11 +86,14 @@ def send(flows: int, interfaces: list[str]) -> None:
 
 
 def cpu_seconds(process: int) -> float:
-    """User and system time so far of a process and those that it started."""
+    """User and system time of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return used + sum(cpu_seconds(int(child)) for child in children)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 @contextlib.contextmanager
@@ -157,13 +160,17 @@ def measure(setting: Setting, directory: Path) -> dict[str, float]:
     """Let it run; returns the results by name."""
     with laboratory(setting, directory) as (controller, switches, _):
         wait_until_learned(controller, setting)
-        used = cpu_seconds(controller.process.pid)
-        used_by_switches = sum(cpu_seconds(switch.pid) for switch in switches)
+        groups = {
+            "loop_cores": children(controller.process.pid),
+            "service_cores": [controller.process.pid],
+            "switch_cores": [switch.pid for switch in switches],
+        }
         before, start = state(controller), time.monotonic()
+        used = {name: sum(map(cpu_seconds, processes)) for name, processes in groups.items()}
         lateness = late_timers(SECONDS)
-        after, elapsed = state(controller), time.monotonic() - start
-        used = cpu_seconds(controller.process.pid) - used
-        used_by_switches = sum(cpu_seconds(switch.pid) for switch in switches) - used_by_switches
+        elapsed = time.monotonic() - start
+        used = {name: (sum(map(cpu_seconds, processes)) - used[name]) / elapsed for name, processes in groups.items()}
+        after = state(controller)
         active = 0
         for access_point in after:
             ports = controller.request("GET", f"/api/v1/access-points/{access_point['name']}/ports").json()
@@ -183,8 +190,7 @@ def measure(setting: Setting, directory: Path) -> dict[str, float]:
         "p99_of_interval": max(p99) / INTERVAL_MS,
         "missed": missed_ticks / (ticks + missed_ticks),
         "late": grown("late") / ticks,
-        "controller_cores": used / elapsed,
-        "switch_cores": used_by_switches / elapsed,
+        **used,
         "timer_late_ms_p99": lateness,
     }
 
@@ -217,7 +223,8 @@ TEXTS = {
     "p99_of_interval": "that of the worst access point, of the 10 ms between two ticks",
     "missed": "ticks left out, of those that were due",
     "late": "ticks begun more than 5 ms late",
-    "controller_cores": "CPU of the controller, cores",
+    "loop_cores": "CPU of the loop's processes, cores",
+    "service_cores": "CPU of the rest of the controller, cores",
     "switch_cores": "CPU of the switches, cores",
     "timer_late_ms_p99": "lateness of a sleeping process's timer on this machine, 99th percentile, ms",
 }

@@ -21,10 +21,8 @@ DURATIONS = 1000
 
 VOLUMES = ("arrived", "sent", "filtered")
 
-LOOP = np.dtype(
-    [("ticks", "i8"), ("late", "i8"), ("missed", "i8"), ("duration", "f4", DURATIONS), ("delay", "f4", DURATIONS)]
-)
-"""`duration` of the last ticks, `delay`: how long after it was due each began; in seconds, by number of the tick."""
+COUNTS = TICKS, LATE, MISSED = range(3)
+"""Places in `Board.counts`."""
 PORT = np.dtype(
     [
         ("feedback", "f8"),
@@ -58,17 +56,22 @@ class Board:
         self.ports_count = ports
         places: list[tuple[np.dtype[Any], int, int]] = []
         size = 0
-        for dtype, count in ((LOOP, 1), (PORT, ports), *((np.dtype(kind), FLOWS_SIZE) for kind in FLOW.values())):
+        loop = [(np.dtype("i8"), len(COUNTS)), (np.dtype("f8"), DURATIONS), (np.dtype("f8"), DURATIONS), (PORT, ports)]
+        for dtype, count in (*loop, *((np.dtype(kind), FLOWS_SIZE) for kind in FLOW.values())):
             places.append((dtype, count, size))
             size += -(-dtype.itemsize * count // 64) * 64
         if os.fstat(fd).st_size < size:
             os.ftruncate(fd, size)
         self.memory = mmap.mmap(fd, size)
         arrays = [np.frombuffer(self.memory, dtype, count, offset) for dtype, count, offset in places]
-        self.loop = arrays[0][0]
-        self.ports = arrays[1]
-        self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[2:], strict=True))
-        self.port_offsets = [places[1][2] + PORT.itemsize * number for number in range(ports)]
+        # Single numbers are written quicker through a view than through an array.
+        self.counts = memoryview(arrays[0])
+        self.durations: Any = memoryview(arrays[1])
+        self.delays: Any = memoryview(arrays[2])
+        """Of the last ticks: from begin to end, and from when it was due to begin; seconds, by number of the tick."""
+        self.ports = arrays[3]
+        self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[4:], strict=True))
+        self.port_offsets = [places[3][2] + PORT.itemsize * number for number in range(ports)]
 
     @classmethod
     def create(cls, ports: int) -> Self:

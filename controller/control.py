@@ -183,6 +183,7 @@ class Control:
     def _set(ap: AccessPoint, config: AccessPointConfig) -> None:
         for name in LIVE:
             setattr(ap.config, name, getattr(config, name))
+        ap.loop.configure()
 
     def _run(self, ap: AccessPoint) -> None:
         if not ap.config.enabled:

@@ -129,7 +129,7 @@ class Channel:
         self._decoder = hpack.Decoder()
         self._decoder.max_allowed_table_size = 0
         self._decoder.header_table_size = 0
-        self._blocks: dict[bytes, dict[bytes, bytes]] = {}
+        self._blocks: dict[bytes, Status] = {}
         try:
             self._socket.connect(address)
         except BlockingIOError:
@@ -282,17 +282,17 @@ class Channel:
             self._open_block = None
             # What comes before the messages says nothing that the trailers don't.
             if last and stream in self._calls:
-                self._end(stream, _status(self._decoded(block)))
+                self._end(stream, self._status_of(block))
 
-    def _decoded(self, block: bytes) -> dict[bytes, bytes]:
-        fields = self._blocks.get(block)
-        if fields is None:
+    def _status_of(self, block: bytes) -> Status:
+        """What trailers say; those of a success are always the same bytes."""
+        status = self._blocks.get(block)
+        if status is None:
             if len(self._blocks) >= MOST_BLOCKS:
                 self._blocks.clear()
-            fields = self._blocks[block] = {
-                bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)
-            }
-        return fields
+            fields = {bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)}
+            status = self._blocks[block] = _status(fields)
+        return status
 
     def _end(self, stream: int, status: Status) -> None:
         call = self._calls.pop(stream)

@@ -2,9 +2,8 @@
 """The loop as the rest of the controller sees it: it ticks in a process of its own, this is the handle.
 
 `Workers` are those processes; `Loop` is one access point in one of them: `run` lets it tick for one session, `ports`
-and the counts are read from the memory that it shares (`board`). What changes the loop's work (flows, parameters) is
-told to it; parameters are looked at every `CONFIGURE_SECONDS`, so whoever changes them replaces the object in the
-configuration and need not know of this.
+and the counts are read from the memory that it shares (`board`). What changes its work (flows, parameters) is told to
+it.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from finsy.proto import p4r
 
-from .board import CLASSES, DURATIONS, VOLUMES, Board
+from .board import CLASSES, DURATIONS, LATE, MISSED, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig, Port
 from .connection import Connection, SessionError
@@ -34,7 +33,6 @@ from .worker import LENGTH_BYTES, packed
 MOST_PER_WORKER = 25
 """Access points whose ticks one process takes care of, when there are cores enough."""
 
-CONFIGURE_SECONDS = 0.05
 FLOWS_PER_MESSAGE = 32
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -105,13 +103,18 @@ class Workers:
         """Start the first process, so that nobody has to wait for it."""
         await self._processes[0].start()
 
-    async def take(self) -> WorkerProcess:
+    async def take(self, key: int) -> WorkerProcess:
         """The process for one more session, running."""
         least = min(self._processes, key=lambda process: len(process.sessions))
         if len(least.sessions) >= MOST_PER_WORKER and len(self._processes) < self._most:
             least = WorkerProcess()
             self._processes.append(least)
-        await least.start()
+        least.sessions[key] = asyncio.Queue()
+        try:
+            await least.start()
+        except BaseException:
+            del least.sessions[key]
+            raise
         return least
 
     async def stop(self) -> None:
@@ -158,25 +161,16 @@ class Loop:
 
     async def run(self, connection: Connection, flows: Callable[[], Iterable[NewFlow]]) -> None:
         """Tick until cancelled, with the flows that there are and those of `add`; raises `SessionError`."""
-        worker, key = await self._workers.take(), next(self._keys)
-        session = await self._session(connection)
-        told = worker.sessions[key] = asyncio.Queue()
-        worker.send("start", key, self._config, session, (os.getpid(), self.board.fd, len(self._config.ports)))
-        self._worker, self._key = worker, key
-        self.add(flows())
+        key = next(self._keys)
+        worker = await self._workers.take(key)
         try:
-            known = self._parameters()
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    kind, reason = await asyncio.wait_for(told.get(), CONFIGURE_SECONDS)
-                    if kind == "ended":
-                        raise SessionError(
-                            f"{self._config.name}: the loop lost {self._config.address}: {reason}; trying again"
-                        )
-                    return
-                if any(new is not old for new, old in zip(self._parameters(), known, strict=True)):
-                    known = self._parameters()
-                    self._tell("configure", self._config)
+            session = await self._session(connection)
+            worker.send("start", key, self._config, session, (os.getpid(), self.board.fd, len(self._config.ports)))
+            self._worker, self._key = worker, key
+            self.add(flows())
+            kind, reason = await worker.sessions[key].get()
+            if kind == "ended":
+                raise SessionError(f"{self._config.name}: the loop lost {self._config.address}: {reason}; trying again")
         finally:
             worker.send("stop", key)
             self._worker = None
@@ -189,6 +183,10 @@ class Loop:
             self._tell("release")
             while self._worker is not None and self._key == key:
                 await asyncio.sleep(0.005)
+
+    def configure(self) -> None:
+        """Parameters have changed in the configuration."""
+        self._tell("configure", self._config)
 
     def add(self, flows: Iterable[NewFlow]) -> None:
         """Flows whose entries are in the switch from now on."""
@@ -207,10 +205,6 @@ class Loop:
     def _tell(self, operation: str, *arguments: Any) -> None:
         if self._worker is not None:
             self._worker.send(operation, self._key, *arguments)
-
-    def _parameters(self) -> tuple[object, ...]:
-        config = self._config
-        return config.ncr, config.class_weights, config.features, config.rules
 
     async def _session(self, connection: Connection) -> Session:
         family, address = await connection.resolve()
@@ -242,27 +236,27 @@ class Loop:
     @property
     def ticks(self) -> int:
         """How many ticks have begun."""
-        return int(self.board.loop["ticks"])
+        return int(self.board.counts[TICKS])
 
     @property
     def late(self) -> int:
         """How many of them began more than half an interval after they were due."""
-        return int(self.board.loop["late"])
+        return int(self.board.counts[LATE])
 
     @property
     def missed(self) -> int:
         """How many were left out, because the next one was due already."""
-        return int(self.board.loop["missed"])
+        return int(self.board.counts[MISSED])
 
     @property
     def durations(self) -> list[float]:
         """Seconds from begin to end, of the last ticks."""
-        return self.board.loop["duration"][: min(self.ticks, DURATIONS)].tolist()
+        return list(self.board.durations[: min(self.ticks, DURATIONS)])
 
     @property
     def delays(self) -> list[float]:
         """Seconds from when it was due to its begin, of the last ticks."""
-        return self.board.loop["delay"][: min(self.ticks, DURATIONS)].tolist()
+        return list(self.board.delays[: min(self.ticks, DURATIONS)])
 
 
 class Volume:

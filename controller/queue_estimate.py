@@ -26,7 +26,7 @@ WINDOW_FRAMES = 20
 """The window in which that is judged: at least so long, and so long that the port could send so many frames."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PortCounters:
     """What a port has counted since the pipeline was pushed, all classes together."""
 

@@ -63,7 +63,6 @@ class PortRegulator:
     """The feedback of what leaves through one port; `classes` are those in use."""
 
     def __init__(self, config: AccessPointConfig, port: Port, flows: FlowTable, classes: list[int]) -> None:
-        self.config = config
         self.port = port
         self.classes = classes
         self.volumes = Volumes()
@@ -77,6 +76,8 @@ class PortRegulator:
         self._filtered = Rates(CLASSES)
         self._arrived = 0
         self._shares_at = -math.inf
+        self._shared_arrived = -1
+        self.configure(config)
         self._reset()
 
     def _reset(self) -> None:
@@ -104,15 +105,11 @@ class PortRegulator:
             self.estimate.start_empty()
         self.classes = classes
 
-    @property
-    def regulated(self) -> bool:
-        """Whether there is feedback at all."""
-        return self.config.features.ncr and self.port.regulated
-
-    @property
-    def target(self) -> float:
-        """q* in bytes."""
-        return target_bytes(self.config, self.port)
+    def configure(self, config: AccessPointConfig) -> None:
+        """Parameters have changed."""
+        self.config = config
+        self.regulated = config.features.ncr and self.port.regulated
+        self.target = target_bytes(config, self.port)
 
     def update(self, now: float) -> Numbers:
         """Compute; returns the indices of the flows whose feedback was looked at."""
@@ -127,6 +124,11 @@ class PortRegulator:
         if elapsed < ncr.flow_interval:
             return NOBODY
         self._shares_at = now
+        moved = counters.arrived_packets != self._shared_arrived
+        if self.regulated and not (moved or self.active or self.class_feedback):
+            # Ports without traffic cost nothing.
+            return NOBODY
+        self._shared_arrived = counters.arrived_packets
         looked_at = np.fromiter(self.active, np.int64, len(self.active))
         gone = looked_at[self._flows.rates.idle(looked_at, now)]
         for index in gone.tolist():

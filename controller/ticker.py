@@ -9,6 +9,7 @@ concatenated protobuf messages are one message with the repeated fields of all.
 """
 
 import math
+import select
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from finsy import GRPCStatusCode
 from finsy.p4client import P4RpcStatus
 from finsy.proto import p4r
 
-from .board import CLASSES, DURATIONS, EVERY_TICK, VOLUMES, Board
+from .board import CLASSES, DURATIONS, EVERY_TICK, LATE, MISSED, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig
 from .feedback import quantise
@@ -99,6 +100,7 @@ class Ticker:
         self.released = False
         self._releasing = False
         self._taken_back = False
+        self._writing = 0
         self._board = board
         self._flows = FlowTable(board.flows)
         self._by_index: dict[int, NewFlow] = {}
@@ -113,6 +115,7 @@ class Ticker:
         self._by_port = {regulator.port.port: regulator for regulator in self.regulators}
         self._resume()
         self._set_cells()
+        self._set_interval()
         tls = Tls(config.tls.ca, config.tls.cert, config.tls.key, config.tls.server_name) if config.tls else None
         self.channel = Channel(session.family, session.address, session.authority, tls)
         self._read = self.channel.method("/p4.v1.P4Runtime/Read")
@@ -137,8 +140,14 @@ class Ticker:
         """Parameters have changed; the ports are the same."""
         self.config = config
         for regulator in self.regulators:
-            regulator.config = config
+            regulator.configure(config)
         self._set_cells()
+
+        self._set_interval()
+
+    def _set_interval(self) -> None:
+        self.interval = self.config.ncr.device_interval if self.config.features.ncr else IDLE_INTERVAL
+        """Seconds between two ticks."""
 
     def _set_cells(self) -> None:
         """The cells of every port and class in use. What left is read first: read between the two, a packet then
@@ -185,23 +194,15 @@ class Ticker:
                 for regulator in self.regulators:
                     regulator.active.pop(index, None)
 
-    @property
-    def interval(self) -> float:
-        """Seconds between two ticks."""
-        return self.config.ncr.device_interval if self.config.features.ncr else IDLE_INTERVAL
-
     def begin(self, now: float) -> None:
         """Start the tick that is due; raises `Ended`."""
         interval, delay = self.interval, now - self.due
         missed = int(delay / interval)
-        loop = self._board.loop
-        number = int(loop["ticks"])
-        loop["ticks"] = number + 1
-        loop["delay"][number % DURATIONS] = delay
-        if delay > interval / 2:
-            loop["late"] += 1
-        if missed:
-            loop["missed"] += missed
+        counts = self._board.counts
+        self._board.delays[counts[TICKS] % DURATIONS] = delay
+        counts[TICKS] += 1
+        counts[LATE] += delay > interval / 2
+        counts[MISSED] += missed
         self.due += (missed + 1) * interval
         self.busy, self.began = True, now
         self._asked = {flow.key: flow for flow in self._next_flows()}
@@ -220,14 +221,14 @@ class Ticker:
         """Tick no more, and take all feedback back: nobody would ever lower it again. `released` says when."""
         self._releasing, self.due = True, math.inf
         if not self.busy:
-            self._take_back()
+            self._end()
 
     def _take_back(self) -> None:
         updates = [self._entry(key, 0) for key, (value, _) in self._written.items() if value]
         of_flows = [index for index in self._by_index if self._flows.written[index]]
         self._flows.stop(np.array(of_flows, np.int64))
         updates += self._flow_updates(of_flows)
-        self.busy = self._taken_back = True
+        self._taken_back = True
         self._finish(updates)
 
     def _next_flows(self) -> list[NewFlow]:
@@ -358,24 +359,33 @@ class Ticker:
             self._flows.written[index] = value
         return [request.SerializeToString()]
 
+    @property
+    def events(self) -> int:
+        """What to poll the connection for. Between two ticks that is nothing: who answers a Write would wake us for
+        it, and its answer can as well be taken with that to the next Read."""
+        return self.channel.events if self.busy or self._releasing else self.channel.events & select.EPOLLOUT
+
     def _finish(self, updates: list[bytes]) -> None:
         """Write what there is to write; with that the tick ends."""
         if updates:
+            self._writing += 1
             self.channel.call(self._write, self._write_prefix + b"".join(updates), self._have_written)
-        else:
-            self._end()
-
-    def _have_written(self, status: Status, _: list[bytes]) -> None:
-        """The answer to the tick's Write."""
-        if status.code != OK and not not_found_only(status):
-            raise Ended(explain(status))
         self._end()
 
+    def _have_written(self, status: Status, _: list[bytes]) -> None:
+        """The answer to a tick's Write."""
+        if status.code != OK and not not_found_only(status):
+            raise Ended(explain(status))
+        self._writing -= 1
+        if self._releasing:
+            self._end()
+
     def _end(self) -> None:
-        self.busy = False
+        self.busy = self._releasing and self._writing > 0
+        if self.busy:
+            return
         if not self._releasing:
-            loop = self._board.loop
-            loop["duration"][(int(loop["ticks"]) - 1) % DURATIONS] = time.monotonic() - self.began
+            self._board.durations[(self._board.counts[TICKS] - 1) % DURATIONS] = time.monotonic() - self.began
         elif self._taken_back:
             self.released = True
         else:

@@ -102,7 +102,7 @@ class Worker:
 
     def _watch(self, key: int, ticker: Ticker) -> None:
         """Poll for what the session's connection waits for."""
-        events, fd = ticker.channel.events, ticker.channel.fileno()
+        events, fd = ticker.events, ticker.channel.fileno()
         if key not in self._watched:
             self._poll.register(fd, events)
             self._by_fd[fd] = key
@@ -170,6 +170,15 @@ class Worker:
         self._parent.sendall(packed(message))
 
 
+def punctual() -> None:
+    """Have the CPU as soon as a tick is due, as far as that is allowed; else ticks may be late."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        return
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+
+
 def main() -> None:
     """`python -m controller.worker FD`: the socket that the parent left open for it."""
     prctl = ctypes.CDLL(None).prctl
@@ -177,9 +186,7 @@ def main() -> None:
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
     # The parent says when to end; a Ctrl-C reaches the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Where that is not allowed, ticks may be late.
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    punctual()
     worker = Worker(socket.socket(fileno=int(sys.argv[1])))
     gc.collect()
     gc.freeze()

@@ -143,6 +143,7 @@ def test_a_port_that_is_not_regulated_any_more_forgets() -> None:
     read(regulator, end, {0: 0})
     read(regulator, end + 0.01, {0: 1000})
     regulator.config.features.ncr = False
+    regulator.configure(regulator.config)
     regulator.update(end + 1.0)
     assert (regulator.feedback, regulator.class_feedback, regulator._flows.feedback[0]) == (0.0, {}, 0.0)
 
