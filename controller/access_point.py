@@ -12,10 +12,10 @@ from finsy.proto import p4r
 from . import acks, classes, ports
 from .config import AccessPointConfig
 from .connection import Connection, State
-from .entries import ENTRIES_PER_WRITE, EntrySet
+from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
 from .loop import Loop, Workers
-from .program import COUNTERS, DIGEST_FLOWS, FLOW_TABLES, TABLES, Encodable, FlowKey, Program, canonical, class_index
+from .program import COUNTERS, DIGEST_FLOWS, FLOW_TABLES, Encodable, FlowKey, Program, canonical, class_index
 from .stations import Stations
 
 SIGNALS = ("marked", "dropped", "refused")
@@ -107,21 +107,7 @@ class AccessPoint:
         Flows keep their entries and with them counters and meters; packets never see a table empty.
         """
         schema = self.program.schema
-        entities = [
-            p4r.Entity(table_entry=p4r.TableEntry(table_id=schema.tables[name].id, meter_config=p4r.MeterConfig()))
-            if name in FLOW_TABLES.values()
-            else p4r.Entity(table_entry=p4r.TableEntry(table_id=schema.tables[name].id))
-            for name in TABLES
-        ]
-        engine = p4r.PacketReplicationEngineEntry
-        groups = engine(multicast_group_entry=p4r.MulticastGroupEntry())
-        sessions = engine(clone_session_entry=p4r.CloneSessionEntry())
-        entities += [p4r.Entity(packet_replication_engine_entry=kind) for kind in (groups, sessions)]
-        entities += [p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=number)) for number in self.program.digest_names]
-        wanted = [item.encode(schema) for item in self._wanted()]
-        cells = [item.meter_entry for item in wanted if item.HasField("meter_entry")]
-        entities += [p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=cell.meter_id, index=cell.index)) for cell in cells]
-        found = await self.connection.read_all(entities)
+        found = await self.connection.read_all(everything(self.program, self._wanted()))
 
         of_managers: dict[str, list[p4r.TableEntry]] = {name: [] for name in MANAGED}
         others = []

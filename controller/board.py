@@ -65,9 +65,9 @@ class Board:
         self.memory = mmap.mmap(fd, size)
         arrays = [np.frombuffer(self.memory, dtype, count, offset) for dtype, count, offset in places]
         # Single numbers are written quicker through a view than through an array.
-        self.counts = memoryview(arrays[0])
-        self.durations: Any = memoryview(arrays[1])
-        self.delays: Any = memoryview(arrays[2])
+        self.counts = arrays[0].data
+        self.durations: Any = arrays[1].data
+        self.delays: Any = arrays[2].data
         """Of the last ticks: from begin to end, and from when it was due to begin; seconds, by number of the tick."""
         self.ports = arrays[3]
         self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[4:], strict=True))

@@ -12,7 +12,7 @@ import finsy as fy
 from finsy.proto import p4r
 
 from .connection import Connection
-from .program import Encodable, Program, canonical
+from .program import TABLES, Encodable, Program, canonical
 
 ENTRIES_PER_WRITE = 64
 
@@ -71,6 +71,26 @@ class EntrySet:
                 raise
             there = [updates[index] for index in error.details]
             await connection.write([p4r.Update(type=p4r.Update.MODIFY, entity=update.entity) for update in there])
+
+
+def everything(program: Program, wanted: Iterable[Encodable]) -> list[p4r.Entity]:
+    """What to ask a switch for to know all that a controller writes there; of cells, those that are wanted."""
+    tables, engine = program.schema.tables, p4r.PacketReplicationEngineEntry
+    entries = [p4r.TableEntry(table_id=tables[name].id) for name in TABLES]
+    for entry in entries:
+        if entry.table_id in program.flow_versions:
+            entry.meter_config.SetInParent()
+    kinds = (
+        engine(multicast_group_entry=p4r.MulticastGroupEntry()),
+        engine(clone_session_entry=p4r.CloneSessionEntry()),
+    )
+    cells = [entity.meter_entry for entity in (item.encode(program.schema) for item in wanted) if _is_cell(entity)]
+    return [
+        *(p4r.Entity(table_entry=entry) for entry in entries),
+        *(p4r.Entity(packet_replication_engine_entry=kind) for kind in kinds),
+        *(p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=number)) for number in program.digest_names),
+        *(p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=cell.meter_id, index=cell.index)) for cell in cells),
+    ]
 
 
 def essence(entity: p4r.Entity) -> p4r.Entity:

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults, with real processes: `python -m controller.tests.faults --count 100` prints how many were survived.
+
+Traffic goes through a switch all the time while its controller, the controller's loop, the switch or the connection
+between them fails at a random moment. After each fault the switch must hold what the configuration wants, and flows
+and stations that the controller knows of, with no flow index given twice.
+"""
+
+import asyncio
+import os
+import random
+import selectors
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import finsy as fy
+import typer
+from finsy.proto import p4r
+
+from controller import acks, classes, ports
+from controller.config import AccessPointConfig
+from controller.entries import EntrySet, everything
+from controller.program import FLOW_TABLES, Encodable, Program
+
+from .switches import SERVER, STATION, Controller, Lab, lab, udp, wait_for
+
+MANAGED = {*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback"}
+
+
+class Proxy:
+    """TCP in between, which can swallow what passes: `cut(n)` the n-th connection, `cut()` all; `mend` ends that."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._cut: set[int] = set()
+        self._all_cut = False
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._ended = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def cut(self, number: int | None = None) -> None:
+        """From now on nothing passes, and neither side is told."""
+        if number is None:
+            self._all_cut = True
+        else:
+            self._cut.add(number)
+
+    def mend(self) -> None:
+        """What was held up goes on its way."""
+        self._all_cut = False
+        self._cut.clear()
+
+    def close(self) -> None:
+        """End it and all connections."""
+        self._ended = True
+        self._thread.join()
+        for pair in self._pairs:
+            for side in pair:
+                side.close()
+        self._listener.close()
+
+    def _run(self) -> None:
+        while not self._ended:
+            for key, _ in self._selector.select(0.05):
+                if key.data is None:
+                    self._accept()
+                elif not self._all_cut and key.data[0] not in self._cut:
+                    self._pass(*key.data)
+            if self._all_cut or self._cut:
+                time.sleep(0.01)
+
+    def _accept(self) -> None:
+        near, _ = self._listener.accept()
+        try:
+            far = socket.create_connection(("127.0.0.1", self._target), 1)
+        except OSError:
+            near.close()
+            return
+        number = len(self._pairs)
+        self._pairs.append((near, far))
+        for source, sink in ((near, far), (far, near)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(source, selectors.EVENT_READ, (number, source, sink))
+
+    def _pass(self, number: int, source: socket.socket, sink: socket.socket) -> None:
+        del number
+        try:
+            data = source.recv(1 << 16)
+            if data:
+                sink.sendall(data)
+                return
+        except OSError:
+            pass
+        for side in (source, sink):
+            if side.fileno() >= 0:
+                self._selector.unregister(side)
+                side.close()
+
+
+class Numbered:
+    """Packets with numbers from the station to the server, 100 a second while the block runs."""
+
+    def __init__(self, made: Lab, flows: int = 4) -> None:
+        self._made = made
+        self._flows = flows
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in (self._send, self._take)]
+        self.sent = 0
+        self.got: list[int] = []
+
+    def __enter__(self) -> "Numbered":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self) -> None:
+        while not self._stop.wait(0.01):
+            frame = udp(STATION, SERVER, 5000 + self.sent % self._flows, 6000)
+            self._made.wires[1].send(frame[:42] + self.sent.to_bytes(8) + frame[50:])
+            if self.sent % 10 == 0:
+                # A switch that starts anew has to learn both of them.
+                self._made.wires[2].send(udp(SERVER, STATION, 6000, 5000))
+            self.sent += 1
+
+    def _take(self) -> None:
+        # The last ones are still on their way when sending ends.
+        last = 0.0
+        while not last or time.monotonic() < last:
+            for frame in self._made.wires[2].received(0.1):
+                if frame[36:38] == (6000).to_bytes(2):
+                    self.got.append(int.from_bytes(frame[42:50]))
+            if self._stop.is_set() and not last:
+                last = time.monotonic() + 0.5
+
+
+def wanted_by(config: AccessPointConfig, program: Program) -> list[Encodable]:
+    """What follows from a configuration."""
+    return [*ports.entities(config, program.target), *classes.entities(config), *acks.entities(config)]
+
+
+async def read_switch(address: str, program: Program, wanted: list[Encodable]) -> list[p4r.Entity]:
+    """All that a controller writes."""
+    found = []
+    async with fy.P4Client(address, wait_for_ready=False) as client:
+        for entity in everything(program, wanted):
+            try:
+                async for answer in client.request_iter(p4r.ReadRequest(device_id=1, entities=[entity])):
+                    found += answer.entities
+            except fy.P4ClientError:
+                continue
+    return found
+
+
+def unlike(made: Lab) -> list[str]:
+    """How a switch differs from its configuration, and what is inconsistent in it; nothing when all is well."""
+    config = AccessPointConfig.model_validate(made.config()["access_points"][0])
+    program = Program(config.pipeline)
+    wanted = wanted_by(config, program)
+    found = asyncio.run(read_switch(f"127.0.0.1:{made.grpc}", program, wanted))
+    own, flows = [], []
+    for entity in found:
+        name = program.schema.tables[entity.table_entry.table_id].alias if entity.HasField("table_entry") else ""
+        if name in FLOW_TABLES.values():
+            flows.append(entity.table_entry)
+        elif name not in MANAGED and not entity.table_entry.is_const:
+            # Which controller wrote it is not what the configuration says.
+            entity.table_entry.ClearField("metadata") if name else None
+            own.append(entity)
+    entries = EntrySet(program)
+    entries.adopt(own)
+    wrong = [str(update) for update in entries.updates(wanted)]
+    indices = [bytes(entry.action.action.params[0].value) for entry in flows]
+    if len(indices) != len(set(indices)):
+        wrong.append(f"flow indices are given twice: {sorted(indices)}")
+    return wrong
+
+
+def kill(process: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may be gone."""
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return
+
+
+class Trial:
+    """A switch, a controller behind a proxy, and traffic; `fault` breaks something and waits until all is well."""
+
+    def __init__(self, made: Lab, seed: int) -> None:
+        self.made = made
+        self.random = random.Random(seed)
+        self.proxy = Proxy(made.grpc)
+        self.controller = self._start()
+        self.kinds: dict[str, Callable[[], None]] = {
+            "controller killed": self._kill_controller,
+            "controller ended": self._end_controller,
+            "loop killed": self._kill_loop,
+            "switch killed": self._kill_switch,
+            "connection cut": self._cut,
+        }
+        self.controller.wait_ready()
+        made.introduce(self.controller)
+
+    def close(self) -> None:
+        """End what it started; the rest is the lab's."""
+        self.proxy.close()
+
+    def _start(self) -> Controller:
+        return self.made.controller(address=f"127.0.0.1:{self.proxy.port}", ready=False)
+
+    def _kill_controller(self) -> None:
+        self.controller.process.kill()
+        self.controller.process.wait()
+        self.controller = self._start()
+
+    def _end_controller(self) -> None:
+        self.controller.process.send_signal(signal.SIGTERM)
+        self.controller.process.wait()
+        self.controller = self._start()
+
+    def _kill_loop(self) -> None:
+        process = self.controller.process.pid
+        for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+            kill(int(child), signal.SIGKILL)
+
+    def _kill_switch(self) -> None:
+        assert self.made.switch is not None
+        self.made.switch.kill()
+        self.made.switch.wait()
+        self.made.switch = None
+        self.made.start_switch()
+
+    def _cut(self) -> None:
+        self.proxy.cut()
+        time.sleep(self.random.uniform(0.1, 3.0))
+        self.proxy.mend()
+
+    def fault(self) -> str:
+        """One fault of a random kind at a random moment; returns the kind. Raises AssertionError."""
+        kind = self.random.choice(list(self.kinds))
+        time.sleep(self.random.uniform(0.0, 0.3))
+        self.kinds[kind]()
+        if self.random.random() < 0.3:
+            # And again, before it has recovered.
+            time.sleep(self.random.uniform(0.0, 0.5))
+            again = self.random.choice(list(self.kinds))
+            self.kinds[again]()
+            kind = f"{kind}, {again}"
+        wait_for(self._is_well)
+        wrong = unlike(self.made)
+        assert not wrong, f"after {kind}: {wrong}"
+        return kind
+
+    def _is_well(self) -> bool:
+        """Whether ticks go on, and flows and stations are known."""
+        before = self._look()
+        if before is None:
+            return False
+        time.sleep(0.1)
+        after = self._look()
+        return after is not None and after["loop"]["ticks"] > before["loop"]["ticks"]
+
+    def _look(self) -> Any:
+        answer = self.controller.send("GET", "")
+        if answer.status_code != 200 or answer.json()["state"] != "ready":
+            return None
+        known = answer.json()
+        return known if known["stations"] >= 1 and known["flows"] >= 1 else None
+
+
+def survive(made: Lab, count: int, seed: int, say: Callable[[str], None] = lambda line: None) -> int:
+    """So many faults in a row; returns how many were survived, which is all of them, or raises AssertionError."""
+    made.start_switch()
+    trial = Trial(made, seed)
+    try:
+        with Numbered(made):
+            wait_for(lambda: trial._look())
+            for number in range(1, count + 1):
+                say(f"{number}: {trial.fault()}")
+    finally:
+        trial.close()
+    return count
+
+
+def main(
+    count: Annotated[int, typer.Option(help="How many faults.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of what happens when.")] = 1,
+) -> None:
+    """Let a controller and its switch fail again and again."""
+    with tempfile.TemporaryDirectory() as directory, lab("apswitch", Path(directory)) as made:
+        print(f"survived {survive(made, count, seed, print)} faults")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers come and go while packets pass: restart, failover, a primary that is cut off, faults at random."""
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .faults import Numbered, Proxy, survive, unlike
+from .switches import Lab, wait_for
+
+FAILOVER_SECONDS = 5.0
+"""A loaded machine is slow to start anything; the benchmark says how long it takes on a quiet one."""
+
+
+def flows(controller: Any) -> dict[tuple[str, int], Any]:
+    return {(entry["src_addr"], entry["src_port"]): entry for entry in controller.get("flows")}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_restart_loses_no_packet(any_lab: Lab, number: signal.Signals) -> None:
+    first = any_lab.controller()
+    any_lab.introduce(first)
+    with Numbered(any_lab) as traffic:
+        wait_for(lambda: sum(entry["packets"] > 5 for entry in flows(first).values()) >= 4)
+        before, arrived = flows(first), first.counter("arrived", 2)
+        first.process.send_signal(number)
+        first.process.wait()
+        second = any_lab.controller()
+        wait_for(lambda: sum(entry["packets"] > 5 for entry in flows(second).values()) >= 4)
+        after = flows(second)
+        assert second.counter("arrived", 2) > arrived
+        assert second.get()["stations"] >= 2
+    assert len(traffic.got) == traffic.sent
+    assert traffic.got == sorted(traffic.got)
+    for key, flow in before.items():
+        # The entry stayed: it has its index and goes on counting.
+        assert after[key]["flow_index"] == flow["flow_index"]
+        assert after[key]["packets"] > flow["packets"]
+        assert after[key]["since"] == flow["since"]
+    assert unlike(any_lab) == []
+
+
+def test_a_changed_configuration_is_all_that_changes(any_lab: Lab) -> None:
+    first = any_lab.controller()
+    any_lab.introduce(first)
+    with Numbered(any_lab) as traffic:
+        wait_for(lambda: len(flows(first)) >= 4)
+        first.process.kill()
+        first.process.wait()
+        second = any_lab.controller(features={"sparse": False}, rules=[{"name": "mine", "dscp": 46, "class_id": 5}])
+        assert {entry["class_id"] for entry in second.get("classes")} == {0, 1, 2, 5}
+    assert len(traffic.got) == traffic.sent
+    assert unlike(any_lab)
+
+
+def test_the_backup_takes_over(any_lab: Lab) -> None:
+    primary = any_lab.controller(election_id=2)
+    any_lab.introduce(primary)
+    backup = any_lab.controller(election_id=1, ready=False)
+    wait_for(lambda: backup.get()["state"] == "backup")
+    with Numbered(any_lab) as traffic:
+        wait_for(lambda: len(flows(primary)) >= 4)
+        start = time.monotonic()
+        primary.process.kill()
+        wait_for(lambda: backup.get()["loop"]["ticks"] > 2)
+        took = time.monotonic() - start
+        known = flows(backup)
+    primary.process.wait()
+    assert took < FAILOVER_SECONDS
+    assert len(known) >= 4
+    assert len(traffic.got) == traffic.sent
+    # Who comes back with the old id does not push the new primary aside.
+    again = any_lab.controller(election_id=2, ready=False)
+    assert wait_for(lambda: (answer := again.get())["state"] == "backup" and answer)["problem"]
+    assert backup.get()["state"] == "ready"
+
+
+def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
+    """Only its stream is cut: its loop goes on writing, on a connection of its own."""
+    link_lab.start_switch("2:rate=1mbit,limit=100")
+    proxy = Proxy(link_lab.grpc)
+    try:
+        old = link_lab.controller(election_id=2, address=f"127.0.0.1:{proxy.port}")
+        link_lab.introduce(old)
+        new = link_lab.controller(election_id=1, ready=False)
+        wait_for(lambda: new.get()["state"] == "backup")
+        proxy.cut(0)
+        new.wait_ready()
+        # The switch refuses what the old one's loop writes, and with that it knows.
+        wait_for(lambda: old.get()["state"] != "ready")
+        assert old.send("PATCH", "features", {"sparse": False}).status_code in (200, 503)
+        proxy.mend()
+        wait_for(lambda: old.get()["state"] == "backup")
+        assert new.get()["state"] == "ready"
+        assert unlike(link_lab) == []
+    finally:
+        proxy.close()
+
+
+def test_faults_at_random_are_survived(link_lab: Lab, tmp_path: Path) -> None:
+    assert survive(link_lab, count=4, seed=11) == 4
