@@ -153,12 +153,36 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """What a wireless link does in place of its rate (topologies.effects), from one seed for every run: a trace in the
+    run's folder.
+
+    rate: bit/s. seconds: after which it begins again. own: parameters of the effect.
+    """
+
+    name: str
+    rate: float
+    seconds: float = 60.0
+    seed: int = 1
+    own: Mapping[str, float] = field(default_factory=dict)
+
+    def trace(self, directory: Path) -> str:
+        """Writes it. Raises LabError."""
+        from topologies import effects
+
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / f"{self.name}-{self.rate / 1e3:.0f}kbit-{self.seed}.trace"
+        effects.generate(self.name, self.rate, self.seconds, self.seed, **self.own).write(file)
+        return str(file.resolve())
+
+
+@dataclass(frozen=True)
 class AccessPoint:
     """An access point, its stations and a server behind its uplink: topologies.network.Lab, as each arm sets it.
 
     seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`. peers: the queue
     disciplines of Linux (topologies.peers) that arms name as their option `peer`; then all arms run in one kernel that
-    has them.
+    has them. up_effect: takes the place of the uplink's rate.
     """
 
     profile: LinkProfile
@@ -167,6 +191,7 @@ class AccessPoint:
     stations: int = 1
     probed: bool = True
     peers: tuple[str, ...] = ()
+    up_effect: Effect | None = None
 
     def __post_init__(self) -> None:
         if self.probed and not any(isinstance(one, Probe) for one in self.traffic):
@@ -191,8 +216,11 @@ class AccessPoint:
 
             return PeerLab(self.profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
         features = Features(**arm.features)
+        profile = self.profile
+        if self.up_effect:
+            profile = replace(profile, up_trace=self.up_effect.trace(directory))
         return Lab(
-            self.profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
+            profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
             settings=arm.controller,
         )  # fmt: skip
 
@@ -204,12 +232,13 @@ class AccessPoint:
 @dataclass(frozen=True)
 class Link:
     """A link of a multihomed scene: `model` is how packets travel from `a` to `b` (topologies.paths.Paths.link), `back`
-    what differs on the way back."""
+    what differs on the way back. effect: takes the place of its rate from `a` to `b`."""
 
     a: str
     b: str
     model: Mapping[str, Any]
     back: Mapping[str, Any] = field(default_factory=dict)
+    effect: Effect | None = None
 
 
 class PathLab:
@@ -246,11 +275,12 @@ class Multihomed:
             names = dict.fromkeys(name for link in self.links for name in (link.a, link.b))
             server = self.links[-1].b
             hosts = {name: paths.host(name) for name in [*(n for n in names if n != server), server]}
-            links = [
-                paths.link(hosts[link.a], hosts[link.b], back=dict(link.back), **link.model) for link in self.links
-            ]
-            for link in links:
-                for host, interface, address in ((link.a, link.a_if, link.a_ip), (link.b, link.b_if, link.b_ip)):
+            links = []
+            for link in self.links:
+                wire = {"trace": link.effect.trace(directory)} if link.effect else {}
+                links.append(paths.link(hosts[link.a], hosts[link.b], back=dict(link.back), **link.model, **wire))
+            for made in links:
+                for host, interface, address in ((made.a, made.a_if, made.a_ip), (made.b, made.b_if, made.b_ip)):
                     host.set("net.ipv4.tcp_ecn", int(arm.ecn))
                     # By route: a namespace may make its default only what the whole machine allows.
                     network = f"{address.rpartition('.')[0]}.0/24"

@@ -31,7 +31,9 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
     arms = {arm.name for arm in experiment.arms}
     measures = {measure.name for measure in experiment.measures}
     assert len(arms) == len(experiment.arms) and len(measures) == len(experiment.measures)
-    assert experiment.reported or experiment.paper.startswith("none: ")
+    # Some figures of the papers are pictures without a number in the text: then the differences say so.
+    known = experiment.reported or experiment.paper.startswith("none: ")
+    assert known or any("picture" in text for text in experiment.differences)
     assert experiment.figures and experiment.goals and experiment.repeats >= 3
     for reported in experiment.reported:
         assert reported.measure in measures and reported.where

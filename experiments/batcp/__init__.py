@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paper 003: one connection over several interfaces."""

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads of one to ten terminals, all of them with the middleware or none; and some with it beside some without."""
+
+from experiments.cell import DIFFERENCES, cell
+from experiments.cwnd.middleware import Middleware
+from experiments.experiment import OURS, Arm, Curves, Experiment, Goal, Measure, Medians, Point, Quick, Reported
+from experiments.raw import jain, least, quantile, rate
+from experiments.scene import AccessPoint, Flow
+
+SECONDS = 60.0
+SETTLED = 20.0  # s: the paper's figures show the control at work by then
+MOST = 10
+
+
+def uploads(point: Point, bounding: int) -> AccessPoint:
+    terminals = int(point["terminals"])
+    return AccessPoint(
+        cell(terminals, rtt=int(point["delay"]) / 1000),
+        SECONDS,
+        (
+            Middleware(terminals, range(1, bounding + 1)),
+            *(Flow(f"sta{n}", "up", station=n, cwnd_limited=n > bounding) for n in range(1, terminals + 1)),
+        ),
+        stations=terminals,
+    )
+
+
+MEASURES = (
+    Measure("total", "Mb/s", "all terminals together", rate("sta*", SETTLED)),
+    Measure("jain", "1", "Jain's index over the terminals", jain("sta*", SETTLED)),
+    Measure("least", "Mb/s", "the terminal that got least", least("sta*", SETTLED)),
+    Measure("rtt_ratio", "1", "RTT over the smallest RTT, median", quantile("rtt_ratio", 0.5, SETTLED)),
+    Measure("rtt", "ms", "round trip of the uploads, median", quantile("rtt_ms", 0.5, SETTLED), "{:.0f}"),
+)
+PLAIN_ARM = Arm("plain", "plain terminals, plain FIFO", "plain", ecn=False)
+OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS)
+
+
+def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:
+    return tuple(
+        Curves(
+            f"{measure}-{'-'.join(map(str, fixed.values()))}", caption, measure, x, xlabel, label, point=fixed, log=log
+        )
+        for measure, caption, label, log in (
+            ("total", f"All terminals together, {text(fixed)}.", "throughput (Mb/s)", False),
+            ("jain", f"Jain's index, {text(fixed)}.", "Jain's index", False),
+            ("rtt_ratio", f"RTT over the smallest RTT, {text(fixed)}; the middleware begins at 6.", "ratio", True),
+        )
+    )  # fmt: skip
+
+
+def text(fixed: Point) -> str:
+    return ", ".join(f"{value} ms of delay" if name == "delay" else f"{value} {name}" for name, value in fixed.items())
+
+
+def at_most_terminals(medians: Medians, measure: str, arm: str, delay: int) -> float:
+    return float(medians(measure, arm, terminals=MOST, delay=delay))
+
+
+def gain(medians: Medians, arm: str, delay: int) -> float:
+    return at_most_terminals(medians, "total", arm, delay) / at_most_terminals(medians, "total", "plain", delay)
+
+
+ALL = Experiment(
+    name="cwnd-terminals",
+    title="Uploads through a cell, with the middleware and without",
+    paper="002, Performance Evaluation, Fig. 6-12",
+    question="Terminals that upload fill the access point with data and ACKs. What do bounded congestion windows "
+    "change, and what an access point that knows about ACKs?",
+    sweep={"terminals": (1, 2, 4, 7, 10), "delay": (4, 256)},
+    scene=lambda point, arm: uploads(point, int(point["terminals"]) if arm.options.get("bounding") else 0),
+    arms=(
+        PLAIN_ARM,
+        Arm("middleware", "middleware, plain FIFO", "paper", ecn=False, options={"bounding": True}),
+        OURS_ALONE,
+        Arm("both", "middleware, our access point", "ours", OURS, options={"bounding": True}),
+    ),
+    measures=MEASURES,
+    reported=(
+        Reported("jain", "middleware", 1.0, "Fig. 13: about 1", {"terminals": 10, "delay": 256}),
+        Reported("rtt_ratio", "middleware", (1.0, 6.0), "Fig. 12: below 6", {"terminals": 10, "delay": 256}),
+    ),
+    goals=(
+        Goal("met", "the middleware keeps the RTT ratio of 10 terminals below {limit} at 4 ms: {value}",
+             lambda m: at_most_terminals(m, "rtt_ratio", "middleware", 4), at_most=6.0),
+        Goal("met", "and at 256 ms: {value}",
+             lambda m: at_most_terminals(m, "rtt_ratio", "middleware", 256), at_most=6.0),
+        Goal("met", "it is fair: Jain's index {value} (at least {limit})",
+             lambda m: at_most_terminals(m, "jain", "middleware", 256), at_least=0.95),
+        Goal("met", "it costs no throughput at 256 ms: {value} of plain (the paper: 3.35 times; at least {limit})",
+             lambda m: gain(m, "middleware", 256), at_least=1.0),
+        Goal("beaten", "our access point alone carries as much as the middleware at 256 ms: {value} (at least {limit})",
+             lambda m: gain(m, "ours", 256) / gain(m, "middleware", 256), at_least=0.98),
+        Goal("beaten", "and at 4 ms: {value} (at least {limit})",
+             lambda m: gain(m, "ours", 4) / gain(m, "middleware", 4), at_least=0.98),
+        Goal("beaten", "as fairly: Jain's index {value} (at least {limit})",
+             lambda m: at_most_terminals(m, "jain", "ours", 256), at_least=0.95),
+        Goal("beaten", "and both together carry no less than the better of the two: {value} (at least {limit})",
+             lambda m: gain(m, "both", 256) / max(gain(m, "ours", 256), gain(m, "middleware", 256)), at_least=0.98),
+    ),
+    figures=(*curves("terminals", "terminals", delay=4), *curves("terminals", "terminals", delay=256)),
+    repeats=10,
+    quick=Quick(seconds=24, sweep={"terminals": (10,)}),
+    differences=(
+        *DIFFERENCES,
+        "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
+        "plain terminals do not use ECN; behind our access point they do",
+    ),
+)  # fmt: skip
+
+MIXED = Experiment(
+    name="cwnd-mixed",
+    title="Terminals with the middleware beside others without",
+    paper="002, Performance Evaluation, Fig. 14-17",
+    question="Does it help when only some of the terminals bound their windows, and whom?",
+    sweep={"terminals": (4, 7, 10), "share": (0, 30, 50, 70, 100), "delay": (256,)},
+    scene=lambda point, arm: uploads(point, round(int(point["terminals"]) * int(point["share"]) / 100)),
+    arms=(Arm("plain", "plain FIFO", "paper", ecn=False), Arm("ours", "our access point", "ours", OURS)),
+    measures=MEASURES,
+    goals=(
+        Goal("met", "with the middleware on half of 10 terminals the total is that of none or above: {value} (at least "
+             "{limit})",
+             lambda m: m("total", "plain", terminals=10, share=50, delay=256)
+             / m("total", "plain", terminals=10, share=0, delay=256), at_least=1.0),
+        Goal("beaten", "behind our access point nobody needs it: half of them with it carry {value} of none (at least "
+             "{limit})",
+             lambda m: m("total", "ours", terminals=10, share=50, delay=256)
+             / m("total", "ours", terminals=10, share=0, delay=256), at_least=0.98),
+        Goal("beaten", "and those without it leave room for those with it: Jain's index {value} (at least {limit})",
+             lambda m: m("jain", "ours", terminals=10, share=50, delay=256), at_least=0.9),
+    ),
+    figures=curves("share", "terminals with the middleware (%)", terminals=10, delay=256),
+    repeats=10,
+    quick=Quick(seconds=24, sweep={"terminals": (10,), "share": (0, 50, 100)}),
+    differences=(*DIFFERENCES, "Fig. 14-17 are pictures in our source: their values are not known"),
+)  # fmt: skip
+
+EXPERIMENTS = [ALL, MIXED]
