@@ -24,10 +24,10 @@ def rates(point: Point) -> tuple[int, int]:
 
 
 def length(point: Point, arm: Arm) -> float:
-    """s: what the transfer takes on half of what it may use, and then some."""
+    """s: what the transfer takes on three fifths of what it may use, and then some."""
     first, second = rates(point)
     capacity = first if arm.options["how"] == "tcp" else first + second
-    return 3 + int(point["bytes"]) * 8e-3 / (0.55 * PAYLOAD * capacity)
+    return 3 + int(point["bytes"]) * 8e-3 / (0.6 * PAYLOAD * capacity)
 
 
 def scene(point: Point, arm: Arm) -> Multihomed:
