@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0  # s
 PAUSE = 0.25  # s between two looks
-QUIET = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false"}  # a profiler takes time from what is measured
+# What Dask's processes do all the time, they do seldom: it takes time from what is measured.
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.limit": "30s",
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,
+}
 
 
 def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
@@ -48,7 +56,7 @@ def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
         finally:
             stop_process(process)
         error = reason(process)
-        return (b"", error) if error else (pack(Path(folder)), "")
+        return pack(Path(folder)), error.replace(folder, order.id)
 
 
 class ClusterPool:
@@ -80,7 +88,8 @@ class ClusterPool:
             packed, error = future.result(timeout=60)
         except Exception as problem:  # whatever went wrong in a worker comes back as it was raised there
             return Outcome(order, error=f"a worker failed: {problem}".partition("\n")[0])
-        return Outcome(order, error=error) if error else Outcome(order, store.keep_packed(order, packed))
+        part = store.unpack(order, packed) if packed else None
+        return Outcome(order, store.keep(order, part)) if part and not error else Outcome(order, error=error)
 
     def running(self) -> dict[str, float]:
         return {name: time.monotonic() - entry[3] for name, entry in self._running.items()}
@@ -95,8 +104,10 @@ class ClusterPool:
 @contextlib.contextmanager
 def connect(scheduler: str) -> Iterator[Any]:
     """A client of the scheduler at that address. Raises LabError."""
+    import dask
     from distributed import Client
 
+    dask.config.set(QUIET)
     try:
         client = Client(scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -124,7 +135,9 @@ def local(workers: int) -> Iterator[str]:
         where = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
         with said.open("wb") as log:
             options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "cwd": ROOT}
-            options["env"] = os.environ | QUIET
+            options["env"] = os.environ | {
+                f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": str(value) for name, value in QUIET.items()
+            }
             scheduler = alone.popen(sys.executable, "-m", "dask", "scheduler", "--port", "0", *where, **options)
             deadline = time.monotonic() + CONNECT_TIMEOUT
             while not file.exists():

@@ -73,7 +73,11 @@ class Execution:
         return self.tally
 
     def _loop(self, progress: Progress, task: TaskID) -> None:
+        waiting = False
         while self._pending or self._pool.running():
+            if not self._pool.places() and not waiting:
+                self._say("no worker is there: waiting for one")
+            waiting = not self._pool.places()
             while self._pending and len(self._pool.running()) < self._allowed():
                 self._pool.start(*self._pending.popleft())
             for outcome in self._pool.finished():
@@ -103,9 +107,12 @@ class Execution:
         self._done += self._lengths[order.key]
         if run is None:
             self._failures += 1
-            if self._failures >= MAX_FAILURES or "No space left" in outcome.error:
-                raise LabError(f"{order.key}: {outcome.error}; finished runs are kept, `resume` goes on from there")
+            stop = LabError(f"{order.key}: {outcome.error}; finished runs are kept, `resume` goes on from there")
+            if "No space left" in outcome.error:
+                raise stop
             run = self._stores[order.experiment].keep_failure(order, outcome.error)
+            if self._failures >= MAX_FAILURES:
+                raise stop
         else:
             self._failures = 0
         self._learn(run)

@@ -66,7 +66,7 @@ class LocalPool:
 
     def _end(self, order: Order, store: Store, part: Path, process: "subprocess.Popen[str]") -> Outcome:
         del self._running[order.key]
-        error = reason(process)
+        error = reason(process).replace(str(part), order.id)
         return Outcome(order, error=error) if error else Outcome(order, store.keep(order, part))
 
     def running(self) -> dict[str, float]:

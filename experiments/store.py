@@ -112,16 +112,17 @@ class Store:
         os.replace(part, place)
         return Run(order, place, json.loads((place / "run.json").read_text()))
 
-    def keep_packed(self, order: Order, packed: bytes) -> Run:
-        """The same for a run that came over the network (`pack`)."""
+    def unpack(self, order: Order, packed: bytes) -> Path:
+        """The folder of a run that came over the network (`pack`), for `keep` or `keep_failure`."""
         part = self.part(order)
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(part, filter="data")
-        return self.keep(order, part)
+        return part
 
     def keep_failure(self, order: Order, error: str) -> Run:
-        """A run that could not be made, as one that is unfit."""
-        part = self.part(order)
+        """A run that could not be made, as one that is unfit, with what its part has in logs."""
+        part = self._runs / f"{PART}{order.id}"
+        part.mkdir(parents=True, exist_ok=True)
         write_samples([], part / "samples.parquet")
         facts = {"arm": order.arm, "point": dict(order.point), "repeat": order.repeat, "failed": True}
         write(part / "run.json", json.dumps(facts | {"self_check": {"problems": [error]}}, indent=2) + "\n")

@@ -69,7 +69,7 @@ def processes_of(program: str, out: Path) -> dict[int, int]:
 def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path)]
     run = start("run", *SHORT, "--arms", "fifo,ours", *out)
-    assert eventually(lambda: "fifo,1" in finished_runs(tmp_path), seconds=90)
+    assert eventually(lambda: "fifo,1" in finished_runs(tmp_path), seconds=150)
     assert eventually(lambda: bool(processes_of("experiments.worker", tmp_path)), seconds=30)
     run.send_signal(signal.SIGINT)
     assert "`resume` goes on" in end(run, 130)
@@ -93,7 +93,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_campaign_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
     campaign = start("campaign", *SHORT, "--arms", "fifo,ours", "--workers", "2", "--out", str(tmp_path))
     # A run belongs to the process of the worker that makes it: its parent.
-    assert eventually(lambda: bool(_of_group(campaign.pid, "experiments.worker")), seconds=90)
+    assert eventually(lambda: bool(_of_group(campaign.pid, "experiments.worker")), seconds=150)
     (worker,) = set(_of_group(campaign.pid, "experiments.worker").values())
     os.kill(worker, signal.SIGKILL)
     said = end(campaign)

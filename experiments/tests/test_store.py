@@ -66,7 +66,7 @@ def test_a_run_travels_packed(tmp_path: Path) -> None:
     finished.keep(kept, order)
     other = Store(tmp_path / "there", planned.experiment, planned.quick)
     other.begin(planned)
-    run = other.keep_packed(order, store.pack(kept.directory / "runs" / order.id))
+    run = other.keep(order, other.unpack(order, store.pack(kept.directory / "runs" / order.id)))
     assert run.fit and run.samples() == finished.samples(order)
 
 
