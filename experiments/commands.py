@@ -33,20 +33,22 @@ def main(options: argparse.Namespace, console: Console) -> int:
 def _list(options: argparse.Namespace, console: Console) -> int:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("experiment", "what it is", "paper", "arms", "points", "quick", "full"):  # forms: time, state
-        grid.add_column(heading)
+        grid.add_column(heading, no_wrap=heading in ("experiment", "quick", "full"))
     for name, experiment in registry.experiments().items():
-        states = [f"{_minutes(name, quick)}\n{_state(options.out, name, quick)}" for quick in (True, False)]
+        states = [f"{_minutes(name, quick):.0f} min\n{_state(options.out, name, quick)}" for quick in (True, False)]
         points = sum(1 for _ in experiment.points())
         grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
     console.print(grid)
+    total = sum(_minutes(name, True) for name in registry.experiments())
+    console.print(f"Minutes are of one run after the other; all quick forms: {total:.0f}.", highlight=False)
     console.print(f"Live, one run of each arm: {', '.join(registry.LIVE)}.", highlight=False)
     return 0
 
 
-def _minutes(name: str, quick: bool) -> str:
+def _minutes(name: str, quick: bool) -> float:
     """How long a form takes, one run after the other."""
     orders = plan.make(registry.find(name), quick).orders()
-    return f"{sum(order.seconds + plan.OVERHEAD for order in orders) / 60:.0f} min"
+    return sum(order.seconds + plan.OVERHEAD for order in orders) / 60
 
 
 def _state(out: Path, name: str, quick: bool) -> str:
