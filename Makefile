@@ -19,7 +19,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions bench lab experiment client experiments report campaign
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions differences bench lab experiment client experiments report campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ ptf: setup ## packet tests: TARGET=apswitch|bmv2
 
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
+
+differences: setup ## apswitch against BMv2, packet by packet: docs/results/differences.md
+	@$(VENV)/python tools/differences
 
 bench: hosts ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m bench

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +25,8 @@ use crate::engine::{Clock, Command, Engine, Line};
 pub use crate::link::LinkConfig;
 use crate::machine::frame::Pool;
 use crate::machine::{Machine, Shared};
+use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats};
-use crate::port::{MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, Program,
     RegisterId, TableId, Value,
@@ -203,6 +204,8 @@ pub struct DataplaneConfig {
     pub priority_queues: usize,
     /// Seeds loss, jitter and P4's `random`.
     pub seed: u64,
+    /// Where each port's frames are written, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
+    pub capture: Option<PathBuf>,
 }
 
 /// Why the data plane could not start: one line that names the thing and the mend.
@@ -262,6 +265,15 @@ impl Dataplane {
         Dataplane::start_on(config, lines, longest + FRAME_OVERHEAD, true)
     }
 
+    /// The same on files: a port receives `INTERFACE_in.pcap` after `wait`, in the order of all files' times, and sends
+    /// to `INTERFACE_out.pcap`.
+    pub fn start_on_files(config: DataplaneConfig, wait: Duration) -> Result<(Dataplane, Events), StartError> {
+        let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+        let (ports, longest) = FilePort::open(&names, wait).map_err(StartError)?;
+        let lines = ports.into_iter().map(|port| Some(Box::new(port) as Box<dyn PortIo>)).collect();
+        Dataplane::start_on(config, lines, longest, false)
+    }
+
     /// The same on ports whose other ends are in this process; the interfaces are only names.
     pub fn start_in_memory(config: DataplaneConfig) -> Result<(Dataplane, Events, Vec<MemoryEnd>), StartError> {
         let mut lines: Vec<Option<Box<dyn PortIo>>> = Vec::new();
@@ -306,12 +318,17 @@ impl Dataplane {
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
         let cells = switch.cells.clone();
-        let lines = lines.into_iter().zip(&handles).map(|(io, handle)| Line {
-            io,
-            failed: handle.failed.clone(),
-            interface: handle.interface.clone(),
+        let lines = lines.into_iter().zip(&handles).map(|(io, handle)| {
+            let create = |directory: &PathBuf| Capture::create(directory, &handle.interface).map_err(StartError);
+            Ok(Line {
+                io,
+                capture: config.capture.as_ref().map(create).transpose()?,
+                failed: handle.failed.clone(),
+                interface: handle.interface.clone(),
+            })
         });
-        let engine = Engine { switch, lines: lines.collect(), commands: received, wake: wake.clone(), clock };
+        let lines = lines.collect::<Result<_, StartError>>()?;
+        let engine = Engine { switch, lines, commands: received, wake: wake.clone(), clock };
         let inner = Arc::new(Inner {
             commands,
             wake,

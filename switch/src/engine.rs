@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::change::Change;
 use crate::machine::Machine;
 use crate::machine::frame::Packet;
-use crate::port::{BATCH, PortIo};
+use crate::port::{BATCH, Capture, PortIo};
 use crate::v1model::{Switch, count};
 
 /// Changes and packet-outs that are handled before packets are looked at again.
@@ -77,9 +77,23 @@ impl Clock {
 pub struct Line {
     /// `None` while the interface is down or gone.
     pub io: Option<Box<dyn PortIo>>,
+    pub capture: Option<Capture>,
     /// Set here when the interface fails, seen by whoever opens it again.
     pub failed: Arc<AtomicBool>,
     pub interface: String,
+}
+
+impl Line {
+    /// Writes frames to the capture, if there is one; it ends with the first error.
+    fn capture(&mut self, sent: bool, packets: &[Box<Packet>]) {
+        let Some(capture) = &mut self.capture else { return };
+        let file = if sent { &mut capture.sent } else { &mut capture.received };
+        let frames = packets.iter().map(|packet| packet.frame.bytes()).filter(|frame| !frame.is_empty());
+        if let Err(e) = file.append(frames) {
+            tracing::error!("the capture of {} ends: {e}", self.interface);
+            self.capture = None;
+        }
+    }
 }
 
 pub struct Engine {
@@ -217,6 +231,7 @@ impl Engine {
                 self.lines[port].interface
             );
         }
+        self.lines[port].capture(false, &received[..got.packets]);
         count(&cells.rx_packets, (got.packets - got.too_long) as u64);
         let mut bytes = 0;
         for packet in received.drain(..got.packets) {
@@ -252,6 +267,7 @@ impl Engine {
                         let bytes = port.output[sent..sent + number].iter().map(|p| p.frame.len() as u64).sum();
                         count(&port.cells.tx_packets, number as u64);
                         count(&port.cells.tx_bytes, bytes);
+                        line.capture(true, &port.output[sent..sent + number]);
                         sent += number;
                         attempts = 0;
                     }

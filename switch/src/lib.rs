@@ -14,6 +14,7 @@
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
 //! | control | [`control`], `store`, `change` | the handle through which everybody else reads and writes |
 //! | P4Runtime | [`p4rt`] | the gRPC server on top of the handle |
+//! | reference | [`reference`] | the same programs once more, interpreted plainly: what the machine is tested against |
 //!
 //! Nothing here knows a particular P4 program.
 
@@ -31,6 +32,7 @@ pub mod machine;
 pub mod p4rt;
 pub mod port;
 pub mod program;
+pub mod reference;
 pub mod store;
 pub mod trace;
 pub mod v1model;

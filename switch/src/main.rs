@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program `apswitch`: options, logs, start and stop.
 
+mod entries;
+mod explain;
 mod options;
 
 use std::fs::File;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use apswitch::control::{Dataplane, DataplaneConfig, Program};
 use apswitch::p4rt::{P4RuntimeListener, ServerConfig};
 use clap::Parser;
-use options::Options;
+use options::{Command, LogFormat, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 fn main() -> ExitCode {
     let options = Options::parse_from(options::without_separator(std::env::args_os()));
+    if let Some(Command::Explain(options)) = &options.command {
+        return match explain::run(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => {
+                eprintln!("apswitch explain: {message}");
+                ExitCode::from(2)
+            }
+        };
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run(options)),
@@ -56,8 +69,13 @@ async fn run(options: Options) -> Result<(), String> {
         cpu_port: options.cpu_port,
         priority_queues: options.priority_queues,
         seed: options.seed,
+        capture: options.pcap.clone(),
     };
-    let (dataplane, events) = Dataplane::start(config).map_err(|e| e.to_string())?;
+    let started = match options.use_files {
+        Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),
+        None => Dataplane::start(config),
+    };
+    let (dataplane, events) = started.map_err(|e| e.to_string())?;
     if let Some(program) = program {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
@@ -82,12 +100,16 @@ async fn run(options: Options) -> Result<(), String> {
 fn start_log(options: &Options) -> Result<(), String> {
     let level: LevelFilter = options.log_level.into();
     let log = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    match &options.log_file {
+    let (writer, terminal): (BoxMakeWriter, bool) = match &options.log_file {
         Some(path) => {
             let file = File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
-            log.with_ansi(false).with_writer(file).init();
+            (BoxMakeWriter::new(file), false)
         }
-        None => log.with_writer(std::io::stderr).init(),
+        None => (BoxMakeWriter::new(std::io::stderr), true),
+    };
+    match options.log_format {
+        LogFormat::Text => log.with_ansi(terminal).with_writer(writer).init(),
+        LogFormat::Json => log.json().flatten_event(true).with_writer(writer).init(),
     }
     Ok(())
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use apswitch::control::{LinkConfig, PortConfig, PortNumber};
 use apswitch::trace::Trace;
-use clap::{ArgGroup, Parser, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
+
+use crate::explain;
 
 const AFTER_HELP: &str = "\
 Options may stand before or after `--`, where simple_switch_grpc wants its target's.
@@ -32,7 +34,11 @@ Example: two interfaces, an uplink of 1 Mbit/s with 1000 packets of buffer behin
 /// A software switch that runs P4 programs compiled for v1model (BMv2 JSON) and speaks P4Runtime.
 #[derive(Parser)]
 #[command(version, after_help = AFTER_HELP, group(ArgGroup::new("start").required(true)))]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub struct Options {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Program to start with (BMv2 JSON as p4c-bm2-ss writes it)
     #[arg(value_name = "FILE.json", group = "start")]
     pub program: Option<PathBuf>,
@@ -80,6 +86,18 @@ pub struct Options {
     #[arg(short = 'L', long, value_enum, default_value = "info")]
     pub log_level: LogLevel,
 
+    /// Log in lines of text, or of JSON with time, level, message and fields
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Ports are files: each receives IFACE_in.pcap, SECONDS after the start, and sends to IFACE_out.pcap
+    #[arg(long, value_name = "SECONDS")]
+    pub use_files: Option<u64>,
+
+    /// Write what each port carries to IFACE_in.pcap and IFACE_out.pcap in this directory
+    #[arg(long, value_name = "DIR")]
+    pub pcap: Option<PathBuf>,
+
     /// Accepted for simple_switch's starters; not used
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<String>,
@@ -87,6 +105,18 @@ pub struct Options {
     /// Accepted for simple_switch's starters; not used
     #[arg(long, value_name = "ADDRESS")]
     pub nanolog: Option<String>,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Tell a packet's way through a program in words
+    Explain(explain::Options),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

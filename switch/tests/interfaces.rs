@@ -66,7 +66,7 @@ fn ports_follow_their_interfaces() {
         };
         names.iter().enumerate().map(port).collect()
     };
-    let config = |ports| DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1 };
+    let config = |ports| DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
     let missing = Dataplane::start(config(ports(["s1", "nowhere"]))).err().unwrap().to_string();
     assert_eq!(missing, "port 2: there is no interface `nowhere`: create it or correct the -i option");
 

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use apswitch::port::{BATCH, Packet, PacketPort, Pool, PortIo};
+use apswitch::port::{BATCH, Packet, PacketPort, Pool, PortIo, read_pcap};
 use clap::Parser;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -65,32 +65,17 @@ fn batch(pool: &mut Pool) -> Vec<Box<Packet>> {
     (0..BATCH).filter_map(|_| pool.take()).collect()
 }
 
-/// The frames of a pcap file (libpcap's classic format, microseconds, this machine's byte order).
-fn read_pcap(path: &Path) -> Result<Vec<Vec<u8>>> {
-    let name = path.display();
-    let file = std::fs::read(path).map_err(|e| format!("{name}: {e}"))?;
-    let word = |at: usize| file.get(at..at + 4).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-    if word(0) != Some(0xA1B2_C3D4) {
-        return Err(format!("{name}: not a pcap file of this byte order; write it with tcpdump or scapy").into());
-    }
-    let mut frames = Vec::new();
-    let mut at = 24;
-    while let Some(len) = word(at + 8) {
-        let frame = file.get(at + 16..at + 16 + len as usize).ok_or(format!("{name}: ends within a frame"))?;
-        frames.push(frame.to_vec());
-        at += 16 + frame.len();
-    }
-    if frames.is_empty() {
-        return Err(format!("{name}: holds no frame").into());
-    }
-    Ok(frames)
+/// The frames of a pcap file, at least one.
+fn frames_of(path: &Path) -> Result<Vec<Vec<u8>>> {
+    let frames: Vec<_> = read_pcap(path)?.into_iter().map(|record| record.frame).collect();
+    if frames.is_empty() { Err(format!("{}: holds no frame", path.display()).into()) } else { Ok(frames) }
 }
 
 fn send(interface: &str, frames: &Path, rate: u64, seconds: f64) -> Result<()> {
     let mut port = open(interface)?;
     let mut pool = Pool::new(CAPACITY, usize::MAX);
     // Whole batches, so that the loop below only sends; the frames stay as many as they are and in order.
-    let frames = read_pcap(frames)?;
+    let frames = frames_of(frames)?;
     let rounds = BATCH.div_ceil(frames.len());
     let count = frames.len() * rounds;
     let mut packets = Vec::with_capacity(count);
@@ -123,7 +108,7 @@ fn latency(from: &str, to: &str, frames: &Path, count: usize) -> Result<()> {
     let mut pool = Pool::new(CAPACITY, 2 * BATCH);
     let (mut probe, mut arrived) = (batch(&mut pool), batch(&mut pool));
     let mut times = Vec::with_capacity(count);
-    for frame in read_pcap(frames)?.iter().cycle().take(count) {
+    for frame in frames_of(frames)?.iter().cycle().take(count) {
         // Long enough for the switch to fall asleep: this is the latency of an idle switch.
         std::thread::sleep(Duration::from_micros(500));
         while to.receive(&mut arrived)?.packets > 0 {}

@@ -8,6 +8,7 @@ use super::json::{self, Document};
 use super::phv::{Field, Phv};
 use super::{LoadError, meter_unit, place, place_of, refuse};
 use crate::machine::code::{KeyChunk, KeyPlace, Matching, TableCode};
+use crate::machine::op::Reg;
 use crate::machine::table::MAX_KEY_WORDS;
 use crate::program::{
     ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo,
@@ -136,15 +137,15 @@ fn key_field(
             return refuse(where_, format!("range match on `{name}` (signed or wider than 64 bits) is not supported"));
         }
         code.places.push(KeyPlace::Range(code.ranges.len()));
-        code.ranges.push((field.reg, static_mask as u64 & place(field).mask()));
+        code.ranges.push((field.reg, static_mask as u64 & place(field).mask(), phv.valid(field.header)));
     } else {
-        code.places.push(KeyPlace::Packed(pack(field, static_mask, used, &mut code.chunks)));
+        code.places.push(KeyPlace::Packed(pack(field, static_mask, phv.valid(field.header), used, &mut code.chunks)));
     }
     Ok(KeyInfo { field: FieldInfo { name, width: field.width }, kind })
 }
 
 /// Gives each register of the field the first word of the key with room for it.
-fn pack(field: Field, mask: u128, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> Vec<(u8, u8, u8)> {
+fn pack(field: Field, mask: u128, valid: Reg, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> Vec<(u8, u8, u8)> {
     let mut places = Vec::new();
     for (index, bits) in [field.width.min(64), field.width.saturating_sub(64)].into_iter().enumerate() {
         if bits == 0 {
@@ -160,6 +161,7 @@ fn pack(field: Field, mask: u128, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk
         chunks.push(KeyChunk {
             reg: field.reg + index as u16,
             mask: (mask >> (64 * index)) as u64 & (u64::MAX >> (64 - bits)),
+            valid,
             word: word as u8,
             shift: shift as u8,
         });

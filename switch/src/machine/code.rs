@@ -150,6 +150,8 @@ pub struct ChecksumCode {
 pub struct KeyChunk {
     pub reg: Reg,
     pub mask: u64,
+    /// The register that tells whether the field's header is valid: if not, the key holds 0, as in BMv2.
+    pub valid: Reg,
     pub word: u8,
     pub shift: u8,
 }
@@ -193,8 +195,8 @@ pub struct TableCode {
     pub key_words: usize,
     pub key_bits: u32,
     pub chunks: Vec<KeyChunk>,
-    /// Range fields, with their masks.
-    pub ranges: Vec<(Reg, u64)>,
+    /// Range fields, with their masks and the validity of their headers.
+    pub ranges: Vec<(Reg, u64, Reg)>,
     /// For each key field.
     pub places: Vec<KeyPlace>,
     pub actions: Vec<TableAction>,

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 
 use super::code::{Matching, TableCode};
 use super::meter::Meter;
-use super::op::{REGISTERS, Registers};
+use super::op::{REGISTERS, Reg, Registers};
 
 /// The longest packed key.
 pub const MAX_KEY_WORDS: usize = 16;
@@ -121,7 +121,7 @@ impl Table {
         let mut key = [0u64; MAX_KEY_WORDS];
         for chunk in &code.chunks {
             key[chunk.word as usize % MAX_KEY_WORDS] |=
-                (regs[chunk.reg as usize % REGISTERS] & chunk.mask) << chunk.shift;
+                (regs[chunk.reg as usize % REGISTERS] & chunk.mask & all_if(chunk.valid, regs)) << chunk.shift;
         }
         let key = &key[..self.key_words];
         match &self.index {
@@ -161,8 +161,8 @@ impl Table {
         let masks = &row[self.shape.mask..self.shape.ranges];
         let ranges = row[self.shape.ranges..self.shape.action].chunks_exact(2);
         row.iter().zip(masks).zip(key).all(|((value, mask), key)| key & mask == *value)
-            && ranges.zip(&code.ranges).all(|(range, &(reg, mask))| {
-                let value = regs[reg as usize % REGISTERS] & mask;
+            && ranges.zip(&code.ranges).all(|(range, &(reg, mask, valid))| {
+                let value = regs[reg as usize % REGISTERS] & mask & all_if(valid, regs);
                 range[0] <= value && value <= range[1]
             })
     }
@@ -255,6 +255,12 @@ impl Table {
             *meter = Meter::default();
         }
     }
+}
+
+/// All bits if the header is valid, none if it is not.
+#[inline]
+fn all_if(valid: Reg, regs: &Registers) -> u64 {
+    0u64.wrapping_sub(regs[valid as usize % REGISTERS])
 }
 
 /// Keys are a few words: comparing them here is faster than calling memcmp.

@@ -3,6 +3,7 @@
 
 mod memory;
 mod packet;
+mod pcap;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use self::memory::{MemoryEnd, MemoryPort};
 pub use self::packet::{PacketPort, interface_flags, mtu};
+pub use self::pcap::{Capture, FilePort, read_pcap};
 use crate::link::LinkConfig;
 pub use crate::machine::frame::{Packet, Pool};
 

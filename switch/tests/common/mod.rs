@@ -2,7 +2,11 @@
 //! What tests and benchmarks of the access point's program share: its JSON, its entries, and frames.
 #![allow(dead_code)]
 
+pub mod frames;
+pub mod generate;
+pub mod guess;
 pub mod lab;
+pub mod pair;
 
 use apswitch::control::*;
 

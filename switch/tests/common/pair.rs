@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The compiled form and the reference of one program, fed the same and compared.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use apswitch::change::{Digest, Outbox, PacketIn};
+use apswitch::control::*;
+use apswitch::machine::frame::Pool;
+use apswitch::machine::{Machine, Shared};
+use apswitch::reference::story::Event;
+use apswitch::reference::{Output, Reference, Setup};
+use apswitch::store::Store;
+use apswitch::v1model::{Port, Switch};
+use tokio::sync::mpsc;
+
+use super::CPU_PORT;
+
+pub const PORTS: std::ops::Range<u16> = 0..4;
+/// More than a packet can cause.
+const BACKLOG: usize = 65_536;
+
+/// What left, by where; the order among different places is nobody's business.
+#[derive(Debug, Default, PartialEq)]
+pub struct Outputs {
+    pub frames: BTreeMap<u16, Vec<Vec<u8>>>,
+    pub packet_ins: Vec<Vec<u8>>,
+    pub digests: Vec<(usize, Vec<Value>)>,
+}
+
+pub struct Pair {
+    pub program: Arc<Program>,
+    pub store: Store,
+    reference: Reference,
+    /// Another one, that tells what packets would meet; what it does to registers concerns nobody.
+    scout: Reference,
+    switch: Switch,
+    packet_ins: mpsc::Receiver<PacketIn>,
+    digests: mpsc::Receiver<Digest>,
+    /// ns
+    now: u64,
+}
+
+impl Pair {
+    /// Ports 0 to 3 and the CPU port, every digest enabled.
+    pub fn new(json: &[u8]) -> Result<Pair, LoadError> {
+        let program = Arc::new(Program::load(json)?);
+        let setup = Setup { ports: PORTS.collect(), cpu_port: Some(CPU_PORT), queues: 8, seed: 1 };
+        let reference = Reference::load(json, setup.clone())?;
+        let mut scout = Reference::load(json, setup)?;
+        scout.start_story();
+        let shared = Arc::new(Shared::new(&program));
+        let (packet_in_sender, packet_ins) = mpsc::channel(BACKLOG);
+        let (digest_sender, digests) = mpsc::channel(BACKLOG);
+        let outbox = Outbox { packet_ins: packet_in_sender, digests: digest_sender };
+        let ports = PORTS.map(|number| Port::new(number, None, 1)).collect();
+        let mut switch = Switch::new(ports, Pool::new(2048, 65_536), Some(CPU_PORT), 8, outbox, 1);
+        let (store, changes) = Store::new(program.clone(), shared.clone()).unwrap();
+        switch.commit(Box::new(Machine::new(&program, shared, 1)));
+        changes.into_iter().for_each(|change| switch.apply(change, 0));
+        let mut pair = Pair { program: program.clone(), store, reference, scout, switch, packet_ins, digests, now: 0 };
+        let enable =
+            |digest| Update::SetDigest { digest: DigestId(digest), config: Some(DigestConfig { ack_timeout_ns: 0 }) };
+        pair.write((0..program.digests.len()).map(enable));
+        Ok(pair)
+    }
+
+    /// What the store refuses is left out; the number of updates that it took.
+    pub fn write(&mut self, updates: impl Iterator<Item = Update>) -> usize {
+        let mut changes = Vec::new();
+        let taken = updates.filter(|update| self.store.update(update.clone(), self.now, &mut changes).is_ok()).count();
+        changes.into_iter().for_each(|change| self.switch.apply(change, self.now));
+        self.reference.sync(&self.store, self.now);
+        self.scout.sync(&self.store, self.now);
+        taken
+    }
+
+    /// The outputs of both forms for a frame.
+    pub fn send(&mut self, port: u16, frame: &[u8]) -> (Outputs, Outputs) {
+        self.now += 1_000_000;
+        let mut packet = self.switch.pool.take().unwrap();
+        assert!(packet.frame.set(frame));
+        self.switch.receive(port, packet, self.now);
+        while self.switch.is_pending() {
+            self.switch.pending(self.now);
+        }
+        let mut compiled = Outputs::default();
+        for port in &mut self.switch.ports {
+            for packet in port.output.drain(..) {
+                compiled.frames.entry(port.number).or_default().push(packet.frame.bytes().to_vec());
+                self.switch.pool.give(packet);
+            }
+        }
+        while let Ok(packet) = self.packet_ins.try_recv() {
+            compiled.packet_ins.push(packet.frame);
+        }
+        while let Ok(digest) = self.digests.try_recv() {
+            compiled.digests.push((digest.digest.0, digest.values));
+        }
+        let mut interpreted = Outputs::default();
+        for output in self.reference.receive(port, frame, self.now) {
+            match output {
+                Output::Frame { port, frame } => interpreted.frames.entry(port).or_default().push(frame),
+                Output::PacketIn { frame } => interpreted.packet_ins.push(frame),
+                Output::Digest { digest, values } => interpreted.digests.push((digest.0, values)),
+            }
+        }
+        (compiled, interpreted)
+    }
+
+    /// As [`Pair::send`], when the two have to be equal; what left.
+    pub fn same(&mut self, port: u16, frame: &[u8]) -> Outputs {
+        let (compiled, interpreted) = self.send(port, frame);
+        assert_eq!(compiled, interpreted, "{}", self.story(port, frame));
+        compiled
+    }
+
+    /// What the frame meets.
+    pub fn scout(&mut self, port: u16, frame: &[u8]) -> Vec<Event> {
+        self.scout.receive(port, frame, self.now);
+        self.scout.take_story()
+    }
+
+    /// The packet once more, in words.
+    pub fn story(&mut self, port: u16, frame: &[u8]) -> String {
+        let events: Vec<String> = self.scout(port, frame).iter().map(Event::to_string).collect();
+        format!("compiled (left) differs from the reference (right) for {frame:02x?}:\n{}", events.join("\n"))
+    }
+
+    /// What packets have left in counters and registers.
+    pub fn same_state(&self) {
+        let cells = |size: usize| 0..size;
+        for (index, info) in self.program.counters.iter().enumerate() {
+            let compiled = self.store.counters(index, cells(info.size)).unwrap();
+            assert_eq!(compiled, self.reference.counter(CounterId(index)), "counter {}", info.name);
+        }
+        for (index, info) in self.program.registers.iter().enumerate() {
+            let compiled = self.store.registers(index, cells(info.size)).unwrap();
+            assert_eq!(compiled, self.reference.register(RegisterId(index)), "register {}", info.name);
+        }
+        for (index, info) in self.program.tables.iter().enumerate().filter(|(_, info)| info.has_counter) {
+            for view in self.store.entries(TableId(index), self.now).unwrap() {
+                let counted = self.reference.direct_counter(&info.name, &view.entry.key);
+                assert_eq!(view.entry.counter, counted, "table {}, {:?}", info.name, view.entry.key);
+            }
+        }
+    }
+}
+
+/// How many cases a test runs: `APSWITCH_CASES` times the usual number.
+pub fn cases(usual: u32) -> u32 {
+    match std::env::var("APSWITCH_CASES") {
+        Ok(times) => usual * times.parse::<u32>().expect("APSWITCH_CASES is a number of times"),
+        Err(_) => usual,
+    }
+}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that are compared, and their packets."""
+
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies import targets
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "switch/tests/programs"
+PORTS = (1, 2, 3)
+CPU_PORT = targets.CPU_PORT
+WINDOW = 8  # packets that BMv2 works on at once
+
+Frame = tuple[int, bytes]  # port, bytes
+
+
+class DifferencesError(Exception):
+    """One line that names what is missing and the mend."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with its packets. window: packets in BMv2 at once; 1 where what egress does matters to the next one.
+
+    reasons: why a packet may fare differently: (name of the reason, whether it is so for this packet).
+    """
+
+    name: str
+    json: Path
+    packet: Callable[[random.Random], bytes]
+    window: int = WINDOW
+    value: Callable[[str, random.Random], int | None] = lambda _name, _rng: None
+    reasons: tuple[tuple[str, Callable[[bytes], bool]], ...] = ()
+
+    @property
+    def p4info(self) -> Path:
+        return self.json.with_suffix(".p4info.txtpb")
+
+
+def access_point_packet(rng: random.Random) -> bytes:
+    """IPv4 and IPv6, UDP and TCP, few addresses and ports; some cut or changed."""
+    mac = lambda: b"\x02\0\0\0\0" + bytes([rng.randrange(4)])  # noqa: E731
+    ports = struct.pack("!HH", rng.choice([80, 443, 5000 + rng.randrange(4)]), rng.choice([80, 443, 5000]))
+    payload = rng.randbytes(rng.randrange(40))
+    if rng.random() < 0.5:
+        protocol, layer = 17, ports + struct.pack("!HH", 8 + len(payload), 0) + payload
+    else:
+        offset, flags = rng.choice([0x50, 0x50, 0x80, 0x40]), rng.choice([0x10, 0x10, 0x18, 0x02, rng.randrange(256)])
+        protocol = 6
+        layer = ports + struct.pack("!IIBBHHH", rng.getrandbits(32), rng.getrandbits(32), offset, flags, 1000, 0, 0)
+        layer += rng.choice([b"", payload])
+    kind = rng.random()
+    tos, length = rng.choice([0, 1, 2, 3, 0xB8, 0xBA]), len(layer)
+    if kind < 0.6:
+        address = lambda: bytes([10, 0, 0, rng.randrange(4)])  # noqa: E731
+        head = struct.pack("!BBHHHBBH", 0x45, tos, 20 + length, 0, 0, 64, protocol, 0) + address() + address()
+        total = sum(struct.unpack("!10H", head))
+        total = (total & 0xFFFF) + (total >> 16)
+        head = head[:10] + struct.pack("!H", 0xFFFF - ((total & 0xFFFF) + (total >> 16))) + head[12:]
+        frame = mac() + mac() + b"\x08\x00" + head + layer
+    elif kind < 0.9:
+        address = lambda: bytes(15) + bytes([rng.randrange(4)])  # noqa: E731
+        head = struct.pack("!IHBB", 6 << 28 | tos << 20, length, protocol, 64) + address() + address()
+        frame = mac() + mac() + b"\x86\xdd" + head + layer
+    else:
+        frame = mac() + mac() + rng.choice([b"\x08\x06", b"\x08\x00", rng.randbytes(2)]) + payload
+    if rng.random() < 0.1:
+        frame = frame[: rng.randrange(14, len(frame) + 1)]
+    if rng.random() < 0.1:
+        at = rng.randrange(12, len(frame))
+        frame = frame[:at] + rng.randbytes(1) + frame[at + 1 :]
+    return frame
+
+
+def access_point_value(name: str, rng: random.Random) -> int | None:
+    """Marks that are certain or impossible: the two switches draw other random numbers."""
+    return {"feedback": rng.choice([0, 65535]), "egress_port": rng.choice(PORTS), "role": rng.randrange(4)}.get(name)
+
+
+def features_packet(rng: random.Random) -> bytes:
+    """A request of features.p4, with an index that its arrays have."""
+    kind, value = rng.randrange(0x44), rng.choice([rng.randrange(8), rng.getrandbits(32)])
+    if kind == 0x12:
+        value |= 0x100  # its `assert` holds: a failed one ends BMv2
+    return struct.pack("!BBI", kind, rng.randrange(16), value) + rng.randbytes(rng.randrange(12, 40))
+
+
+def arithmetic_packet(rng: random.Random) -> bytes:
+    some = (0, 0xFF, 0x80, 0x7F)
+    operands = rng.randbytes(69) if rng.random() < 0.5 else bytes(rng.choice(some) for _ in range(69))
+    return bytes([rng.randrange(20)]) + operands
+
+
+def kinds_packet(rng: random.Random) -> bytes:
+    return rng.randbytes(6) + b"\0\0\0\0\0" + bytes([rng.randrange(3)]) + rng.randbytes(rng.randrange(2, 60))
+
+
+CASES = (
+    Case("ap", ROOT / "p4src/ap.json", access_point_packet, window=1, value=access_point_value),
+    Case(
+        "features",
+        PROGRAMS / "features.json",
+        features_packet,
+        reasons=(("`random` draws other numbers", lambda frame: frame[0] == 0x0B),),
+    ),
+    Case("arithmetic", PROGRAMS / "arithmetic.json", arithmetic_packet),
+    Case("kinds", PROGRAMS / "kinds.json", kinds_packet),
+)
