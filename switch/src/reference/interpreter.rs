@@ -34,7 +34,7 @@ pub struct Packet {
     pub ingress_length: u64,
     /// Bytes that leave at most.
     pub truncate: u64,
-    /// Who chose the egress port, for the trace.
+    /// Who chose the egress port, for the story.
     pub chosen_by: String,
 }
 

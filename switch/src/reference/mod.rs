@@ -157,7 +157,7 @@ impl Reference {
         entries.iter().find(|entry| entry.key == *key).map(|entry| entry.counter)
     }
 
-    /// Keeps a trace of every packet from now on.
+    /// Keeps the story of every packet from now on.
     pub fn start_story(&mut self) {
         self.interpreter.story = Some(Vec::new());
     }

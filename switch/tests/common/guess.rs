@@ -15,7 +15,7 @@ pub struct Seen {
     keys: BTreeMap<String, Vec<Vec<Value>>>,
 }
 
-/// 5, 0x1f or 02:00:00:00:00:01, as a trace shows a value.
+/// 5, 0x1f or 02:00:00:00:00:01, as a story shows a value.
 fn parse(text: &str) -> Option<Value> {
     let digits = text.replace(':', "");
     match digits.strip_prefix("0x") {
