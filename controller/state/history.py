@@ -241,8 +241,7 @@ def _merging(dialect: str) -> sa.Insert:
         set_={
             "samples": samples,
             "delay_max_us": larger,
-            # Both databases then divide whole numbers.
-            **{name: (old[name] * old.samples + new[name] * new.samples).op("/")(samples) for name in MEANS},
+            **{name: (old[name] * old.samples + new[name] * new.samples) // samples for name in MEANS},
             **{name: old[name] + new[name] for name in SUMS},
         },
     )

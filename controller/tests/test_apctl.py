@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apctl: what it prints, how it ends, and what it keeps. A controller whose switch is away is enough."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.apctl import tables
+
+from .switches import ROOT, Controller, end, free_port
+from .test_config import access_point
+from .test_entries import PIPELINE
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """One for all tests."""
+    path = tmp_path_factory.mktemp("apctl") / "config.json"
+    entry = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}")
+    path.write_text(json.dumps({"access_points": [entry]}))
+    made = Controller(path)
+    yield made
+    end(made.process)
+
+
+@pytest.fixture
+def run(controller: Controller, tmp_path: Path) -> Any:
+    """Run apctl; returns code, output and errors."""
+
+    def run_(*arguments: str, stdin: str | None = None, **environment: str) -> tuple[int, str, str]:
+        given = {"APCTL_URL": controller.url, "APCTL_TOKEN": controller.token, "XDG_CONFIG_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [ROOT / "apctl", *arguments],
+            env={name: value for name, value in {**os.environ, **given, **environment}.items() if value},
+            input=stdin, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return run_
+
+
+def test_it_shows_and_changes(run: Any) -> None:
+    code, output, _ = run("get", "ap")
+    lines = output.splitlines()
+    assert (code, lines[0].split()[:2], lines[1].split()[:2]) == (0, ["NAME", "STATE"], ["ap1", "connecting"])
+    assert run("set", "ncr", "ap1", "queue_target_ms=7")[0] == 0
+    assert json.loads(run("get", "ncr", "ap1", "--json")[1])["queue_target_ms"] == 7
+    assert run("set", "ncr", "ap1", "queue_target_ms=default")[1].count("15.0") == 1
+    another = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
+    assert run("add", "-f", "-", stdin=json.dumps(another))[1] == "ap2 added\n"
+    assert run("delete", "access-point", "ap2")[1] == "ap2 removed\n"
+
+
+def test_login_keeps_a_token_for_its_controller_only(run: Any, controller: Controller, tmp_path: Path) -> None:
+    away = {"APCTL_URL": "", "APCTL_TOKEN": ""}
+    assert run("get", "ap", **away)[0] == 2
+    code, output, _ = run("login", controller.url, stdin=controller.token, **away)
+    assert (code, output.startswith("admin, admin, until never: kept in")) == (0, True)
+    assert (tmp_path / "apctl.json").stat().st_mode & 0o777 == 0o600
+    assert run("get", "ap", **away)[0] == 0
+    code, _, errors = run("--url", "http://127.0.0.1:1", "get", "ap", **away)
+    assert (code, "a token is needed" in errors) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("get", "things"), 2, "get things: one of access-points"),
+        (("get", "flows"), 2, "get flows: which ACCESS_POINT?"),
+        (("set", "ncr", "ap1", "alpha"), 2, "set ncr: an ACCESS_POINT, then NAME=VALUE"),
+        (("set", "ncr", "ap1", "=1"), 2, "=1: not NAME=VALUE"),
+        (("set", "flow", "ap1", "x", "weight=1"), 2, "x is no FLOW_INDEX"),
+        (("add", "-f", "/no/such"), 2, "/no/such: no such file"),
+        (("completion", "csh"), 2, "one of bash, zsh, fish"),
+        (("--url", "somewhere", "get", "ap"), 2, "somewhere: not a URL"),
+        (("get", "ports", "ap9"), 1, "no access point ap9; there are: ap1"),
+        (("set", "ncr", "ap1", "alpha=-1"), 1, "body.alpha"),
+        (("--url", "http://127.0.0.1:1", "get", "ap"), 1, "http://127.0.0.1:1: "),
+    ],
+)
+def test_what_is_wrong_is_one_line(run: Any, arguments: tuple[str, ...], code: int, words: str) -> None:
+    found, output, errors = run(*arguments)
+    assert (found, output) == (code, "")
+    assert errors.startswith("error: ") and errors.count("\n") == 1
+    assert words in errors
+
+
+def test_completion_knows_the_access_points(run: Any) -> None:
+    environment = {"_APCTL_COMPLETE": "complete_bash", "COMP_WORDS": "apctl get flows ", "COMP_CWORD": "3"}
+    assert run(**environment)[1].split() == ["ap1"]
+    assert "_apctl_completion" in run("completion", "bash")[1]
+
+
+def test_events_are_lines_of_json(run: Any, controller: Controller, tmp_path: Path) -> None:
+    environment = {**os.environ, "APCTL_URL": controller.url, "APCTL_TOKEN": controller.token}
+    with subprocess.Popen([ROOT / "apctl", "events"], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        event = json.loads(process.stdout.readline())
+        process.terminate()
+    assert (event["event"], event["name"]) == ("access_point", "ap1")
+
+
+def test_numbers_for_people() -> None:
+    assert [tables.rate(value) for value in (0, 950, 1_200_000, 2e12)] == ["0", "950", "1.2M", "2e+03G"]
+    assert [tables.size(value) for value in (512, 2048, 3 * 1024**3)] == ["512", "2Ki", "3Gi"]
+    now = time.time()
+    assert [tables.ago(now - seconds) for seconds in (5, 600, 10_000, 200_000)] == ["5s", "10m", "3h", "2d"]
+    assert tables.ago(None) == "-"
+    assert tables.endpoint("fd00::1", 80) == "[fd00::1]:80"

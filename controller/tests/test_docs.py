@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that docs/controller gives for beside a controller are true, and the client is that of the API."""
+
+import importlib.util
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from .switches import ROOT, Lab
+
+PAGES = sorted((ROOT / "docs/controller").glob("*.md"))
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of every block that begins with `# beside a controller`."""
+    blocks = re.findall(r"^```sh\n# beside a controller\n(.*?)^```", page.read_text(), re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_commands_beside_a_controller(link_lab: Lab, tmp_path: Path) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    environment = os.environ | {
+        "APCTL_URL": controller.url,
+        "APCTL_TOKEN": controller.token,
+        "DATABASE": f"sqlite:///{controller.errors.with_suffix('.db')}",
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    executed = 0
+    for page in PAGES:
+        for command in commands(page):
+            there = command.replace("curl -s", "curl -sf").replace("localhost:8080", controller.url)
+            there = there.replace("out/", f"{tmp_path}/")
+            done = subprocess.run(
+                ["bash", "-c", there],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0 and done.stdout, f"{page.name}: {command}\n{done.stdout}{done.stderr}"
+            executed += 1
+    assert executed > 20
+
+
+def test_the_client_is_that_of_the_api() -> None:
+    spec = importlib.util.spec_from_file_location("client_generator", ROOT / "tools/client.py")
+    assert spec and spec.loader
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    for path, contents in generator.made().items():
+        assert path.read_text() == contents, f"{path.name} is not what `make client` makes"

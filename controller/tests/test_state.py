@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept, in SQLite and in PostgreSQL: desired state, tokens, history, backup; and databases that cannot."""
+
+import gzip
+import json
+import multiprocessing
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy.exc import SQLAlchemyError
+
+from controller.config import AccessPointConfig, ConfigError, Ncr
+from controller.observation import Observation, PortObservation
+from controller.state import backup as backups
+from controller.state import history
+from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, connect, open_engine
+from controller.state.history import RETENTION, Archive, Bucket, Recorder, resolution_for
+from controller.state.store import Change, Store
+
+from .databases import missing_postgresql, postgresql
+from .switches import ROOT, Lab, wait_for
+from .test_config import access_point
+from .test_entries import PIPELINE
+
+CHANGE = Change("admin (1)", "127.0.0.1", "POST", "/", 201, {"a": 1})
+NOW = 1_790_000_400
+"""A whole number of every resolution."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str | None]:
+    """One PostgreSQL server for all tests; None where it is missing."""
+    if missing_postgresql():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="pg") as directory:
+        Path(directory).chmod(0o755)
+        with postgresql(Path(directory) / "server") as url:
+            yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path, server: str | None) -> Iterator[sa.Engine]:
+    """A new database of each kind."""
+    if request.param == "sqlite":
+        made = connect(f"sqlite:///{tmp_path / 'state.db'}")
+        yield made
+        made.dispose()
+        return
+    if server is None:
+        pytest.skip(str(missing_postgresql()))
+    made = connect(server)
+    yield made
+    with made.begin() as connection:
+        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
+        connection.execute(sa.text("CREATE SCHEMA public"))
+    made.dispose()
+
+
+def config(name: str = "ap1", **fields: Any) -> AccessPointConfig:
+    return AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, **fields) | {"name": name})
+
+
+def seen(when: float, total: int, delay_ms: float = 10.0, sessions: int = 1, name: str = "ap1") -> Observation:
+    """An access point with one port, that has sent `total` packets of 1000 bytes of the download."""
+    entry: Any = dict.fromkeys(
+        ("arriving_bps", "desired_bps", "arrived_bytes", "arrived_packets", "filtered_packets", "refused_packets"), 0
+    ) | {"dropped_packets": 0, "marked_packets": total // 10, "feedback": 0.5, "class_id": 1}
+    entry |= {"sent_packets": total, "sent_bytes": total * 1000}
+    port: Any = dict.fromkeys(("queue_packets", "queue_bytes", "target_ms", "flows_active", "largest_flow"), 0)
+    port |= {"port": 2, "role": "uplink", "link": "active", "delay_ms": delay_ms, "device": 0.25, "classes": [entry]}
+    ports: list[PortObservation] = [port]
+    whole: Any = {"name": name, "time": when, "sessions": sessions, "ports": ports}
+    found: Observation = whole
+    return found
+
+
+def test_the_migrations_make_the_tables(engine: sa.Engine) -> None:
+    alembic = Config()
+    alembic.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(alembic).get_current_head() == HEAD
+    inspector = sa.inspect(engine)
+    for table in METADATA.sorted_tables:
+        found = {column["name"]: column["nullable"] for column in inspector.get_columns(table.name)}
+        assert found == {column.name: bool(column.nullable) for column in table.columns}
+        keys = inspector.get_pk_constraint(table.name)["constrained_columns"]
+        assert keys == [column.name for column in table.primary_key]
+
+
+def test_of_file_and_database_the_later_change_counts(engine: sa.Engine) -> None:
+    store = Store(engine)
+    assert [entry["name"] for entry in store.adopt([config(), config("ap2"), config("ap3")])] == ["ap1", "ap2", "ap3"]
+    store.put(config(class_weights={"downlink": 9}), CHANGE)
+    store.remove("ap2", CHANGE)
+    store.put(config("by-rest"), CHANGE)
+    again = {
+        entry["name"]: entry for entry in store.adopt([config(), config("ap2"), config("ap3", flow_idle_timeout=9)])
+    }
+    assert again.keys() == {"ap1", "ap3", "by-rest"}
+    assert again["ap1"]["class_weights"] == {"downlink": 9}
+    assert again["ap3"]["flow_idle_timeout"] == 9
+    last = {
+        entry["name"]: entry for entry in store.adopt([config(station_idle_timeout=99), config("ap2", device_id=2)])
+    }
+    assert last.keys() == {"ap1", "ap2", "by-rest"}
+    assert "class_weights" not in last["ap1"]
+
+
+def test_defaults_tokens_and_audit_are_kept(engine: sa.Engine) -> None:
+    store = Store(engine)
+    store.put_ncr_defaults(Ncr(alpha=0.5), CHANGE)
+    assert store.ncr_defaults().model_dump(exclude_unset=True) == {"alpha": 0.5}
+    token, secret = store.new_token("grafana", "viewer", expires=NOW, change=CHANGE)
+    session, _ = store.new_token("grafana", "viewer", kind="session", parent=token.id)
+    store.revoke(token.id)
+    kept = {entry.id: entry for entry in store.tokens().values()}
+    assert kept[token.id].revoked and kept[session.id].revoked
+    assert secret not in store.tokens()
+    lines, total = store.audited(10, 0, None, 0, 1e11)
+    assert (total, lines[0]["change"], lines[0]["actor"]) == (2, {"a": 1}, "admin (1)")
+    store.remember("1", "k", "print", {"status": 201})
+    store.remember("1", "k", "print", {"status": 202})
+    assert store.remembered("1", "k") == ("print", {"status": 202})
+    assert store.remembered("2", "k") is None
+
+
+def test_history_has_means_rates_and_counts_at_every_resolution(engine: sa.Engine) -> None:
+    recorder, archive = Recorder(), Archive(engine)
+    for second in range(121):
+        recorder.add(seen(NOW + second, 100 * second, delay_ms=second % 10))
+    archive.write(recorder.take(everything=True))
+    ten = archive.query("ap1", 2, NOW, NOW + 120, 10)[2]
+    assert ten["time"] == [NOW + 10 * number for number in range(12)]
+    assert set(ten["delay_ms"]) == {4.5}
+    assert set(ten["delay_max_ms"]) == {9}
+    assert set(ten["sent_downlink_bps"]) == {800_000}
+    assert ten["marked_packets"][1:] == [100] * 11
+    assert set(ten["feedback_device"]) == {0.25}
+    one = archive.query("ap1", None, NOW + 60, NOW + 70, 1)[2]
+    assert (len(one["time"]), one["delay_ms"][3]) == (10, 3)
+    assert archive.query("ap1", 2, NOW, NOW + 120, 60)[2]["samples"] == [60, 60]
+    assert archive.query("ap1", 7, NOW, NOW + 120, 60) == {}
+
+
+def test_a_bucket_that_a_restart_cuts_in_two_is_one(engine: sa.Engine) -> None:
+    archive = Archive(engine)
+    for start, count, delay in ((NOW, 20, 10.0), (NOW + 20, 40, 40.0)):
+        recorder = Recorder()
+        for second in range(count):
+            recorder.add(seen(start + second, 100 * second, delay))
+        archive.write(recorder.take(everything=True))
+    found = archive.query("ap1", 2, NOW, NOW + 60, 60)[2]
+    assert found["samples"] == [60]
+    assert found["delay_ms"] == [30]
+    assert found["delay_max_ms"] == [40]
+    assert found["sent_downlink_bps"] == [800_000]
+
+
+def test_counters_that_begin_anew_are_no_negative_rate() -> None:
+    recorder = Recorder()
+    for second, (total, sessions) in enumerate([(500, 1), (600, 1), (50, 2), (150, 2)]):
+        recorder.add(seen(NOW + second, total, sessions=sessions))
+    sent = [bucket.values()["sent_downlink_bytes"] for key, bucket in recorder.take(True).items() if key[0] == 1]
+    assert sorted(sent) == [0, 50_000, 100_000, 100_000]
+
+
+def test_what_is_old_goes_and_a_removed_access_point_too(engine: sa.Engine) -> None:
+    recorder, archive = Recorder(), Archive(engine)
+    for name in ("ap1", "ap2"):
+        for second in range(30):
+            recorder.add(seen(NOW + second, second, name=name))
+    archive.write(recorder.take(everything=True))
+    archive.expire(NOW + RETENTION[1] + 20)
+    assert archive.query("ap1", 2, NOW, NOW + 60, 1)[2]["time"][0] == NOW + 20
+    assert len(archive.query("ap1", 2, NOW, NOW + 60, 10)[2]["time"]) == 3
+    archive.forget("ap2")
+    assert archive.query("ap2", None, 0, NOW * 2, 10) == {}
+    with engine.connect() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(HISTORY)) == 10 + 3 + 1 + 1
+
+
+def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
+    assert resolution_for(NOW - 600, NOW, NOW) == 1
+    assert resolution_for(NOW - 3600, NOW, NOW) == 10
+    assert resolution_for(NOW - 86_400, NOW, NOW) == 600
+    assert resolution_for(NOW - 40_000, NOW, NOW) == 60
+    assert resolution_for(NOW - 3 * 86_400 - 300, NOW - 3 * 86_400, NOW) == 60
+
+
+def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_WAITING", 100)
+    recorder = Recorder()
+    many = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
+    recorder.put_back(many)
+    assert recorder.lost == 5
+    assert min(key[3] for key in recorder.take()) == NOW + 5
+
+
+def test_a_backup_goes_into_either_database(engine: sa.Engine, tmp_path: Path) -> None:
+    store, archive, recorder = Store(engine), Archive(engine), Recorder()
+    store.adopt([config(), config("ap2")])
+    store.new_token("admin", "admin", change=CHANGE)
+    for second in range(30):
+        recorder.add(seen(NOW + second, second))
+    archive.write(recorder.take(everything=True))
+    file = tmp_path / "backup.gz"
+    rows = backups.backup(engine, file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    other = connect(f"sqlite:///{tmp_path / 'other.db'}")
+    assert backups.restore(other, file, replace=False) == rows
+    for table in METADATA.sorted_tables:
+        with engine.connect() as old, other.connect() as new:
+            assert sorted(map(repr, old.execute(sa.select(table)))) == sorted(map(repr, new.execute(sa.select(table))))
+    with pytest.raises(backups.BackupError, match="not empty"):
+        backups.restore(engine, file, replace=False)
+    assert backups.restore(engine, file, replace=True) == rows
+    Store(engine).new_token("later", "viewer", change=CHANGE)
+    assert Store(engine).audited(10, 0, None, 0, 1e11)[1] == 2
+
+
+def test_a_backup_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
+    engine = connect(f"sqlite:///{tmp_path / 'state.db'}")
+    Store(engine).adopt([config()])
+    file = tmp_path / "backup.gz"
+    backups.backup(engine, file)
+    lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    wrong: dict[str, tuple[bytes, str]] = {
+        "cut": (gzip.compress(b"".join(lines[:-1])), "not complete"),
+        "broken": (file.read_bytes()[:-20], "ended before"),
+        "other": (gzip.compress(b"[1]\n"), "not a backup"),
+        "text": (b"no gzip", "not a gzipped"),
+        "later": (gzip.compress(json.dumps({"format": backups.FORMAT, "migration": "9"}).encode()), "migration 9"),
+    }
+    for name, (content, words) in wrong.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(backups.BackupError, match=words) as caught:
+            backups.restore(engine, path, replace=True)
+        assert "\n" not in str(caught.value)
+        assert [entry["name"] for entry in Store(engine).access_points()] == ["ap1"]
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://here", "neither sqlite:///FILE nor postgresql://USER@HOST/NAME"),
+        ("nonsense", "neither sqlite:///FILE"),
+        ("sqlite:////no/such/folder/state.db", "unable to open database file"),
+        ("postgresql://me:secret@127.0.0.1:1/none", "postgresql\\+psycopg://me:\\*\\*\\*@127.0.0.1:1/none|refused"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        connect(url)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.db'}"
+    engine = connect(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigError, match="migration 9999"):
+        connect(url)
+
+
+def write_for_ever(url: str) -> None:
+    """The part of a process that is going to be killed."""
+    store, archive, number = Store(connect(url)), Archive(open_engine(url)), 0
+    while True:
+        number += 1
+        recorder = Recorder()
+        for second in range(20):
+            recorder.add(seen(NOW + 20 * number + second, second))
+        archive.write(recorder.take(everything=True))
+        store.put(config(class_weights={"downlink": 1 + number % 999}), Change("w", "", "PUT", "/", 200, number))
+
+
+def test_a_process_that_is_killed_leaves_a_whole_database(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    url, survived = f"sqlite:///{file}", 0
+    context = multiprocessing.get_context("fork")
+    for round_ in range(10):
+        process = context.Process(target=write_for_ever, args=(url,), daemon=True)
+        process.start()
+        time.sleep(0.1 + round_ * 0.05)
+        process.kill()
+        process.join()
+        if not file.exists():
+            continue
+        with sqlite3.connect(file) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        database.close()
+        # What was confirmed is there: the state, and its line of the audit log, or neither.
+        lines, _ = Store(connect(url)).audited(1, 0, None, 0, 1e11)
+        entries = Store(connect(url)).access_points()
+        if lines:
+            assert entries[0]["class_weights"] == {"downlink": 1 + lines[0]["change"] % 999}
+        survived += 1
+    print(f"survived {survived} kills")
+    assert survived >= 5
+
+
+def test_a_locked_database_refuses_changes_and_reads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.state.database.BUSY_SECONDS", 0.2)
+    file = tmp_path / "state.db"
+    store = Store(connect(f"sqlite:///{file}"))
+    store.put(config(), CHANGE)
+    with sqlite3.connect(file, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SQLAlchemyError, match="locked"):
+            store.put(config("ap2"), CHANGE)
+        assert [entry["name"] for entry in store.access_points()] == ["ap1"]
+        other.execute("ROLLBACK")
+    other.close()
+    store.put(config("ap2"), CHANGE)
+    assert len(store.access_points()) == 2
+
+
+def test_a_full_database_refuses_changes_and_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    engine = connect(f"sqlite:///{file}")
+    store = Store(engine)
+    store.put(config(), CHANGE)
+
+    @sa.event.listens_for(engine, "connect")
+    def limit(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 34")
+
+    engine.dispose()
+    with pytest.raises(SQLAlchemyError, match="full"):
+        for number in range(1000):
+            store.put(config(f"ap{number}"), CHANGE)
+    kept = len(store.access_points())
+    engine.dispose()
+    reopened = connect(f"sqlite:///{file}")
+    with reopened.connect() as connection:
+        assert connection.scalar(sa.text("PRAGMA integrity_check")) == "ok"
+    assert len(Store(reopened).access_points()) == kept
+
+
+def test_a_controller_goes_on_where_it_stopped(link_lab: Lab) -> None:
+    link_lab.start_switch()
+    first = link_lab.controller()
+    assert first.send("PATCH", "class-weights", {"downlink": 7}).status_code == 200
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+    # The same file and the same database.
+    path = first.errors.with_suffix(".json")
+    command = [sys.executable, "-m", "controller", "--config", str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as again:
+        try:
+            assert again.stdout
+            line = again.stdout.readline()
+            assert line.startswith("rest "), "a database that is not new gets no second token"
+            first.url = line.split()[1]
+            assert first.get("class-weights")["downlink"] == 7
+            wait_for(lambda: first.get()["state"] == "ready")
+        finally:
+            again.terminate()
+            again.wait(10)
