@@ -73,6 +73,7 @@ differences: setup ## apswitch against BMv2, packet by packet: docs/results/diff
 bench: hosts ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m controller.bench
+	@$(VENV)/python -m controller.bench_service
 	@$(VENV)/python -m hosts.bench
 
 test: hosts check ## every test

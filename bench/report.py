@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results against their goals: rows, the table that every benchmark prints, and how it ends."""
 
+import json
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -48,6 +50,17 @@ def show(title: str, rows: list[Row]) -> None:
         verdict = {None: "", True: "[green]met[/]", False: "[red]not met[/]"}[row.met]
         table.add_row(row.name, row.text, f"{row.value:.3g}", goal, verdict)
     Console().print(table)
+
+
+def merge(out: Path, rows: list[Row]) -> None:
+    """Adds results to those of other benchmarks in `out/summary.json`."""
+    path = out / "summary.json"
+    summary = json.loads(path.read_text()) if path.exists() else {}
+    summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
+    goals = {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None}
+    summary.setdefault("goals", {}).update(goals)
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(summary, indent=2) + "\n")
 
 
 def run(main: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ Exit code: 0 done, 1 the controller refuses or does not answer, 2 bad input.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import completion as completions
 
 from ..client import ApiError, Client
 from . import tables
@@ -318,15 +320,16 @@ def revoke_token(context: typer.Context, token_id: Annotated[str, typer.Argument
 @application.command()
 def completion(shell: Annotated[str, typer.Argument(help="bash, zsh, fish")]) -> None:
     """The completions of a shell: `source <(apctl completion bash)`"""
-    from typer.completion import get_completion_script
-
     if shell not in ("bash", "zsh", "fish"):
         raise UsageError(f"completion {shell}: one of bash, zsh, fish")
-    print(get_completion_script(prog_name="apctl", complete_var="_APCTL_COMPLETE", shell=shell))
+    print(completions.get_completion_script(prog_name="apctl", complete_var="_APCTL_COMPLETE", shell=shell))
 
 
 def main() -> int:
     """Run; what goes wrong is one line."""
+    if "_APCTL_COMPLETE" in os.environ:
+        # Without its options for completion, typer leaves click's own way in place.
+        completions.completion_init()
     try:
         application(prog_name="apctl")
     except UsageError as error:

@@ -117,6 +117,7 @@ def _describe(app: FastAPI) -> None:
             for method, operation in methods.items():
                 _complete_operation(path, method, operation)
         for name, schema in components["schemas"].items():
+            _untuple(schema)
             if name in examples.EXAMPLES:
                 schema["examples"] = [examples.EXAMPLES[name]]
         app.openapi_schema = document
@@ -125,6 +126,16 @@ def _describe(app: FastAPI) -> None:
     app.openapi = complete  # type: ignore[method-assign]
     # The first request must not pay for building it.
     app.openapi()
+
+
+def _untuple(schema: Any) -> None:
+    """A pair of two numbers is an array of two, which every tool understands."""
+    if isinstance(schema, dict):
+        items = schema.pop("prefixItems", None) or schema.get("items")
+        if isinstance(items, list):
+            schema["items"] = items[0]
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _untuple(part)
 
 
 def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BeforeValidator
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId
 from ..observation import ClassObservation, FlowObservation, Observation, StationObservation
@@ -158,7 +159,7 @@ async def get_flows(
     name: ApName,
     page: Annotated[Page, Query()],
     active: Annotated[bool, Query(description="Only flows with traffic.")] = False,
-    direction: Literal["uplink", "downlink", "local"] | None = None,
+    direction: Literal["local", "uplink", "downlink"] | None = None,
     class_id: Annotated[ClassId | None, Query()] = None,
     protocol: Annotated[int | None, Query(ge=0, le=255)] = None,
     port: Annotated[int | None, Query(ge=0, lt=510, description="Entered or left through this port.")] = None,
@@ -214,6 +215,7 @@ async def get_history(
     end: Annotated[float | None, Query(ge=-1e10, le=1e11, description="As `start`; without it, now.")] = None,
     resolution: Annotated[
         Literal[1, 10, 60, 600] | None,
+        BeforeValidator(lambda given: int(given) if isinstance(given, str) and given.isdecimal() else given),
         Query(description="Seconds; without it, the finest that is kept for the range and fits a screen."),
     ] = None,
     port: Annotated[int | None, Query(ge=0, lt=510)] = None,

@@ -244,7 +244,7 @@ class Client(Transport):
         limit: int | None = None,
         offset: int | None = None,
         active: bool | None = None,
-        direction: Literal["uplink", "downlink", "local"] | None = None,
+        direction: Literal["local", "uplink", "downlink"] | None = None,
         class_id: int | None = None,
         protocol: int | None = None,
         port: int | None = None,

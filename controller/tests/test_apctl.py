@@ -7,12 +7,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from controller.apctl import tables
 
+from .conftest import Apctl
 from .switches import ROOT, Controller, end, free_port
 from .test_config import access_point
 from .test_entries import PIPELINE
@@ -30,22 +30,17 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
 
 
 @pytest.fixture
-def run(controller: Controller, tmp_path: Path) -> Any:
-    """Run apctl; returns code, output and errors."""
+def run(controller: Controller, tmp_path: Path, apctl: Apctl) -> Apctl:
+    """Run apctl against it; returns code, output and errors."""
 
-    def run_(*arguments: str, stdin: str | None = None, **environment: str) -> tuple[int, str, str]:
+    def run_(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, str, str]:
         given = {"APCTL_URL": controller.url, "APCTL_TOKEN": controller.token, "XDG_CONFIG_HOME": str(tmp_path)}
-        done = subprocess.run(
-            [ROOT / "apctl", *arguments],
-            env={name: value for name, value in {**os.environ, **given, **environment}.items() if value},
-            input=stdin, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr
+        return apctl(*arguments, stdin=stdin, **{**given, **environment})
 
     return run_
 
 
-def test_it_shows_and_changes(run: Any) -> None:
+def test_it_shows_and_changes(run: Apctl) -> None:
     code, output, _ = run("get", "ap")
     lines = output.splitlines()
     assert (code, lines[0].split()[:2], lines[1].split()[:2]) == (0, ["NAME", "STATE"], ["ap1", "connecting"])
@@ -57,7 +52,7 @@ def test_it_shows_and_changes(run: Any) -> None:
     assert run("delete", "access-point", "ap2")[1] == "ap2 removed\n"
 
 
-def test_login_keeps_a_token_for_its_controller_only(run: Any, controller: Controller, tmp_path: Path) -> None:
+def test_login_keeps_a_token_for_its_controller_only(run: Apctl, controller: Controller, tmp_path: Path) -> None:
     away = {"APCTL_URL": "", "APCTL_TOKEN": ""}
     assert run("get", "ap", **away)[0] == 2
     code, output, _ = run("login", controller.url, stdin=controller.token, **away)
@@ -84,20 +79,20 @@ def test_login_keeps_a_token_for_its_controller_only(run: Any, controller: Contr
         (("--url", "http://127.0.0.1:1", "get", "ap"), 1, "http://127.0.0.1:1: "),
     ],
 )
-def test_what_is_wrong_is_one_line(run: Any, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_what_is_wrong_is_one_line(run: Apctl, arguments: tuple[str, ...], code: int, words: str) -> None:
     found, output, errors = run(*arguments)
     assert (found, output) == (code, "")
     assert errors.startswith("error: ") and errors.count("\n") == 1
     assert words in errors
 
 
-def test_completion_knows_the_access_points(run: Any) -> None:
+def test_completion_knows_the_access_points(run: Apctl) -> None:
     environment = {"_APCTL_COMPLETE": "complete_bash", "COMP_WORDS": "apctl get flows ", "COMP_CWORD": "3"}
     assert run(**environment)[1].split() == ["ap1"]
     assert "_apctl_completion" in run("completion", "bash")[1]
 
 
-def test_events_are_lines_of_json(run: Any, controller: Controller, tmp_path: Path) -> None:
+def test_events_are_lines_of_json(run: Apctl, controller: Controller, tmp_path: Path) -> None:
     environment = {**os.environ, "APCTL_URL": controller.url, "APCTL_TOKEN": controller.token}
     with subprocess.Popen([ROOT / "apctl", "events"], env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout

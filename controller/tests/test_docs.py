@@ -4,9 +4,11 @@
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
+from .conftest import Apctl
 from .switches import ROOT, Lab
 
 PAGES = sorted((ROOT / "docs/controller").glob("*.md"))
@@ -18,31 +20,27 @@ def commands(page: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def test_commands_beside_a_controller(link_lab: Lab, tmp_path: Path) -> None:
+def test_commands_beside_a_controller(link_lab: Lab, tmp_path: Path, apctl: Apctl) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     link_lab.introduce(controller)
-    environment = os.environ | {
+    given = {
         "APCTL_URL": controller.url,
         "APCTL_TOKEN": controller.token,
         "DATABASE": f"sqlite:///{controller.errors.with_suffix('.db')}",
         "XDG_CONFIG_HOME": str(tmp_path),
     }
-    executed = 0
+    environment, executed = os.environ | given, 0
     for page in PAGES:
         for command in commands(page):
-            there = command.replace("curl -s", "curl -sf").replace("localhost:8080", controller.url)
-            there = there.replace("out/", f"{tmp_path}/")
-            done = subprocess.run(
-                ["bash", "-c", there],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert done.returncode == 0 and done.stdout, f"{page.name}: {command}\n{done.stdout}{done.stderr}"
+            if command.startswith("./apctl "):
+                code, output, errors = apctl(*shlex.split(command)[1:], **given)
+            else:
+                there = command.replace("curl -s", "curl -sf").replace("localhost:8080", controller.url)
+                there = there.replace("out/", f"{tmp_path}/")
+                done = subprocess.run(["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, timeout=90)
+                code, output, errors = done.returncode, done.stdout.decode(), done.stderr.decode()
+            assert code == 0 and output, f"{page.name}: {command}\n{output}{errors}"
             executed += 1
     assert executed > 20
 
