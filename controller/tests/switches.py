@@ -216,7 +216,7 @@ class Controller:
         line = self.line()
         if line.startswith("token "):
             line = self.line()
-        assert line.startswith("rest http://"), line
+        assert line.startswith(("rest http://", "rest https://")), line
         self.url = line.split()[1]
         self.token = config.with_suffix(".token").read_text().strip()
 
