@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane of the access point on P4Runtime (finsy), with a REST API.
 
-    config -> app -> control -> access_point -+- connection   P4Runtime session: arbitration, pipeline, streams, retry
-                                              +- ports        roles, flood group, clone session, gate
-                                              +- stations     source digests -> `learn`, `forward`
-                                              +- flows        flow digests -> `flows_ipv4`, `flows_ipv6`
-                                              +- classes      `classify`, class weights
-                                              +- acks         `ack_priority`, `queue_meter`
-                                              +- loop         starts and watches the ticks:
+    config -> app -+- api          REST, tokens, streams            apctl -> client -> REST
+                   +- state        what is kept: SQLite, PostgreSQL
+                   +- control
+
+    control -> access_point -+- connection   P4Runtime session: arbitration, pipeline, streams, retry
+                             +- ports        roles, flood group, clone session, gate
+                             +- stations     source digests -> `learn`, `forward`
+                             +- flows        flow digests -> `flows_ipv4`, `flows_ipv6`
+                             +- classes      `classify`, class weights
+                             +- acks         `ack_priority`, `queue_meter`
+                             +- loop         starts and watches the ticks:
 
     worker -> ticker -+- http2         gRPC as prepared bytes
                       +- regulator     every 10 ms: counters -> feedback -> entries

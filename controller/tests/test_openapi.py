@@ -12,7 +12,7 @@ SECONDS = 15
 CHECKS = "no_defect,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-def test_every_answer_is_told_of(link_lab: Lab) -> None:
+def test_every_answer_is_told_of(link_lab: Lab, tmp_path: Path) -> None:
     link_lab.start_switch()
     controller = link_lab.controller(rules=[{"name": "voice", "dscp": 46, "class_id": 3}])
     link_lab.introduce(controller)
@@ -25,7 +25,8 @@ def test_every_answer_is_told_of(link_lab: Lab) -> None:
             "--exclude-path-regex", "/events$|/session$",
             "--continue-on-failure", "--no-shrink", "--no-color", "--generation-database", "none",
         ],
-        cwd=ROOT, env=os.environ | {"SCHEMATHESIS_HOOKS": "controller.tests.schemathesis_checks"},
+        env=os.environ | {"SCHEMATHESIS_HOOKS": "controller.tests.schemathesis_checks", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-1000:]
