@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .switches import ROOT, Lab
 
-SECONDS = 15
+SECONDS = 12
 CHECKS = "no_defect,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
