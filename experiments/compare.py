@@ -48,7 +48,7 @@ def rows(experiment: Experiment, summary: dict[str, Any]) -> list[Row]:
 def _reported(experiment: Experiment, arm: str, point: Point, here: list[Reported]) -> Row:
     own = {one.measure: one for one in here if one.arm == arm}
     cells = tuple(value(own[m.name], m) if m.name in own else "" for m in experiment.measures)
-    return Row(arm, f"the paper ({arm})", "paper's figure", point, cells)
+    return Row(arm, f"{experiment.asked_by} ({arm})", "paper's figure", point, cells)
 
 
 def value(reported: Reported, measure: Measure) -> str:
@@ -85,7 +85,7 @@ def show(summary: dict[str, Any], console: Console) -> None:
         )
     for row in rows(experiment, summary):
         style = {"paper's figure": "dim", "ours": "bold"}.get(row.role)
-        first = f"paper: {row.arm}" if row.role == "paper's figure" else row.arm
+        first = f"{experiment.asked_by.removeprefix('the ')}: {row.arm}" if row.role == "paper's figure" else row.arm
         cells = [cell.replace(" to ", "\nto ") for cell in row.cells]
         grid.add_row(first, *([words(row.point)] if experiment.sweep else []), *cells, style=style)
     console.print(grid)

@@ -187,9 +187,10 @@ class Quick:
 class Experiment:
     """One experiment of a paper.
 
-    paper: its number (docs/hosts/README.md) and where, "000, sections 2 and 4.3, Fig. 1, 2, 14". question: what is
-    asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep: parameter -> values; every arm
-    runs at every point. differences: how this lab differs from the paper's, for the report.
+    paper: its number (docs/hosts/README.md) and where, "000, sections 2 and 4.3, Fig. 1, 2, 14"; or "none: " and what
+    it follows. question: what is asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep:
+    parameter -> values; every arm runs at every point. differences: how this lab differs from the paper's, for the
+    report.
     """
 
     name: str
@@ -215,6 +216,11 @@ class Experiment:
         values = {**self.sweep, **(self.quick.sweep if quick else {})}
         for combination in itertools.product(*values.values()):
             yield dict(zip(values, combination, strict=True))
+
+    @property
+    def asked_by(self) -> str:
+        """Who reported the figures beside ours: `the paper`, or `before` where there is none."""
+        return "before" if self.paper.startswith("none: ") else "the paper"
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)

@@ -76,15 +76,21 @@ def experiment_page(summary: Summary) -> str:
     lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
     lines += [f"Unfit and left out: {', '.join(unfit)}."] if unfit else []
     if experiment.differences:
-        lines += ["", "What is different from the paper's:", "", *(f"- {text}" for text in experiment.differences)]
+        lines += [
+            "",
+            "What is different from the paper's:" if experiment.asked_by == "the paper" else "What to keep in mind:",
+            "",
+            *(f"- {text}" for text in experiment.differences),
+        ]
     return "\n".join([*lines, "", *_took_part(summary)]) + "\n"
 
 
 def _took_part(summary: Summary) -> list[str]:
     versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in summary["versions"].items())
     machine = summary["machine"]
+    kernels = summary.get("kernels", [])
     return [
-        f"Versions: {versions}.",
+        f"Versions: {versions}." + (f" The runs were in Linux {', '.join(kernels)}." if kernels else ""),
         "",
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}.",
     ]
