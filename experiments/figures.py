@@ -153,7 +153,9 @@ class Drawing:
             Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
             for i, name in enumerate(figure.measures)
         ]
-        handles += self._paper_handle(colours, figure.measures, "line and [ ]: reported by the paper", lw=2.2)
+        handles += self._paper_handle(
+            colours, figure.measures, f"line and [ ]: from {self._experiment.asked_by}", lw=2.2
+        )
         drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
         return drawn
 
