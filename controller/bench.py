@@ -26,7 +26,7 @@ import typer
 from bench.report import Row, show
 from topologies import targets
 
-from .tests.switches import ROOT, SERVER, STATION, Controller, Wire, end, free_port, missing, udp
+from .tests.switches import ROOT, SERVER, STATION, Controller, Wire, end, free_port, lab, missing, udp, wait_for
 
 PACKETS_PER_SECOND = 4000
 """Of all flows together."""
@@ -215,8 +215,36 @@ def wait_until_learned(controller: Controller, setting: Setting) -> None:
     time.sleep(SETTLE_SECONDS)
 
 
+def failover(directory: Path) -> float:
+    """Kill a primary with 1000 active flows; returns after how many seconds its backup ticks."""
+    with lab("apswitch", directory) as made:
+        made.start_switch(f"2:rate={SETTINGS[0].capacity_bps}bit,limit=1000")
+        ports = [
+            {"port": 1, "role": "station", "capacity_bps": 10 * SETTINGS[0].capacity_bps},
+            {"port": 2, "role": "uplink", "capacity_bps": SETTINGS[0].capacity_bps},
+        ]
+        primary = made.controller(election_id=2, ports=ports)
+        made.introduce(primary)
+        backup = made.controller(election_id=1, ports=ports, ready=False)
+        command = [sys.executable, "-m", "controller.bench", "--flows", str(SETTINGS[0].flows)]
+        sender = subprocess.Popen([*command, SENDER, made.wires[1].far], cwd=ROOT)
+        try:
+            wait_until_learned(primary, SETTINGS[0])
+            wait_for(lambda: backup.get()["state"] == "backup")
+            start = time.monotonic()
+            primary.process.kill()
+            wait_for(lambda: backup.get()["loop"]["ticks"])
+            took = time.monotonic() - start
+        finally:
+            sender.kill()
+            sender.wait()
+    return took
+
+
 BUSY_MS = 2.0
 GOALS = {"p99_of_interval": 1.0, "missed": 0.001}  # at most
+FAILOVER = "failover_seconds"
+FAILOVER_GOAL = 1.0
 TEXTS = {
     "ms_p50": "a tick from begin to end, median, ms",
     "ms_p99": "the same, 99th percentile, ms; median of the access points",
@@ -230,13 +258,21 @@ TEXTS = {
 }
 
 
+def keep(summary: dict[str, Any], rows: list[Row]) -> None:
+    """Put results where those of all benchmarks are."""
+    summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
+    summary.setdefault("goals", {}).update(
+        {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None}
+    )
+
+
 def main(
     out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
-    only: Annotated[str | None, typer.Option(help="One setting alone, by its name.")] = None,
+    only: Annotated[str | None, typer.Option(help="tick_1000, tick_50x20 or failover_seconds alone.")] = None,
     sender: Annotated[list[str] | None, typer.Option(SENDER, hidden=True)] = None,
     flows: Annotated[int, typer.Option(hidden=True)] = 0,
 ) -> None:
-    """Measure the controller's ticks: one access point with 1000 active flows, and 50 with 20 each."""
+    """Measure the controller's ticks and a failover."""
     if sender:
         send(flows, sender)
     reason = missing("apswitch")
@@ -257,10 +293,14 @@ def main(
         show(f"Controller, {setting.access_points} x {setting.flows} active flows", rows)
         if results["timer_late_ms_p99"] > BUSY_MS:
             print("caution: timers were late: the machine is too busy for the tick's figures to count")
-        summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
-        summary.setdefault("goals", {}).update(
-            {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None}
-        )
+        keep(summary, rows)
+    if only in (None, FAILOVER):
+        with tempfile.TemporaryDirectory() as directory:
+            took = failover(Path(directory))
+        text = "from the primary's kill -9 to its backup's first tick, 1000 active flows, seconds"
+        rows = [Row(FAILOVER, text, took, FAILOVER_GOAL, at_least=False)]
+        show("Failover", rows)
+        keep(summary, rows)
     out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(summary, indent=2) + "\n")
 

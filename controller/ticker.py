@@ -40,6 +40,9 @@ FLOW_STEP = 256
 """A flow's or class's feedback is written when it changed by so much of 65535: on some targets each write refills the
 flow's meter, and nobody can tell 0.4 % of probability from noise."""
 
+PORT_STEP = 32
+"""A port's feedback is written when it changed by one part in so many: senders answer to its square root."""
+
 MOST_WRITTEN = 128
 """Flows that are written in one tick; the others wait for the next."""
 AT_ONCE = 32
@@ -312,7 +315,8 @@ class Ticker:
         for regulator in self.regulators:
             looked_at = regulator.update(now)
             number = regulator.port.port
-            updates += self._changed((number, None), regulator.feedback, 1)
+            before, _ = self._written.get((number, None), (0, False))
+            updates += self._changed((number, None), regulator.feedback, max(1, before // PORT_STEP))
             for class_id in regulator.classes:
                 updates += self._changed((number, class_id), regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
             if looked_at is not NOBODY:

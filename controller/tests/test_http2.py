@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop's own gRPC calls against servers of grpc's and of a few bytes."""
 
+import dataclasses
 import select
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -172,3 +175,39 @@ def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
         assert "\n" not in str(error.value)
         channel.close()
         thread.join()
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    """Make something of certificates."""
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+
+def certificates(directory: Path) -> Path:
+    """An authority, and what it certifies: `server` (as switch.example) and `client`."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    openssl(directory, "req", "-x509", *key, "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
+    for name, extension in (("server", "subjectAltName=DNS:switch.example"), ("client", "extendedKeyUsage=clientAuth")):
+        (directory / "extension").write_text(extension)
+        openssl(directory, "req", *key[:-2], "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", "request")
+        openssl(
+            directory, "x509", "-req", "-in", "request", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-days", "2", "-extfile", "extension", "-out", f"{name}.pem",
+        )  # fmt: skip
+    return directory
+
+
+def test_both_sides_prove_who_they_are(server: grpc.Server, tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    pair = ((made / "server.key").read_bytes(), (made / "server.pem").read_bytes())
+    credentials = grpc.ssl_server_credentials([pair], (made / "ca.pem").read_bytes(), require_client_auth=True)
+    port: int = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    client = Tls(made / "ca.pem", made / "client.pem", made / "client.key", "switch.example")
+    channel = opened(port, client)
+    for request in (b"echo", b"echo " + bytes(500_000)):
+        assert ask(channel, request) == [(Status(OK), [request])]
+    channel.close()
+    with pytest.raises(ChannelError, match="TLS: certificate verify failed"):
+        ask(opened(port, dataclasses.replace(client, server_name="other.example")), b"echo")
+    with pytest.raises(ChannelError, match="no such file"):
+        ask(opened(port, dataclasses.replace(client, key=made / "nothing.key")), b"echo")
