@@ -55,6 +55,8 @@ class Connection:
         self.sessions = 0
         self.p4runtime_version: str | None = None
         self.election_id = config.election_id
+        self._highest = 0
+        """The highest election id that this session has heard of."""
         self._client: fy.P4Client | None = None
         self._primary = asyncio.Event()
         self._lost_primary = asyncio.Event()
@@ -192,7 +194,7 @@ class Connection:
         self._client = client
         self._primary.clear()
         try:
-            self.election_id = self.config.election_id
+            self.election_id, self._highest = self.config.election_id, 0
             await self._request_primary()
             try:
                 await asyncio.wait_for(self._receive(client), ANSWER_SECONDS)
@@ -324,7 +326,14 @@ class Connection:
 
     async def _arbitrate(self, update: p4r.MasterArbitrationUpdate) -> None:
         highest = U128.decode(update.election_id)
+        passed_on = self._highest > self.election_id
+        self._highest = max(self._highest, highest)
         if update.status.code == rpc_code.OK:
+            if passed_on:
+                # BMv2 makes a backup primary by itself, with its old id: what its predecessor knows is no fence.
+                self.election_id = self._highest + self.config.election_id
+                await self._request_primary()
+                return
             self._primary.set()
             return
         self._primary.clear()
