@@ -8,6 +8,7 @@ waits: what is read may be of two ticks. The memory has no name and is gone with
 import mmap
 import os
 import struct
+import weakref
 from typing import Any, Self
 
 import numpy as np
@@ -53,6 +54,7 @@ class Board:
 
     def __init__(self, fd: int, ports: int) -> None:
         self.fd = fd
+        weakref.finalize(self, os.close, fd)
         self.ports_count = ports
         places: list[tuple[np.dtype[Any], int, int]] = []
         size = 0
@@ -82,7 +84,3 @@ class Board:
     def attach(cls, process: int, fd: int, ports: int) -> Self:
         """The one that another process of ours has open as `fd`."""
         return cls(os.open(f"/proc/{process}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC), ports)
-
-    def close(self) -> None:
-        """Close the file; the memory goes with the arrays."""
-        os.close(self.fd)

@@ -154,8 +154,6 @@ class Worker:
         except ChannelError as error:
             self._tell("ended", key, str(error))
             return
-        finally:
-            shared.close()
         self._watch(key, self._tickers[key])
 
     def _stop(self, key: int) -> None:

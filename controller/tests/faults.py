@@ -167,9 +167,9 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
     return found
 
 
-def unlike(made: Lab) -> list[str]:
-    """How a switch differs from its configuration, and what is inconsistent in it; nothing when all is well."""
-    config = AccessPointConfig.model_validate(made.config()["access_points"][0])
+def unlike(made: Lab, **access_point: Any) -> list[str]:
+    """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
+    config = AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0])
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
     found = asyncio.run(read_switch(f"127.0.0.1:{made.grpc}", program, wanted))

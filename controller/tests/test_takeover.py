@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Controllers come and go while packets pass: restart, failover, a primary that is cut off, faults at random."""
 
-import signal
 import time
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from .faults import Numbered, Proxy, survive, unlike
 from .switches import Lab, wait_for
@@ -19,14 +16,13 @@ def flows(controller: Any) -> dict[tuple[str, int], Any]:
     return {(entry["src_addr"], entry["src_port"]): entry for entry in controller.get("flows")}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_restart_loses_no_packet(any_lab: Lab, number: signal.Signals) -> None:
+def test_a_restart_loses_no_packet(any_lab: Lab) -> None:
     first = any_lab.controller()
     any_lab.introduce(first)
     with Numbered(any_lab) as traffic:
         wait_for(lambda: sum(entry["packets"] > 5 for entry in flows(first).values()) >= 4)
         before, arrived = flows(first), first.counter("arrived", 2)
-        first.process.send_signal(number)
+        first.process.kill()
         first.process.wait()
         second = any_lab.controller()
         wait_for(lambda: sum(entry["packets"] > 5 for entry in flows(second).values()) >= 4)
@@ -43,17 +39,20 @@ def test_a_restart_loses_no_packet(any_lab: Lab, number: signal.Signals) -> None
     assert unlike(any_lab) == []
 
 
-def test_a_changed_configuration_is_all_that_changes(any_lab: Lab) -> None:
-    first = any_lab.controller()
-    any_lab.introduce(first)
-    with Numbered(any_lab) as traffic:
+def test_a_changed_configuration_is_all_that_changes(link_lab: Lab) -> None:
+    link_lab.start_switch()
+    first = link_lab.controller()
+    link_lab.introduce(first)
+    changed: dict[str, Any] = {"features": {"sparse": False}, "rules": [{"name": "mine", "dscp": 46, "class_id": 5}]}
+    with Numbered(link_lab) as traffic:
         wait_for(lambda: len(flows(first)) >= 4)
         first.process.kill()
         first.process.wait()
-        second = any_lab.controller(features={"sparse": False}, rules=[{"name": "mine", "dscp": 46, "class_id": 5}])
+        second = link_lab.controller(**changed)
         assert {entry["class_id"] for entry in second.get("classes")} == {0, 1, 2, 5}
     assert len(traffic.got) == traffic.sent
-    assert unlike(any_lab)
+    assert unlike(link_lab, **changed) == []
+    assert unlike(link_lab) != []
 
 
 def test_the_backup_takes_over(any_lab: Lab) -> None:
@@ -101,4 +100,4 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
 
 
 def test_faults_at_random_are_survived(link_lab: Lab, tmp_path: Path) -> None:
-    assert survive(link_lab, count=4, seed=11) == 4
+    assert survive(link_lab, count=3, seed=11) == 3
