@@ -112,7 +112,15 @@ def tls_in_front(authority: Authority, behind: int) -> Iterator[int]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", behind)
-        await asyncio.gather(pump(reader, back), pump(there, writer))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+
+    async def stop() -> None:
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", port, ssl=context))
     thread = threading.Thread(target=loop.run_forever)
@@ -120,9 +128,10 @@ def tls_in_front(authority: Authority, behind: int) -> Iterator[int]:
     try:
         yield port
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(20)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 def _has_problem(controller: Controller) -> bool:
