@@ -214,7 +214,9 @@ def _with_results(options: argparse.Namespace) -> list[Store]:
         registry.find(name)
         for quick in (True,) if options.quick else (False, True):
             kept = Store(options.out, name, quick)
-            if (kept.directory / "summary.json").exists():
+            made = kept.plan()
+            if made and (kept.directory / "summary.json").exists():
+                summary.write(made, kept)  # goals may have changed since
                 found.append(kept)
                 break
         else:

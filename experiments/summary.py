@@ -16,6 +16,7 @@ from experiments.plan import Plan
 from experiments.raw import Raw
 from experiments.store import Run, Store
 from experiments.store import write as write_file
+from topologies.requirements import LabError
 
 Summary = dict[str, Any]
 CONFIDENCE = 0.95
@@ -35,7 +36,7 @@ def measured(experiment: Experiment, run: Run) -> dict[str, float]:
     """The measures of a run; without those that have no value."""
     order = run.order
     scale = run.facts["scale"]
-    raw = Raw(run.samples(), order.seconds, scale, order.point, order.arm)
+    raw = Raw(run.samples(), run.facts["seconds"], scale, order.point, order.arm)
     values = {measure.name: measure.of(raw) for measure in experiment.measures}
     return {name: value for name, value in values.items() if value is not None and np.isfinite(value)}
 
@@ -72,7 +73,13 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
 
 
 def write(plan: Plan, store: Store) -> Summary:
-    """Summarises what a store has and keeps it there."""
+    """Summarises what a store has and keeps it there. Raises LabError."""
+    known = {arm.name for arm in plan.declared().arms}
+    if unknown := [arm for arm in plan.arms if arm not in known]:
+        raise LabError(
+            f"{store.directory} has results of arm '{unknown[0]}', which {plan.experiment} has no more: "
+            f"`run {plan.experiment} --fresh` makes new ones"
+        )
     runs = store.runs(plan)
     started = min((run.facts["started"] for run in runs if "started" in run.facts), default=0.0)
     result = summarise(plan.declared(), plan, runs) | store.machine() | {"runner": store.runner()}

@@ -39,6 +39,7 @@ def keep(kept: Store, order: Order, problems: tuple[str, ...] = ()) -> None:
     part = kept.part(order)
     store.write_samples(samples(order), part / "samples.parquet")
     facts = {
+        "seconds": order.seconds,
         "scale": order.seconds / 180,
         "started": 1_700_000_000.0,
         "self_check": CHECK | {"problems": list(problems)},

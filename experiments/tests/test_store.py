@@ -3,6 +3,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -75,6 +76,12 @@ def test_a_damaged_plan_is_told(tmp_path: Path) -> None:
     (kept.directory / "plan.json").write_text("{}")
     with pytest.raises(LabError, match="is damaged: remove"):
         kept.plan()
+
+
+def test_results_of_an_arm_that_is_gone_are_told(tmp_path: Path) -> None:
+    planned, kept = finished.made(tmp_path)
+    with pytest.raises(LabError, match="has results of arm 'gone', which ncr-testbed has no more"):
+        summary.write(replace(planned, arms=("ours", "gone")), kept)
 
 
 def test_damaged_raw_data_is_told(tmp_path: Path) -> None:
