@@ -204,6 +204,9 @@ impl Engine {
         }
         let line = &mut self.lines[port];
         let Some(io) = &mut line.io else { return };
+        if !self.switch.is_loaded() && io.waits_for_program() {
+            return;
+        }
         let got = match io.receive(received) {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
@@ -309,7 +312,9 @@ impl Engine {
         fds.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
         for (port, line) in self.lines.iter().enumerate() {
             readable[port] = false;
-            if let Some(io) = &line.io {
+            if let Some(io) = &line.io
+                && (self.switch.is_loaded() || !io.waits_for_program())
+            {
                 fds.push(PollFd::new(io.fd(), PollFlags::POLLIN));
                 ports.push(port);
             }

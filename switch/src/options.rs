@@ -90,7 +90,8 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Ports are files: each receives IFACE_in.pcap, SECONDS after the start, and sends to IFACE_out.pcap
+    /// Ports are files: each receives IFACE_in.pcap, SECONDS after the start, when a program runs, and sends to
+    /// IFACE_out.pcap
     #[arg(long, value_name = "SECONDS")]
     pub use_files: Option<u64>,
 

@@ -140,6 +140,11 @@ impl Switch {
         self.machine.replace(machine)
     }
 
+    /// There is a program.
+    pub fn is_loaded(&self) -> bool {
+        self.machine.is_some()
+    }
+
     /// A frame that a port received.
     #[inline]
     pub fn receive(&mut self, port: PortNumber, mut packet: Box<Packet>, now: u64) {

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries that a program's packets hit."""
 
-import collections
 import json
 import random
 import subprocess
@@ -12,6 +11,8 @@ from finsy.proto import p4r
 from p4rt_client import Program, binary, update
 from programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 from switches import apswitch, write_pcap
+
+MOST = 24  # entries of a table
 
 
 def seen_keys(case: Case, frames: list[Frame], entries: dict[str, Any], directory: Path) -> dict[str, list[list[int]]]:
@@ -49,7 +50,7 @@ def make_entries(case: Case, program: Program, keys: dict[str, list[list[int]]],
         if table.is_const_table or not table.match_fields or not references or table.implementation_id:
             continue
         seen = keys.get(table.preamble.name, [])
-        for _ in range(min(table.size, 24)):
+        for _ in range(min(table.size, MOST)):
             values = rng.choice(seen) if seen else [rng.getrandbits(f.bitwidth) for f in table.match_fields]
             entry = p4r.TableEntry(table_id=table.preamble.id)
             ranked = False
@@ -168,16 +169,13 @@ def copies() -> list[Any]:
     return updates
 
 
-def unique(entries: list[Any]) -> list[Any]:
-    """Each key once."""
+def unique(program: Program, entries: list[Any]) -> list[Any]:
+    """Each key once, and no more than a table holds."""
+    room = {table.preamble.id: min(table.size, MOST) for table in program.p4info.tables}
     first: dict[Any, Any] = {}
     for entry in entries:
         key = (entry.table_id, tuple(sorted(field.SerializeToString() for field in entry.match)))
-        first.setdefault(key, entry)
-    tables: collections.Counter[int] = collections.Counter()
-    kept = []
-    for (table, _), entry in first.items():
-        tables[table] += 1
-        if tables[table] <= 24:
-            kept.append(entry)
-    return kept
+        if key not in first and room[entry.table_id]:
+            room[entry.table_id] -= 1
+            first[key] = entry
+    return list(first.values())

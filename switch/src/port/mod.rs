@@ -39,6 +39,11 @@ pub trait PortIo: Send {
     /// Becomes readable when there is something to receive.
     fn fd(&self) -> BorrowedFd<'_>;
 
+    /// Nothing is received before there is a program for it; other ports drop it.
+    fn waits_for_program(&self) -> bool {
+        false
+    }
+
     /// Frames that the kernel has dropped since the last call because nobody received them.
     fn missed(&mut self) -> u64 {
         0

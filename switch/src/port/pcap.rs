@@ -196,6 +196,10 @@ impl PortIo for FilePort {
     fn fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
+
+    fn waits_for_program(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

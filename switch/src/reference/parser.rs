@@ -79,7 +79,7 @@ impl Interpreter {
                 }
                 ParserOp::Advance(bits) => {
                     let bits = low64(&scope(&program, packet, &[]).eval(bits));
-                    if bits % 8 != 0 {
+                    if !bits.is_multiple_of(8) {
                         return error("ParserInvalidArgument");
                     }
                     if bits / 8 > packet.payload().len() as u64 {
@@ -158,7 +158,7 @@ impl Interpreter {
         let Some(header) = header else { return error("StackOutOfBounds") };
         let fixed: u32 = program.headers[header].fields.iter().map(|field| field.width).sum();
         let varbit = varbit.unwrap_or(0);
-        if varbit % 8 != 0 {
+        if !varbit.is_multiple_of(8) {
             return error("ParserInvalidArgument");
         }
         let bytes = u64::from(fixed / 8) + varbit / 8;
