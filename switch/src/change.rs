@@ -3,6 +3,7 @@
 
 use tokio::sync::mpsc;
 
+use crate::machine::select::SetMember;
 use crate::port::PortNumber;
 use crate::program::{DigestId, Value};
 
@@ -117,6 +118,22 @@ pub enum Change {
         register: usize,
         index: usize,
         value: u64,
+    },
+    /// `action`: index among the profile's actions and parameters.
+    SetMember {
+        profile: usize,
+        slot: u32,
+        action: Box<[u64]>,
+    },
+    /// Slots of members, each as often as its weight says.
+    SetGroup {
+        profile: usize,
+        slot: u32,
+        members: Box<[u32]>,
+    },
+    SetValueSet {
+        set: usize,
+        members: Vec<SetMember>,
     },
     SetMulticastGroup {
         group: u32,

@@ -28,38 +28,14 @@ use crate::machine::{Machine, Shared};
 use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats};
 pub use crate::program::{
-    ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, Program,
-    RegisterId, TableId, Value,
+    ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
+    Program, RegisterId, TableId, Value, ValueSetId,
 };
 use crate::store::Store;
+pub use crate::update::{
+    EntryAction, EntryView, GroupMember, ProfileGroup, TableEntry, Update, UpdateError, WeightedCall,
+};
 use crate::v1model::{Port, Switch, SwitchCells};
-
-/// A table entry as written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableEntry {
-    pub table: TableId,
-    pub key: EntryKey,
-    pub action: ActionCall,
-    /// `None`: unconfigured, always green. Only in tables with a direct meter.
-    pub meter: Option<MeterConfig>,
-    /// Written with the entry when `Some`; a new entry starts at 0. Only in tables with a direct counter.
-    pub counter: Option<CounterValue>,
-    /// ns without a hit until [`Notice::IdleTimeout`]; 0: never. Only in tables with idle timeout support.
-    pub idle_timeout_ns: u64,
-    /// Kept for the owner of the entry, never read here (P4Runtime `controller_metadata` and `metadata`).
-    pub cookie: Vec<u8>,
-}
-
-/// A [`TableEntry`] as it is now.
-#[derive(Clone, Debug)]
-pub struct EntryView {
-    /// `entry.counter` is the present value where the table has a direct counter.
-    pub entry: TableEntry,
-    /// ns since the last hit, or since the insertion; 0 in tables without idle timeout support.
-    pub idle_ns: u64,
-    /// Compiled into the program; cannot be written.
-    pub is_const: bool,
-}
 
 /// Events of a kind, or packet-outs, that may wait to be fetched.
 const MAX_EVENTS: usize = 4096;
@@ -71,101 +47,6 @@ const MIN_PACKETS: usize = 4096;
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries looked at for idleness at a time.
 const AGE_STEP: usize = 4096;
-
-/// One atomic change.
-#[derive(Clone, Debug)]
-pub enum Update {
-    InsertEntry(TableEntry),
-    /// Replaces action, meter configuration and idle timeout; the counter stays unless given.
-    ModifyEntry(TableEntry),
-    DeleteEntry {
-        table: TableId,
-        key: EntryKey,
-    },
-    /// `None`: the program's own default.
-    SetDefault {
-        table: TableId,
-        action: Option<ActionCall>,
-    },
-    SetDirectCounter {
-        table: TableId,
-        key: EntryKey,
-        value: CounterValue,
-    },
-    SetDirectMeter {
-        table: TableId,
-        key: EntryKey,
-        config: Option<MeterConfig>,
-    },
-    SetCounter {
-        counter: CounterId,
-        index: usize,
-        value: CounterValue,
-    },
-    SetMeter {
-        meter: MeterId,
-        index: usize,
-        config: Option<MeterConfig>,
-    },
-    SetRegister {
-        register: RegisterId,
-        index: usize,
-        value: u64,
-    },
-    InsertMulticastGroup {
-        group: u32,
-        replicas: Vec<Replica>,
-    },
-    ModifyMulticastGroup {
-        group: u32,
-        replicas: Vec<Replica>,
-    },
-    DeleteMulticastGroup {
-        group: u32,
-    },
-    InsertCloneSession {
-        session: u32,
-        config: CloneSession,
-    },
-    ModifyCloneSession {
-        session: u32,
-        config: CloneSession,
-    },
-    DeleteCloneSession {
-        session: u32,
-    },
-    /// `None`: disabled, which is where a program starts.
-    SetDigest {
-        digest: DigestId,
-        config: Option<DigestConfig>,
-    },
-    /// The samples with these [`Digest::sequence`] numbers may be sent again.
-    AckDigest {
-        digest: DigestId,
-        sequences: Vec<u64>,
-    },
-}
-
-/// Why an update was refused; the old state is kept.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum UpdateError {
-    #[error("{0} exists already")]
-    AlreadyExists(String),
-    #[error("no such {0}")]
-    NotFound(String),
-    #[error("{0}")]
-    ResourceExhausted(String),
-    #[error("{0}")]
-    InvalidArgument(String),
-    #[error("{0}")]
-    OutOfRange(String),
-    #[error("{0}")]
-    PermissionDenied(String),
-    #[error("no program is loaded")]
-    NoProgram,
-    #[error("the data plane has stopped")]
-    Stopped,
-}
 
 /// Rare events.
 #[derive(Clone, Debug)]
@@ -385,7 +266,10 @@ impl Dataplane {
         let program = Arc::new(program);
         let shared = Arc::new(Shared::new(&program));
         let machine = Box::new(Machine::new(&program, shared.clone(), self.inner.seed));
-        let (new, changes) = Store::new(program, shared)?;
+        let (mut new, mut changes) = Store::new(program, shared)?;
+        for port in self.inner.ports.iter().filter(|port| !port.up.load(Relaxed)) {
+            new.set_port(port.number, false, &mut changes);
+        }
         let (done, answer) = oneshot::channel();
         let mut store = self.inner.store();
         *store = Some(new);
@@ -469,6 +353,21 @@ impl Dataplane {
 
     pub fn digest_config(&self, digest: DigestId) -> Result<Option<DigestConfig>, UpdateError> {
         self.read(|store, _| store.digest_config(digest.0))
+    }
+
+    /// The members of an action profile, by id.
+    pub fn profile_members(&self, profile: ProfileId) -> Result<Vec<(u32, ActionCall)>, UpdateError> {
+        self.read(|store, _| Ok(store.profile(profile)?.members().map(|(id, action)| (id, action.clone())).collect()))
+    }
+
+    /// The groups of an action profile, by id; one-shot groups have none.
+    pub fn profile_groups(&self, profile: ProfileId) -> Result<Vec<(u32, ProfileGroup)>, UpdateError> {
+        self.read(|store, _| Ok(store.profile(profile)?.groups().map(|(id, group)| (id, group.clone())).collect()))
+    }
+
+    /// The members of a value set, as written.
+    pub fn value_set(&self, set: ValueSetId) -> Result<Vec<Vec<KeyField>>, UpdateError> {
+        self.read(|store, _| store.value_set(set))
     }
 
     pub fn multicast_groups(&self) -> BTreeMap<u32, Vec<Replica>> {
@@ -596,6 +495,14 @@ fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut O
     if port.up.swap(now.is_some(), Relaxed) != now.is_some() {
         let state = if now.is_some() { "up" } else { "down" };
         tracing::info!("port {} ({}) is {state}", port.number, port.interface);
+        let mut changes = Vec::new();
+        // Held until the changes are on their way, as by a write.
+        let mut store = inner.store();
+        if let Some(store) = &mut *store {
+            store.set_port(port.number, now.is_some(), &mut changes);
+        }
+        inner.send(Command::Changes { changes, done: oneshot::channel().0 });
+        drop(store);
         let notice = Notice::PortState { port: port.number, up: now.is_some() };
         if inner.notices.try_send(notice).is_err() {
             tracing::debug!("a port state was not fetched in time");

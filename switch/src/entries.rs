@@ -61,7 +61,7 @@ fn table_entry(entry: &Json, program: &Program) -> Result<Update> {
     Ok(Update::InsertEntry(TableEntry {
         table,
         key: EntryKey { fields, priority },
-        action,
+        action: action.into(),
         meter: None,
         counter: None,
         idle_timeout_ns: 0,

@@ -12,7 +12,7 @@
 //! | port | [`port`] | frames in and out of an interface, in batches; the only `unsafe` code |
 //! | architecture | `v1model`, `digest` | between the ports: queues, multicast, clones, resubmission, digests |
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
-//! | control | [`control`], `store`, `change` | the handle through which everybody else reads and writes |
+//! | control | [`control`], [`update`], `store`, `profiles`, `rows`, `value_sets`, `change` | the handle through which everybody else reads and writes |
 //! | P4Runtime | [`p4rt`] | the gRPC server on top of the handle |
 //! | reference | [`reference`] | the same programs once more, interpreted plainly: what the machine is tested against |
 //!
@@ -31,8 +31,12 @@ pub mod link;
 pub mod machine;
 pub mod p4rt;
 pub mod port;
+mod profiles;
 pub mod program;
 pub mod reference;
+mod rows;
 pub mod store;
 pub mod trace;
+pub mod update;
 pub mod v1model;
+mod value_sets;

@@ -3,6 +3,7 @@
 //!
 //! Names are the fully qualified ones of the BMv2 JSON, which are those of the P4Info (`Preamble.name`).
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,6 +33,13 @@ pub struct RegisterId(pub usize);
 /// Index into [`Program::digests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DigestId(pub usize);
+
+/// Index into [`Program::profiles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProfileId(pub usize);
+/// Index into [`Program::value_sets`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueSetId(pub usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchKind {
@@ -76,6 +84,8 @@ pub struct TableInfo {
     pub const_entries: bool,
     /// The default action cannot be written.
     pub const_default: bool,
+    /// Entries name members or groups of it.
+    pub profile: Option<ProfileId>,
 }
 
 impl TableInfo {
@@ -119,6 +129,28 @@ pub struct RegisterInfo {
 pub struct DigestInfo {
     pub name: String,
     pub fields: Vec<FieldInfo>,
+}
+
+/// An action profile, or a selector.
+#[derive(Clone, Debug)]
+pub struct ProfileInfo {
+    pub name: String,
+    /// Sum of the weights of all groups' members, and number of members, at most.
+    pub size: usize,
+    /// Members can be grouped, and a hash chooses one.
+    pub has_selector: bool,
+    /// Of one of its tables; those of the others have the same names in the same order.
+    pub actions: Vec<ActionId>,
+}
+
+/// A parser value set.
+#[derive(Clone, Debug)]
+pub struct ValueSetInfo {
+    pub name: String,
+    /// Bits of the fields that a member is made of.
+    pub widths: Vec<u16>,
+    /// Members at most.
+    pub max_size: usize,
 }
 
 /// One field of a table key. The variant has to agree with the table's [`MatchKind`] for that field.
@@ -183,6 +215,8 @@ pub struct Program {
     pub meters: Vec<MeterInfo>,
     pub registers: Vec<RegisterInfo>,
     pub digests: Vec<DigestInfo>,
+    pub profiles: Vec<ProfileInfo>,
+    pub value_sets: Vec<ValueSetInfo>,
     /// For each table, the default action that the program asks for.
     pub defaults: Vec<Option<ActionCall>>,
     pub const_entries: Vec<(TableId, EntryKey, ActionCall)>,
@@ -192,7 +226,13 @@ pub struct Program {
 impl Program {
     /// Reads and compiles BMv2 JSON; refuses what is not supported.
     pub fn load(json: &[u8]) -> Result<Program, LoadError> {
-        compile::load(json)
+        Program::load_with(json, &HashMap::new())
+    }
+
+    /// As [`Program::load`], with the sizes of the tables whose entries the JSON gives and the control plane may write:
+    /// the JSON does not tell them from those with constant entries.
+    pub fn load_with(json: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, LoadError> {
+        compile::load(json, sizes)
     }
 
     pub fn table(&self, name: &str) -> Option<TableId> {

@@ -3,22 +3,29 @@
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::change::{Change, CloneSession, CounterValue, DigestConfig, MeterConfig, Replica};
-use crate::control::{EntryView, TableEntry, Update, UpdateError};
 use crate::machine::Shared;
-use crate::machine::code::{KeyPlace, Matching, TableCode};
+use crate::machine::code::Matching;
 use crate::machine::table::RowShape;
-use crate::program::{ActionCall, EntryKey, KeyField, MatchKind, Program, TableId, TableInfo, Value};
+use crate::port::PortNumber;
+use crate::profiles::{OneShot, ProfileStore};
+use crate::program::{
+    ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, Value, ValueSetId,
+};
+use crate::rows::{check_index, check_width, no_cells, pack_field, prefix_length};
+use crate::update::{EntryAction, EntryView, TableEntry, Update, UpdateError};
+use crate::value_sets;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
 struct Stored {
     entry: TableEntry,
+    /// Of an entry with a one-shot group.
+    shot: Option<OneShot>,
     is_const: bool,
     /// When the entry was inserted, modified or last reported as idle; ns.
     seen: u64,
@@ -41,6 +48,9 @@ pub struct Store {
     tables: Vec<TableStore>,
     meters: Vec<Vec<Option<MeterConfig>>>,
     digests: Vec<Option<DigestConfig>>,
+    profiles: Vec<ProfileStore>,
+    /// Members as written.
+    value_sets: Vec<Vec<Vec<KeyField>>>,
     pub groups: BTreeMap<u32, Vec<Replica>>,
     pub sessions: BTreeMap<u32, CloneSession>,
 }
@@ -63,6 +73,8 @@ impl Store {
             tables: program.defaults.iter().map(table).collect(),
             meters: program.meters.iter().map(|meter| vec![None; meter.size]).collect(),
             digests: vec![None; program.digests.len()],
+            profiles: program.profiles.iter().enumerate().map(|(at, info)| ProfileStore::new(at, info)).collect(),
+            value_sets: vec![Vec::new(); program.value_sets.len()],
             groups: BTreeMap::new(),
             sessions: BTreeMap::new(),
             shared,
@@ -80,13 +92,14 @@ impl Store {
             let entry = TableEntry {
                 table: *table,
                 key: key.clone(),
-                action: action.clone(),
+                action: action.clone().into(),
                 meter: None,
                 counter: None,
                 idle_timeout_ns: 0,
                 cookie: Vec::new(),
             };
-            store.insert(entry, true, 0, &mut changes)?;
+            let is_const = program.tables[table.0].const_entries;
+            store.insert(entry, is_const, 0, &mut changes)?;
         }
         Ok((store, changes))
     }
@@ -177,6 +190,23 @@ impl Store {
                 changes.push(Change::SetCloneSession { session, config: None });
                 Ok(())
             }
+            Update::InsertMember { profile, member, action } => {
+                let packed = self.pack_member(profile, &action)?;
+                self.profile_mut(profile)?.insert_member(member, action, packed, changes)
+            }
+            Update::ModifyMember { profile, member, action } => {
+                let packed = self.pack_member(profile, &action)?;
+                self.profile_mut(profile)?.modify_member(member, action, packed, changes)
+            }
+            Update::DeleteMember { profile, member } => self.profile_mut(profile)?.delete_member(member),
+            Update::InsertGroup { profile, group, value } => {
+                self.profile_mut(profile)?.insert_group(group, value, changes)
+            }
+            Update::ModifyGroup { profile, group, value } => {
+                self.profile_mut(profile)?.modify_group(group, value, changes)
+            }
+            Update::DeleteGroup { profile, group } => self.profile_mut(profile)?.delete_group(group),
+            Update::SetValueSet { set, members } => self.set_value_set(set, members, changes),
             Update::SetDigest { digest, config } => {
                 check_index("digest", Some(self.digests.len()), digest.0)?;
                 self.digests[digest.0] = config;
@@ -195,28 +225,26 @@ impl Store {
         let id = entry.table;
         let (mut row, key) = self.pack_key(id, &entry.key)?;
         self.check_entry(&entry)?;
-        let action = self.pack_action(id, &entry.action)?;
         let info = &self.program.tables[id.0];
-        let table = &mut self.tables[id.0];
+        let table = &self.tables[id.0];
         if table.slots.contains_key(&key) {
             return Err(UpdateError::AlreadyExists(format!("this entry of table `{}`", info.name)));
         }
-        let slot = match table.free.pop() {
-            Some(slot) => slot,
-            None if table.entries.len() < info.max_size => {
-                table.entries.push(None);
-                table.entries.len() as u32 - 1
-            }
-            None => {
-                let reason = format!("table `{}` is full ({} entries)", info.name, info.max_size);
-                return Err(UpdateError::ResourceExhausted(reason));
-            }
-        };
-        row.extend(action);
+        if table.free.is_empty() && table.entries.len() >= info.max_size {
+            let reason = format!("table `{}` is full ({} entries)", info.name, info.max_size);
+            return Err(UpdateError::ResourceExhausted(reason));
+        }
         let priority = match self.program.code.tables[id.0].matching {
             Matching::Masked if !info.needs_priority() => prefix_length(&entry.key),
             _ => entry.key.priority,
         };
+        let (action, shot) = self.acquire(id, &entry.action, None, changes)?;
+        row.extend(action);
+        let table = &mut self.tables[id.0];
+        let slot = table.free.pop().unwrap_or_else(|| {
+            table.entries.push(None);
+            table.entries.len() as u32 - 1
+        });
         changes.push(Change::InsertEntry { table: id.0, slot, row: row.into(), priority });
         if let Some(config) = entry.meter {
             changes.push(Change::SetEntryMeter { table: id.0, slot, config: Some(config) });
@@ -226,7 +254,7 @@ impl Store {
         }
         table.slots.insert(key, slot);
         table.ageing += (entry.idle_timeout_ns > 0) as usize;
-        table.entries[slot as usize] = Some(Stored { entry, is_const, seen: now });
+        table.entries[slot as usize] = Some(Stored { entry, shot, is_const, seen: now });
         Ok(())
     }
 
@@ -235,12 +263,13 @@ impl Store {
         self.check_writable(id)?;
         let slot = self.find(id, &entry.key)?;
         self.check_entry(&entry)?;
-        let action = self.pack_action(id, &entry.action)?.into();
+        let before = self.tables[id.0].entries[slot as usize].as_ref().and_then(|stored| stored.shot.clone());
+        let (action, shot) = self.acquire(id, &entry.action, before.as_ref(), changes)?;
         let table = &mut self.tables[id.0];
         let Some(stored) = &mut table.entries[slot as usize] else {
             return Err(UpdateError::NotFound("entry".into()));
         };
-        changes.push(Change::ModifyEntry { table: id.0, slot, action });
+        changes.push(Change::ModifyEntry { table: id.0, slot, action: action.into() });
         // An unchanged meter keeps its buckets.
         if stored.entry.meter != entry.meter {
             changes.push(Change::SetEntryMeter { table: id.0, slot, config: entry.meter });
@@ -250,7 +279,8 @@ impl Store {
         }
         table.ageing += (entry.idle_timeout_ns > 0) as usize;
         table.ageing -= (stored.entry.idle_timeout_ns > 0) as usize;
-        *stored = Stored { entry, is_const: false, seen: now };
+        let old = std::mem::replace(stored, Stored { entry, shot, is_const: false, seen: now });
+        self.release(id, old);
         Ok(())
     }
 
@@ -261,11 +291,12 @@ impl Store {
         let Some(slot) = table.slots.remove(&packed) else {
             return Err(self.no_entry(id));
         };
-        if let Some(stored) = table.entries[slot as usize].take() {
-            table.ageing -= (stored.entry.idle_timeout_ns > 0) as usize;
-        }
         table.free.push(slot);
         changes.push(Change::RemoveEntry { table: id.0, slot });
+        if let Some(stored) = table.entries[slot as usize].take() {
+            table.ageing -= (stored.entry.idle_timeout_ns > 0) as usize;
+            self.release(id, stored);
+        }
         Ok(())
     }
 
@@ -417,11 +448,106 @@ impl Store {
         Ok(())
     }
 
+    pub fn profile(&self, id: ProfileId) -> Result<&ProfileStore> {
+        self.profiles.get(id.0).ok_or_else(|| UpdateError::NotFound(format!("action profile {}", id.0)))
+    }
+
+    pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<KeyField>>> {
+        self.value_sets.get(id.0).cloned().ok_or_else(|| UpdateError::NotFound(format!("value set {}", id.0)))
+    }
+
+    fn profile_mut(&mut self, id: ProfileId) -> Result<&mut ProfileStore> {
+        self.profiles.get_mut(id.0).ok_or_else(|| UpdateError::NotFound(format!("action profile {}", id.0)))
+    }
+
+    /// What stands in a row for the action; what it names is in use from now on.
+    /// `replaced`: the one-shot group that the entry has so far.
+    fn acquire(
+        &mut self,
+        id: TableId,
+        action: &EntryAction,
+        replaced: Option<&OneShot>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(Vec<u64>, Option<OneShot>)> {
+        let info = self.table(id)?;
+        let Some(ProfileId(profile)) = info.profile else {
+            return match action {
+                EntryAction::Call(call) => Ok((self.pack_action(id, call)?, None)),
+                _ => invalid(format!("table `{}` has no action profile", info.name)),
+            };
+        };
+        let mixed = format!("table `{}`: its action profile is programmed the other way", info.name);
+        let packed = match action {
+            EntryAction::OneShot(calls) => {
+                calls.iter().map(|w| self.pack_action(id, &w.call)).collect::<Result<Vec<_>>>()?
+            }
+            _ => Vec::new(),
+        };
+        let store = &mut self.profiles[profile];
+        match action {
+            EntryAction::Call(_) => {
+                invalid(format!("table `{}` takes members of its action profile", self.program.tables[id.0].name))
+            }
+            EntryAction::Member(_) | EntryAction::Group(_) if store.has_shots() => invalid(mixed),
+            EntryAction::Member(member) => Ok((vec![store.use_member(*member)?], None)),
+            EntryAction::Group(group) => Ok((vec![store.use_group(*group)?], None)),
+            EntryAction::OneShot(_) if store.has_members() => invalid(mixed),
+            EntryAction::OneShot(calls) => {
+                let (reference, shot) = store.shoot(calls, packed, replaced, changes)?;
+                Ok((vec![reference], Some(shot)))
+            }
+        }
+    }
+
+    /// What an entry that is gone has named is no longer in use.
+    fn release(&mut self, id: TableId, stored: Stored) {
+        let Some(ProfileId(profile)) = self.program.tables[id.0].profile else { return };
+        let store = &mut self.profiles[profile];
+        match stored.entry.action {
+            EntryAction::Member(member) => store.release_member(member),
+            EntryAction::Group(group) => store.release_group(group),
+            EntryAction::Call(_) | EntryAction::OneShot(_) => {}
+        }
+        if let Some(shot) = stored.shot {
+            store.release_shot(shot);
+        }
+    }
+
+    /// A member's action as it stands in its profile.
+    fn pack_member(&self, id: ProfileId, call: &ActionCall) -> Result<Vec<u64>> {
+        match self.program.profiles.get(id.0) {
+            Some(info) => self.pack_call(&info.actions, &info.name, call),
+            None => Err(UpdateError::NotFound(format!("action profile {}", id.0))),
+        }
+    }
+
+    fn set_value_set(&mut self, id: ValueSetId, members: Vec<Vec<KeyField>>, changes: &mut Vec<Change>) -> Result<()> {
+        let Some(info) = self.program.value_sets.get(id.0) else {
+            return Err(UpdateError::NotFound(format!("value set {}", id.0)));
+        };
+        let packed = value_sets::pack(info, &members)?;
+        self.value_sets[id.0] = members;
+        changes.push(Change::SetValueSet { set: id.0, members: packed });
+        Ok(())
+    }
+
+    /// A port's interface came or went.
+    pub fn set_port(&mut self, port: PortNumber, up: bool, changes: &mut Vec<Change>) {
+        self.profiles.iter_mut().for_each(|profile| profile.set_port(port, up, changes));
+    }
+
     /// Action index and parameters as they stand in a row.
     fn pack_action(&self, id: TableId, call: &ActionCall) -> Result<Vec<u64>> {
         let info = self.table(id)?;
-        let Some(index) = info.actions.iter().position(|&action| action == call.action) else {
-            return invalid(format!("table `{}` does not have this action", info.name));
+        let mut packed = self.pack_call(&info.actions, &info.name, call)?;
+        packed.resize(1 + self.program.code.tables[id.0].param_words.max(packed.len() - 1), 0);
+        Ok(packed)
+    }
+
+    /// The index among `actions` and the parameters.
+    fn pack_call(&self, actions: &[ActionId], of: &str, call: &ActionCall) -> Result<Vec<u64>> {
+        let Some(index) = actions.iter().position(|&action| action == call.action) else {
+            return invalid(format!("`{of}` does not have this action"));
         };
         let action = &self.program.actions[call.action.0];
         if action.params.len() != call.params.len() {
@@ -436,7 +562,6 @@ impl Store {
                 packed.push((value >> 64) as u64);
             }
         }
-        packed.resize(1 + self.program.code.tables[id.0].param_words, 0);
         Ok(packed)
     }
 
@@ -462,99 +587,6 @@ impl Store {
         identity.push(key.priority as u64);
         Ok((row, identity.into()))
     }
-}
-
-fn pack_field(
-    field: &KeyField,
-    place: &KeyPlace,
-    kind: MatchKind,
-    width: u16,
-    name: &str,
-    code: &TableCode,
-    row: &mut [u64],
-) -> Result<()> {
-    let all = Value::MAX >> (128 - width);
-    let what = NamedField(name);
-    let (value, mask) = match (kind, field) {
-        (MatchKind::Exact, KeyField::Exact(value)) => (*value, all),
-        (MatchKind::Lpm, KeyField::Lpm { value, prefix_len }) => {
-            if *prefix_len > width {
-                return invalid(format!("{what}: a prefix of {prefix_len} bits is longer than {width}"));
-            }
-            (*value, all & !all.checked_shr(*prefix_len as u32).unwrap_or(0))
-        }
-        (MatchKind::Ternary, KeyField::Ternary { value, mask }) => {
-            check_width(format_args!("{what}, mask"), *mask, width)?;
-            (*value, *mask)
-        }
-        // The format calls optional fields ternary.
-        (MatchKind::Optional | MatchKind::Ternary, KeyField::Optional(value)) => {
-            (value.unwrap_or(0), if value.is_some() { all } else { 0 })
-        }
-        (MatchKind::Range, KeyField::Range { low, high }) => {
-            check_width(&what, *low, width)?;
-            check_width(&what, *high, width)?;
-            if low > high {
-                return invalid(format!("{what}: the range {low}..{high} is empty"));
-            }
-            let KeyPlace::Range(index) = place else { return invalid(format!("{what}: not a range")) };
-            let at = RowShape::new(code).ranges + 2 * index;
-            row[at..at + 2].copy_from_slice(&[*low as u64, *high as u64]);
-            return Ok(());
-        }
-        (kind, _) => return invalid(format!("{what} has to be of kind {kind:?}")),
-    };
-    check_width(&what, value, width)?;
-    if value & !mask != 0 {
-        return invalid(format!("{what}: value {value:#x} has bits outside its mask"));
-    }
-    let KeyPlace::Packed(places) = place else { return invalid(format!("{what}: a range is needed")) };
-    let shape = RowShape::new(code);
-    for (index, &(word, shift, bits)) in places.iter().enumerate() {
-        let cut = |value: Value| ((value >> (64 * index)) as u64 & (u64::MAX >> (64 - bits))) << shift;
-        row[word as usize] |= cut(value);
-        if shape.ranges > shape.mask {
-            row[shape.mask + word as usize] |= cut(mask);
-        }
-    }
-    Ok(())
-}
-
-/// The longest prefix wins.
-fn prefix_length(key: &EntryKey) -> i32 {
-    let length = |field: &KeyField| match field {
-        KeyField::Lpm { prefix_len, .. } => *prefix_len as i32,
-        _ => 0,
-    };
-    key.fields.iter().map(length).sum()
-}
-
-/// Formatted only for a refusal: keys are packed for every update and query.
-struct NamedField<'a>(&'a str);
-
-impl fmt::Display for NamedField<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key field `{}`", self.0)
-    }
-}
-
-fn check_width(what: impl fmt::Display, value: Value, width: u16) -> Result<()> {
-    if width < 128 && value >> width != 0 {
-        return Err(UpdateError::OutOfRange(format!("{what}: {value:#x} does not fit in {width} bits")));
-    }
-    Ok(())
-}
-
-fn check_index(what: &str, size: Option<usize>, index: usize) -> Result<()> {
-    match size {
-        Some(size) if index < size => Ok(()),
-        Some(size) => Err(UpdateError::OutOfRange(format!("{what} index {index} is not below {size}"))),
-        None => Err(UpdateError::NotFound(what.to_string())),
-    }
-}
-
-fn no_cells(what: &str, range: Range<usize>) -> UpdateError {
-    UpdateError::OutOfRange(format!("{what} has no cells {}..{}", range.start, range.end))
 }
 
 fn check_replicas(replicas: &[Replica]) -> Result<()> {

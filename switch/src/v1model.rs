@@ -491,6 +491,9 @@ impl Switch {
             Change::SetRegister { register, index, value } => {
                 state.shared.registers[register][index].store(value, Relaxed);
             }
+            Change::SetMember { profile, slot, action } => state.profiles[profile].set_member(slot, action),
+            Change::SetGroup { profile, slot, members } => state.profiles[profile].set_group(slot, members),
+            Change::SetValueSet { set, members } => state.value_sets[set] = members,
             Change::SetMulticastGroup { group, replicas: Some(replicas) } => {
                 self.groups.insert(group, replicas);
             }

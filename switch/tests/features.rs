@@ -191,11 +191,12 @@ fn const_entries_are_there_in_the_program_s_order_and_cannot_be_written() {
     assert_eq!((ask(0x11), ask(0x20)), (100, 300));
     let entries = lab.dataplane.entries(find_table(&program, "fixed")).unwrap();
     assert_eq!(entries.iter().filter(|e| e.is_const).count(), 3);
-    let first = entries.iter().find(|e| e.entry.action.params == [100]).unwrap().entry.clone();
+    let hundred = call(&program, find_table(&program, "fixed"), "set_answer", &[100]);
+    let first = entries.iter().find(|e| e.entry.action == hundred.clone().into()).unwrap().entry.clone();
     for update in [Update::InsertEntry(first.clone()), Update::ModifyEntry(first.clone())] {
         assert!(matches!(lab.refused(update), UpdateError::PermissionDenied(_)));
     }
-    let default = Update::SetDefault { table: first.table, action: Some(first.action) };
+    let default = Update::SetDefault { table: first.table, action: Some(hundred) };
     assert!(matches!(lab.refused(default), UpdateError::PermissionDenied(_)));
 }
 
@@ -246,7 +247,7 @@ fn direct_counters_and_meters_belong_to_their_entry() {
     assert_eq!(view.entry.meter, route.meter);
 
     // A change of the action alone leaves counter and buckets as they are.
-    route.action = call(&program, route.table, "answer", &[6]);
+    route.action = call(&program, route.table, "answer", &[6]).into();
     lab.write(vec![Update::ModifyEntry(route.clone())]);
     assert_eq!((ask(&lab, &frame).0.error_code, value(&lab, &frame)), (3, 6));
     route.meter = None;
@@ -504,6 +505,7 @@ fn a_wrong_update_changes_nothing() {
         |value, prefix_len| entry(&program, "routes", &[KeyField::Lpm { value, prefix_len }], 0, "answer", &[1]);
     let good = route(0x0a00_0000, 8);
     let insert = |entry: &TableEntry| Update::InsertEntry(entry.clone());
+    let answer = |params: &[u128]| call(&program, find_table(&program, "routes"), "answer", params).into();
     let with = |change: &dyn Fn(&mut TableEntry)| {
         let mut entry = good.clone();
         change(&mut entry);
@@ -515,8 +517,9 @@ fn a_wrong_update_changes_nothing() {
         with(&|e| e.key.fields[0] = KeyField::Exact(1)),
         with(&|e| e.key.fields.clear()),
         with(&|e| e.key.priority = 1),
-        with(&|e| e.action.params.clear()),
-        with(&|e| e.action.action = call(&program, find_table(&program, "ranges"), "set_answer", &[1]).action),
+        with(&|e| e.action = answer(&[])),
+        with(&|e| e.action = call(&program, find_table(&program, "ranges"), "set_answer", &[1]).into()),
+        with(&|e| e.action = EntryAction::Member(1)),
     ];
     for update in invalid {
         let text = format!("{update:?}");
@@ -524,7 +527,7 @@ fn a_wrong_update_changes_nothing() {
     }
     let wide = with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1 << 32, prefix_len: 32 });
     assert!(matches!(lab.refused(wide), UpdateError::OutOfRange(_)));
-    assert!(matches!(lab.refused(with(&|e| e.action.params = vec![1 << 32])), UpdateError::OutOfRange(_)));
+    assert!(matches!(lab.refused(with(&|e| e.action = answer(&[1 << 32]))), UpdateError::OutOfRange(_)));
     assert!(matches!(lab.refused(with(&|e| e.table = TableId(999))), UpdateError::NotFound(_)));
     assert!(matches!(lab.refused(Update::ModifyEntry(good.clone())), UpdateError::NotFound(_)));
     let delete = Update::DeleteEntry { table: good.table, key: good.key.clone() };

@@ -132,10 +132,10 @@ def test_unknown_ids_and_empty_messages_are_refused(client: Client) -> None:
         update("MODIFY", value_set_entry=p4r.ValueSetEntry(value_set_id=1)),
         update("INSERT", extern_entry=p4r.ExternEntry(extern_type_id=1)),
         insert(exact_entry(client, is_const=True)),
-    ) == [INVALID] * 10 + [UNIMPLEMENTED] * 4 + [INVALID]
+    ) == [INVALID] * 13 + [UNIMPLEMENTED] + [INVALID]
     assert client.read_code(table_entry=p4r.TableEntry(table_id=99)) == INVALID
     assert client.read_code(counter_entry=p4r.CounterEntry(counter_id=99)) == INVALID
-    assert client.read_code(action_profile_member=p4r.ActionProfileMember(action_profile_id=1)) == UNIMPLEMENTED
+    assert client.read_code(action_profile_member=p4r.ActionProfileMember(action_profile_id=1)) == INVALID
     assert client.read(action_profile_member=p4r.ActionProfileMember()) == []
 
 

@@ -4,9 +4,11 @@
 use super::asm::{Assembler, Label};
 use super::expr::{self, Expr, Range, constant};
 use super::json::{Primitive, Typed};
-use super::phv::Field;
+use super::phv::{Field, StackInfo};
+use super::reference::{self, HeaderRef};
 use super::{LoadError, Objects, place_of};
 use crate::machine::code::Message;
+use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Effect, Op, Reg};
 use crate::machine::wide::Binary;
 
@@ -44,6 +46,13 @@ pub fn single(
     Step { asm, objects, primitive }.compile(&[], messages)
 }
 
+/// Where a primitive leaves its result.
+struct Target {
+    field: Field,
+    /// What takes it to the element that it belongs to.
+    store: Option<HeaderOp>,
+}
+
 struct Step<'s, 'a> {
     asm: &'s mut Assembler<'a>,
     objects: &'s Objects,
@@ -53,22 +62,59 @@ struct Step<'s, 'a> {
 impl Step<'_, '_> {
     fn compile(&mut self, labels: &[Label], messages: &mut Vec<Message>) -> Result<(), LoadError> {
         match self.primitive.op.as_str() {
-            "assign" => {
-                let (dst, value) = (self.field(0)?, self.expr(1)?);
-                self.asm.assign(dst, &value)?;
+            "assign" | "set" => {
+                let value = self.expr(1)?;
+                match self.lvalue(0)? {
+                    Expr::Field(dst) => self.asm.assign(dst, &value)?,
+                    element => {
+                        let target = self.element_target(element)?;
+                        self.asm.assign(target.field, &value)?;
+                        self.store(target);
+                    }
+                }
+            }
+            "assign_VL" => {
+                let (dst, src) = (self.varbit(0)?, self.varbit(1)?);
+                self.asm.header_op(HeaderOp::CopyVarbit { dst, src });
             }
             "assign_header" => {
                 let (dst, src) = (self.header(0)?, self.header(1)?);
-                self.effect(Effect::CopyHeader { dst, src });
+                self.copy_header(&dst, &src)?;
             }
-            "add_header" => {
-                let header = self.header(0)?;
-                self.effect(Effect::AddHeader { header });
+            "assign_union" => {
+                let members = |index| reference::union_members(self.param(index)?, self.asm.phv, &self.asm.place);
+                self.copy_headers(members(0)?, members(1)?)?;
             }
-            "remove_header" => {
-                let header = self.header(0)?;
-                self.effect(Effect::RemoveHeader { header });
+            "assign_header_stack" | "assign_union_stack" => {
+                let ((_, to), (_, from)) = (self.stack(0)?, self.stack(1)?);
+                let (dst, src) = (to.elements.concat(), from.elements.concat());
+                self.push(Op::Move { dst: to.next.reg, a: from.next.reg });
+                self.copy_headers(dst, src)?;
             }
+            "push" | "pop" => {
+                let stack = self.stack(0)?.0;
+                let count = self.value(1)?;
+                let push = self.primitive.op == "push";
+                self.asm.header_op(if push { HeaderOp::Push { stack, count } } else { HeaderOp::Pop { stack, count } });
+            }
+            "add_header" => match self.header(0)? {
+                HeaderRef::Fixed(header) if self.asm.phv.headers[header as usize].is_plain() => {
+                    self.effect(Effect::AddHeader { header });
+                }
+                header => {
+                    let header = self.asm.header_ref(&header)?;
+                    self.asm.header_op(HeaderOp::Add(header));
+                }
+            },
+            "remove_header" => match self.header(0)? {
+                HeaderRef::Fixed(header) if self.asm.phv.headers[header as usize].is_plain() => {
+                    self.effect(Effect::RemoveHeader { header });
+                }
+                header => {
+                    let header = self.asm.header_ref(&header)?;
+                    self.asm.header_op(HeaderOp::Remove(header));
+                }
+            },
             "mark_to_drop" | "drop" => self.effect(Effect::MarkToDrop),
             "exit" => self.effect(Effect::Exit),
             "no_op" => {}
@@ -79,16 +125,18 @@ impl Step<'_, '_> {
             }
             "execute_meter" => {
                 let meter = self.object(0, "meter_array", |o, name| o.meters.get(name).copied())?;
-                let (index, dst) = (self.value(1)?, self.field(2)?);
-                self.effect(Effect::ExecuteMeter { meter, index, dst: dst.reg });
-                self.fit(dst, 2)?;
+                let (index, target) = (self.value(1)?, self.target(2)?);
+                self.effect(Effect::ExecuteMeter { meter, index, dst: target.field.reg });
+                self.fit(target.field, 2)?;
+                self.store(target);
             }
             "register_read" => {
-                let dst = self.field(0)?;
+                let target = self.target(0)?;
                 let (register, width) = self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(2)?;
-                self.effect(Effect::ReadRegister { dst: dst.reg, register, index });
-                self.fit(dst, width)?;
+                self.effect(Effect::ReadRegister { dst: target.field.reg, register, index });
+                self.fit(target.field, width)?;
+                self.store(target);
             }
             "register_write" => {
                 let (register, width) = self.object(0, "register_array", |o, name| o.registers.get(name).copied())?;
@@ -106,21 +154,23 @@ impl Step<'_, '_> {
                 }
             }
             "modify_field_rng_uniform" => {
-                let dst = self.field(0)?;
+                let target = self.target(0)?;
                 let (low, high) = (self.value(1)?, self.value(2)?);
-                self.effect(Effect::Random { dst: dst.reg, low, high });
-                self.fit(dst, 64)?;
+                self.effect(Effect::Random { dst: target.field.reg, low, high });
+                self.fit(target.field, 64)?;
+                self.store(target);
             }
             "modify_field_with_hash_based_offset" => {
-                let dst = self.field(0)?;
+                let target = self.target(0)?;
                 let (low, size) = (self.value(1)?, self.value(3)?);
                 let (calculation, payload) =
                     self.object(2, "calculation", |o, name| o.calculations.get(name).copied())?;
                 if payload {
                     return self.asm.refuse("a hash over the payload is not supported");
                 }
-                self.effect(Effect::Hash { dst: dst.reg, calculation, low, size });
-                self.fit(dst, 64)?;
+                self.effect(Effect::Hash { dst: target.field.reg, calculation, low, size });
+                self.fit(target.field, 64)?;
+                self.store(target);
             }
             "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress" => {
                 let session = self.value(0)?;
@@ -160,7 +210,8 @@ impl Step<'_, '_> {
                     None => Vec::new(),
                     Some(vector) => {
                         let items: Vec<Typed> = serde_json::from_value(vector.value.clone()).unwrap_or_default();
-                        items.iter().map(|item| self.value_of(item)).collect::<Result<_, _>>()?
+                        let wide = |item| self.asm.to_wide(&expr::parse(item, self.asm.phv, &self.asm.place)?);
+                        items.iter().map(wide).collect::<Result<_, _>>()?
                     }
                 };
                 messages.push(Message { place: self.asm.place.clone(), format, values });
@@ -198,16 +249,86 @@ impl Step<'_, '_> {
         }
     }
 
-    fn field(&self, index: usize) -> Result<Field, LoadError> {
+    /// What a primitive writes to: [`Expr::Field`] or [`Expr::Element`].
+    fn lvalue(&self, index: usize) -> Result<Expr, LoadError> {
         let param = self.param(index)?;
-        match param.kind.as_str() {
-            "field" => self.asm.phv.field_of(&param.value, &self.asm.place),
-            other => self.asm.refuse(format!("writing to `{other}` is not supported")),
+        match reference::field(param, self.asm.phv, &self.asm.place)? {
+            Some(field) => Ok(field),
+            None => self.asm.refuse(format!("writing to `{}` is not supported", param.kind)),
         }
     }
 
-    fn header(&self, index: usize) -> Result<u16, LoadError> {
-        self.asm.phv.header_of(self.param(index)?, &self.asm.place)
+    fn target(&mut self, index: usize) -> Result<Target, LoadError> {
+        match self.lvalue(index)? {
+            Expr::Field(field) => Ok(Target { field, store: None }),
+            element => self.element_target(element),
+        }
+    }
+
+    /// A copy of the element's field, that goes back with [`Step::store`].
+    fn element_target(&mut self, element: Expr) -> Result<Target, LoadError> {
+        let Expr::Element(fields, index) = &element else {
+            return self.asm.refuse("writing to an expression is not supported");
+        };
+        let words = fields[0].words();
+        let field = Field { reg: self.asm.temporaries(words)?, ..fields[0] };
+        self.asm.assign(field, &element)?;
+        let index = self.asm.value(index)?;
+        let fields = fields.iter().map(|f| (f.reg, self.asm.phv.offset(f.header))).collect();
+        Ok(Target { field, store: Some(HeaderOp::Store { fields, words, index, value: field.reg }) })
+    }
+
+    fn store(&mut self, target: Target) {
+        if let Some(op) = target.store {
+            self.asm.header_op(op);
+        }
+    }
+
+    fn header(&self, index: usize) -> Result<HeaderRef, LoadError> {
+        reference::header(self.param(index)?, self.asm.phv, &self.asm.place)
+    }
+
+    fn stack(&self, index: usize) -> Result<(u16, &StackInfo), LoadError> {
+        reference::stack(self.param(index)?, self.asm.phv, &self.asm.place)
+    }
+
+    /// The header of a varbit.
+    fn varbit(&self, index: usize) -> Result<headers::HeaderRef, LoadError> {
+        match self.lvalue(index)? {
+            Expr::Field(field) if field.length.is_some() => Ok(headers::HeaderRef::Fixed(field.header)),
+            _ => self.asm.refuse("a varbit is needed"),
+        }
+    }
+
+    fn copy_headers(&mut self, dst: Vec<u16>, src: Vec<u16>) -> Result<(), LoadError> {
+        if dst.len() != src.len() {
+            return self.asm.refuse("the two are of different types");
+        }
+        for (dst, src) in dst.into_iter().zip(src) {
+            self.copy_header(&HeaderRef::Fixed(dst), &HeaderRef::Fixed(src))?;
+        }
+        Ok(())
+    }
+
+    fn copy_header(&mut self, dst: &HeaderRef, src: &HeaderRef) -> Result<(), LoadError> {
+        let first = |header: &HeaderRef| match header {
+            HeaderRef::Fixed(header) => *header,
+            HeaderRef::Indexed { headers, .. } => headers[0],
+        };
+        let info = |header| &self.asm.phv.headers[first(header) as usize];
+        if info(dst).registers.len() != info(src).registers.len() {
+            return self.asm.refuse("the two are of different types");
+        }
+        match (dst, src) {
+            (&HeaderRef::Fixed(dst), &HeaderRef::Fixed(src)) if self.asm.phv.headers[dst as usize].is_plain() => {
+                self.effect(Effect::CopyHeader { dst, src });
+            }
+            (dst, src) => {
+                let (dst, src) = (self.asm.header_ref(dst)?, self.asm.header_ref(src)?);
+                self.asm.header_op(HeaderOp::Copy { dst, src });
+            }
+        }
+        Ok(())
     }
 
     fn expr(&self, index: usize) -> Result<Expr, LoadError> {

@@ -7,7 +7,9 @@ use ethnum::I256;
 
 use super::expr::{Expr, Range, constant};
 use super::phv::{Field, Phv};
+use super::reference::HeaderRef;
 use super::{LoadError, refuse};
+use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Address, Compare, Effect, Op, REGISTERS, Reg};
 use crate::machine::wide::{Binary, Fit, Wide};
 
@@ -29,6 +31,7 @@ pub struct Assembler<'a> {
     pub phv: &'a Phv,
     pub code: Vec<Op>,
     pub wide: Vec<Wide>,
+    pub header_ops: Vec<HeaderOp>,
     pub params: Vec<Param>,
     /// Where constructs stand, for messages.
     pub place: String,
@@ -36,7 +39,7 @@ pub struct Assembler<'a> {
     pub sink: Reg,
     labels: Vec<Option<Address>>,
     constants: HashMap<u64, Reg>,
-    temporaries: usize,
+    first_temporary: usize,
     next_temporary: usize,
 }
 
@@ -44,18 +47,19 @@ impl<'a> Assembler<'a> {
     /// `param_registers`: what the action with the longest parameter list needs.
     pub fn new(phv: &'a Phv, param_registers: usize) -> Self {
         let sink = phv.fields + param_registers;
-        let temporaries = sink + 1;
+        let first_temporary = sink + 1;
         Assembler {
             phv,
             code: Vec::new(),
             wide: Vec::new(),
+            header_ops: Vec::new(),
             params: Vec::new(),
             place: String::new(),
             sink: sink as Reg,
             labels: Vec::new(),
             constants: HashMap::new(),
-            temporaries,
-            next_temporary: temporaries,
+            first_temporary,
+            next_temporary: first_temporary,
         }
     }
 
@@ -94,15 +98,21 @@ impl<'a> Assembler<'a> {
 
     /// Temporaries of the statement before are free again.
     pub fn next_statement(&mut self) {
-        self.next_temporary = self.temporaries;
+        self.next_temporary = self.first_temporary;
     }
 
     fn temporary(&mut self) -> Result<Reg, LoadError> {
+        self.temporaries(1)
+    }
+
+    /// Neighbouring registers for a value of so many words.
+    pub fn temporaries(&mut self, words: u16) -> Result<Reg, LoadError> {
+        let first = self.next_temporary;
+        self.next_temporary += words as usize;
         if self.next_temporary + self.constants.len() + 2 >= REGISTERS {
             return self.refuse("the program needs more registers than there are");
         }
-        self.next_temporary += 1;
-        Ok(self.next_temporary as Reg - 1)
+        Ok(first as Reg)
     }
 
     pub fn constant(&mut self, value: u64) -> Result<Reg, LoadError> {
@@ -110,7 +120,7 @@ impl<'a> Assembler<'a> {
             return Ok(reg);
         }
         let reg = REGISTERS - 1 - self.constants.len();
-        if reg < self.temporaries + REGISTERS / 8 {
+        if reg < self.first_temporary + REGISTERS / 8 {
             return self.refuse("the program has more constants than the register file holds");
         }
         self.constants.insert(value, reg as Reg);
@@ -238,6 +248,21 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
+    pub fn header_op(&mut self, op: HeaderOp) {
+        self.header_ops.push(op);
+        self.code.push(Op::Effect(Effect::Headers { op: self.header_ops.len() as u16 - 1 }));
+    }
+
+    /// The reference with its index in a register.
+    pub fn header_ref(&mut self, header: &HeaderRef) -> Result<headers::HeaderRef, LoadError> {
+        Ok(match header {
+            HeaderRef::Fixed(header) => headers::HeaderRef::Fixed(*header),
+            HeaderRef::Indexed { headers, index } => {
+                headers::HeaderRef::Indexed { headers: headers.as_slice().into(), index: self.value(index)? }
+            }
+        })
+    }
+
     fn param(&self, index: usize) -> Result<Param, LoadError> {
         match self.params.get(index) {
             Some(param) => Ok(*param),
@@ -281,6 +306,7 @@ impl<'a> Assembler<'a> {
         Ok(Ok(match expr {
             Expr::Constant(value) => (self.constant(value.as_u64())?, Range::of_constant(*value)),
             Expr::Field(field) => (field.reg, Range::of_field(*field)),
+            Expr::Element(..) => return Ok(Err(NeedsWide)),
             Expr::Param(index) => match self.param(*index)? {
                 Param::Register { reg, width } => (reg, Range::Unsigned(width as u32)),
                 Param::Constant(value) => (self.constant(value as u64)?, Range::of_constant(I256::from(value))),
@@ -390,6 +416,12 @@ impl<'a> Assembler<'a> {
             Expr::Constant(value) => Wide::Constant(*value),
             Expr::Field(f) if f.signed => Wide::Signed { reg: f.reg },
             Expr::Field(f) => Wide::Register { reg: f.reg, width: f.width },
+            Expr::Element(fields, index) => Wide::Element {
+                regs: fields.iter().map(|f| f.reg).collect(),
+                width: fields[0].width,
+                signed: fields[0].signed,
+                index: wide(index)?,
+            },
             Expr::Param(index) => match self.param(*index)? {
                 Param::Register { reg, width } => Wide::Register { reg, width },
                 Param::Constant(value) => Wide::Constant(I256::from(value)),
@@ -409,6 +441,7 @@ fn is_bool(expr: &Expr) -> bool {
         Expr::Binary(Binary::And | Binary::Or, a, b) => is_bool(a) && is_bool(b),
         Expr::Constant(value) => *value == I256::ZERO || *value == I256::ONE,
         Expr::Field(field) => field.width == 1 && !field.signed,
+        Expr::Element(fields, _) => fields[0].width == 1 && !fields[0].signed,
         _ => false,
     }
 }

@@ -94,6 +94,7 @@ pub fn compile(
                 param_words: action.param_words,
             })
             .collect();
+        table.no_action = table.actions.pop().unwrap_or_default();
     }
     Ok(Control { ingress, egress, tables })
 }
@@ -103,9 +104,6 @@ impl<'d> Compiler<'_, 'd, '_> {
         let Some(pipeline) = self.doc.pipelines.iter().find(|p| p.name == name) else {
             return refuse("`pipelines`", format!("there is no `{name}`: this is not a v1model program"));
         };
-        if let Some(profile) = pipeline.action_profiles.first() {
-            return refuse(place_of("action profile", &profile.name, &profile.source_info), "not supported");
-        }
         let mut nodes: HashMap<&'d str, Node<'d>> = HashMap::new();
         nodes.extend(pipeline.tables.iter().map(|t| (t.name.as_str(), Node::Table(t))));
         nodes.extend(pipeline.conditionals.iter().map(|c| (c.name.as_str(), Node::Conditional(c))));
@@ -194,7 +192,14 @@ impl<'d> Compiler<'_, 'd, '_> {
                             next_miss,
                             param_words: self.param_words(action),
                         });
-                        let pending = pending.collect();
+                        let mut pending: Vec<_> = pending.collect();
+                        // Last, what happens if there is no action: no default, or an empty group.
+                        let next =
+                            |how: &str| find(table.next_tables.get(how).unwrap_or(&table.base_default_next), &place);
+                        let (hit, miss) = (next("__HIT__")?, next("__MISS__")?);
+                        reached.extend([hit, miss]);
+                        let (next_hit, next_miss) = (label(hit), label(miss));
+                        pending.push(PendingAction { body: None, next_hit, next_miss, param_words: 0 });
                         self.pending[id.0] = pending;
                         reached.retain(|next| next.is_some_and(|name| !done.contains_key(name)));
                         reached.reverse();
@@ -210,7 +215,8 @@ impl<'d> Compiler<'_, 'd, '_> {
     }
 
     fn declare_table(&mut self, table: &'d json::Table) -> Result<TableId, LoadError> {
-        let (info, code) = tables::compile(table, self.doc, self.asm.phv, &self.action_ids, self.program)?;
+        let (info, code) =
+            tables::compile(table, self.doc, self.asm.phv, &self.action_ids, self.objects, self.program)?;
         let default = tables::default_action(table, &self.action_ids, self.program)?;
         let id = TableId(self.program.tables.len());
         for (key, action) in tables::const_entries(table, &info, &self.action_ids, self.program)? {

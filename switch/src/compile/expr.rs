@@ -3,12 +3,15 @@
 //!
 //! BMv2 calculates with integers of any size. The range tells where 64-bit registers give the same result.
 
+use std::rc::Rc;
+
 use ethnum::I256;
 use serde_json::Value;
 
 use super::json::Typed;
 use super::phv::{Field, Phv};
-use super::{LoadError, refuse};
+use super::reference::HeaderRef;
+use super::{LoadError, reference, refuse};
 use crate::machine::op::Compare;
 use crate::machine::wide::{Binary, Fit};
 
@@ -16,6 +19,8 @@ use crate::machine::wide::{Binary, Fit};
 pub enum Expr {
     Constant(I256),
     Field(Field),
+    /// The field of the element at the index; 0 beyond the last.
+    Element(Rc<[Field]>, Box<Expr>),
     /// Parameter of the enclosing action.
     Param(usize),
     Not(Box<Expr>),
@@ -148,7 +153,10 @@ pub fn parse(typed: &Typed, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
             Some(_) => parse(&to_typed(&typed.value, place)?, phv, place),
             None => parse_operation(&typed.value, phv, place),
         },
-        "field" => Ok(Expr::Field(phv.field_of(&typed.value, place)?)),
+        "field" | "stack_field" | "union_stack_field" => match reference::field(typed, phv, place)? {
+            Some(field) => Ok(field),
+            None => refuse(place, format!("{} is not a field", typed.value)),
+        },
         "hexstr" => Ok(Expr::Constant(hex(typed.value.as_str().unwrap_or_default(), place)?)),
         "bool" => match typed.value.as_bool() {
             Some(value) => Ok(constant(value as u128)),
@@ -162,7 +170,7 @@ pub fn parse(typed: &Typed, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
     }
 }
 
-fn to_typed(value: &Value, place: &str) -> Result<Typed, LoadError> {
+pub fn to_typed(value: &Value, place: &str) -> Result<Typed, LoadError> {
     serde_json::from_value(value.clone()).or_else(|_| refuse(place, format!("{value} is not an expression")))
 }
 
@@ -203,8 +211,14 @@ fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadEr
         "^" => binary(Binary::Xor),
         "<<" => binary(Binary::ShiftLeft),
         ">>" => binary(Binary::ShiftRight),
-        "==" => binary(Binary::Compare(Compare::Equal)),
-        "!=" => binary(Binary::Compare(Compare::NotEqual)),
+        "==" | "!=" => match (operand("left")?, operand("right")?) {
+            (Expr::Field(a), Expr::Field(b)) if a.length.is_some() && b.length.is_some() => {
+                let same = all(same_field(a, b));
+                Ok(if op == "==" { same } else { equal(same, constant(0)) })
+            }
+            (a, b) if op == "==" => Ok(equal(a, b)),
+            (a, b) => Ok(Expr::Binary(Binary::Compare(Compare::NotEqual), Box::new(a), Box::new(b))),
+        },
         "<" => binary(Binary::Compare(Compare::Less)),
         "<=" => binary(Binary::Compare(Compare::LessOrEqual)),
         ">" => swapped(Binary::Compare(Compare::Less)),
@@ -213,9 +227,44 @@ fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadEr
         "not" => Ok(Expr::Binary(Binary::Compare(Compare::Equal), Box::new(operand("right")?), zero())),
         "d2b" => Ok(Expr::Binary(Binary::Compare(Compare::NotEqual), Box::new(operand("right")?), zero())),
         "b2d" => operand("right"),
+        "==b" => binary(Binary::Compare(Compare::Equal)),
+        "!=b" => binary(Binary::Compare(Compare::NotEqual)),
+        "==h" | "!=h" => {
+            let header =
+                |name| reference::header(&to_typed(value.get(name).unwrap_or(&Value::Null), place)?, phv, place);
+            match (header("left")?, header("right")?) {
+                (HeaderRef::Fixed(a), HeaderRef::Fixed(b)) => same(vec![(a, b)], op == "==h", phv, place),
+                _ => refuse(place, "comparing elements at a computed index is not supported"),
+            }
+        }
+        "==u" | "!=u" => {
+            let union =
+                |name| reference::union_members(&to_typed(value.get(name).unwrap_or(&Value::Null), place)?, phv, place);
+            let pairs = union("left")?.into_iter().zip(union("right")?).collect();
+            same(pairs, op == "==u", phv, place)
+        }
         "valid" => {
-            let header = phv.header_of(&to_typed(value.get("right").unwrap_or(&Value::Null), place)?, place)?;
-            Ok(Expr::Field(Field { reg: phv.valid(header), width: 1, signed: false, header }))
+            let header = reference::header(&to_typed(value.get("right").unwrap_or(&Value::Null), place)?, phv, place)?;
+            match header.field(|h| phv.header_field(h, "$valid$")) {
+                Some(valid) => Ok(valid),
+                None => refuse(place, "unknown header"),
+            }
+        }
+        "valid_union" => {
+            let union = to_typed(value.get("right").unwrap_or(&Value::Null), place)?;
+            Ok(any(reference::union_validity(&union, phv, place)?))
+        }
+        "last_stack_index" | "size_stack" => {
+            let (_, stack) =
+                reference::stack(&to_typed(value.get("right").unwrap_or(&Value::Null), place)?, phv, place)?;
+            Ok(if op == "size_stack" { Expr::Field(stack.next) } else { reference::last_index(stack.next) })
+        }
+        "access_field" => {
+            let typed = Typed { kind: "expression".to_string(), value: value.clone(), bitwidth: None };
+            match reference::field(&typed, phv, place)? {
+                Some(field) => Ok(field),
+                None => refuse(place, "not a field"),
+            }
         }
         "?" => Ok(Expr::Select(Box::new(operand("cond")?), Box::new(operand("left")?), Box::new(operand("right")?))),
         "two_comp_mod" => fit(Fit::TwosComplement),
@@ -223,4 +272,47 @@ fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadEr
         "usat_cast" => fit(Fit::SaturateUnsigned),
         other => refuse(place, format!("operation `{other}` is not supported")),
     }
+}
+
+fn any(conditions: Vec<Expr>) -> Expr {
+    let or = |a, b| Expr::Binary(Binary::Or, Box::new(a), Box::new(b));
+    conditions.into_iter().reduce(or).unwrap_or_else(|| constant(0))
+}
+
+fn all(conditions: Vec<Expr>) -> Expr {
+    let and = |a, b| Expr::Binary(Binary::And, Box::new(a), Box::new(b));
+    conditions.into_iter().reduce(and).unwrap_or_else(|| constant(1))
+}
+
+fn equal(a: Expr, b: Expr) -> Expr {
+    Expr::Binary(Binary::Compare(Compare::Equal), Box::new(a), Box::new(b))
+}
+
+/// Headers, pair by pair: both invalid, or both valid with the same fields.
+fn same(pairs: Vec<(u16, u16)>, when: bool, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
+    let mut conditions = Vec::new();
+    for (a, b) in pairs {
+        let valid = |header| phv.header_field(header, "$valid$").map_or_else(|| constant(0), Expr::Field);
+        let (fields, others) = (&phv.headers[a as usize].fields, &phv.headers[b as usize].fields);
+        if fields.len() != others.len() {
+            return refuse(place, "headers of different types are compared");
+        }
+        let mut fields: Vec<_> = fields.iter().zip(others).flat_map(|(a, b)| same_field(*a, *b)).collect();
+        fields.push(valid(a));
+        fields.push(valid(b));
+        let neither = equal(any(vec![valid(a), valid(b)]), constant(0));
+        conditions.push(any(vec![neither, all(fields)]));
+    }
+    let same = all(conditions);
+    Ok(if when { same } else { equal(same, constant(0)) })
+}
+
+/// Of varbits also the lengths.
+fn same_field(a: Field, b: Field) -> Vec<Expr> {
+    let mut conditions = vec![equal(Expr::Field(a), Expr::Field(b))];
+    if let (Some(x), Some(y)) = (a.length, b.length) {
+        let length = |reg| Expr::Field(Field { reg, width: 32, signed: false, length: None, ..a });
+        conditions.push(equal(length(x), length(y)));
+    }
+    conditions
 }

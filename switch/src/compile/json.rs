@@ -30,18 +30,20 @@ pub struct Document {
     pub header_types: Vec<HeaderType>,
     pub headers: Vec<Header>,
     #[serde(default)]
-    pub header_stacks: Vec<Named>,
+    pub header_stacks: Vec<HeaderStack>,
     #[serde(default)]
-    pub header_unions: Vec<Named>,
+    pub header_union_types: Vec<HeaderUnionType>,
     #[serde(default)]
-    pub header_union_stacks: Vec<Named>,
+    pub header_unions: Vec<HeaderUnion>,
+    #[serde(default)]
+    pub header_union_stacks: Vec<HeaderUnionStack>,
     #[serde(default)]
     pub field_lists: Vec<FieldList>,
     #[serde(default)]
     pub errors: Vec<(String, u64)>,
     pub parsers: Vec<Parser>,
     #[serde(default)]
-    pub parse_vsets: Vec<Named>,
+    pub parse_vsets: Vec<ParseVset>,
     pub deparsers: Vec<Deparser>,
     #[serde(default)]
     pub meter_arrays: Vec<MeterArray>,
@@ -73,14 +75,56 @@ pub struct HeaderType {
     pub name: String,
     /// `[name, width]` or `[name, width, signed]`; the width is `"*"` for a varbit.
     pub fields: Vec<Vec<Value>>,
+    /// Bytes; of a header with a varbit.
+    #[serde(default)]
+    pub max_length: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
 pub struct Header {
     pub name: String,
+    #[serde(default)]
+    pub id: u64,
     pub header_type: String,
     #[serde(default)]
     pub metadata: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct HeaderStack {
+    pub name: String,
+    pub header_ids: Vec<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct HeaderUnionType {
+    pub name: String,
+    /// `[member, header type]`
+    pub headers: Vec<(String, String)>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct HeaderUnion {
+    pub name: String,
+    #[serde(default)]
+    pub id: u64,
+    pub header_ids: Vec<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct HeaderUnionStack {
+    pub name: String,
+    pub union_type: String,
+    pub header_union_ids: Vec<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ParseVset {
+    pub name: String,
+    /// Total of the widths of its fields.
+    pub compressed_bitwidth: u16,
+    #[serde(default)]
+    pub max_size: usize,
 }
 
 /// Objects that are only named when they are refused.
@@ -209,11 +253,26 @@ pub struct Pipeline {
     pub init_table: Option<String>,
     pub tables: Vec<Table>,
     #[serde(default)]
-    pub action_profiles: Vec<Named>,
+    pub action_profiles: Vec<ActionProfile>,
     #[serde(default)]
     pub conditionals: Vec<Conditional>,
     #[serde(default)]
     pub action_calls: Vec<ActionCall>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ActionProfile {
+    pub name: String,
+    pub source_info: Option<SourceInfo>,
+    #[serde(default)]
+    pub max_size: usize,
+    pub selector: Option<Selector>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Selector {
+    pub algo: String,
+    pub input: Vec<Typed>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -223,6 +282,7 @@ pub struct Table {
     pub key: Vec<Key>,
     #[serde(rename = "type")]
     pub kind: String,
+    pub action_profile: Option<String>,
     #[serde(default)]
     pub max_size: usize,
     #[serde(default)]
@@ -236,6 +296,9 @@ pub struct Table {
     pub next_tables: std::collections::HashMap<String, Option<String>>,
     pub default_entry: Option<DefaultEntry>,
     pub entries: Option<Vec<Entry>>,
+    /// Not in the format: the entries may be written.
+    #[serde(skip)]
+    pub writable: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,6 +8,8 @@ mod expr;
 mod json;
 mod parser;
 mod phv;
+mod profiles;
+mod reference;
 mod tables;
 
 use std::collections::HashMap;
@@ -19,9 +21,12 @@ use self::phv::{Field, Phv};
 use crate::machine::code::{
     Algorithm, Calculation, ChecksumCode, Code, HashInput, ParserCode, ParserOp, Place, Snippet, Standard, TableCode,
 };
+use crate::machine::headers::Stack;
 use crate::machine::op::{Effect, Op, Reg};
 use crate::machine::wire::{HeaderLayout, NOT_IN_FRAME};
-use crate::program::{CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo};
+use crate::program::{
+    CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo, ValueSetInfo,
+};
 
 fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, LoadError> {
     Err(LoadError { place: place.into(), reason: reason.into() })
@@ -46,24 +51,33 @@ struct Objects {
     digests: HashMap<u64, u16>,
     /// Field list id to index.
     field_lists: HashMap<u64, u16>,
+    value_sets: HashMap<String, u16>,
+    profiles: HashMap<String, usize>,
 }
 
-pub fn load(text: &[u8]) -> Result<Program, LoadError> {
-    let doc: Document = match serde_json::from_slice(text) {
+/// `sizes`: see [`Program::load_with`].
+pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, LoadError> {
+    let mut doc: Document = match serde_json::from_slice(text) {
         Ok(doc) => doc,
         Err(e) => return refuse("BMv2 JSON", e.to_string()),
     };
+    for table in doc.pipelines.iter_mut().flat_map(|pipeline| &mut pipeline.tables) {
+        if let Some(&size) = sizes.get(&table.name) {
+            (table.writable, table.max_size) = (true, size);
+        }
+    }
     check_format(&doc)?;
     let phv = Phv::new(&doc)?;
-    let (objects, mut program) = declare(&doc, &phv)?;
+    let (mut objects, mut program) = declare(&doc, &phv)?;
 
     let words = |a: &json::Action| a.runtime_data.iter().map(|p| if p.bitwidth > 64 { 2 } else { 1 }).sum::<usize>();
     let param_registers = doc.actions.iter().map(words).max().unwrap_or(0);
     let mut asm = Assembler::new(&phv, param_registers);
     let mut messages = Vec::new();
 
-    let (calculations, verify, update) = checksums(&doc, &mut asm, &objects)?;
-    let parser = parser::compile(&doc, &mut asm, &objects, &mut messages)?;
+    let (mut calculations, verify, update) = checksums(&doc, &mut asm, &objects)?;
+    let selectors = profiles::compile(&doc, &phv, &mut calculations, &mut objects, &mut program)?;
+    let parser = parser::compile(&doc, &mut asm, &objects, &mut messages, &mut program)?;
     let control = control::compile(&doc, &mut asm, &objects, &mut messages, &mut program)?;
     let standard = standard(&phv, &mut asm)?;
     let deparser = deparser(&doc, &phv)?;
@@ -72,12 +86,13 @@ pub fn load(text: &[u8]) -> Result<Program, LoadError> {
     let digests = doc.learn_lists.iter().map(|list| field_places(list, "digest", &phv)).collect::<Result<_, _>>()?;
 
     let mut headers: Vec<_> = (0..phv.headers.len() as u16).map(|h| phv.wire_layout(h)).collect();
-    mark_written(&asm.code, &parser, &control.tables, &update, &phv, &mut headers);
+    mark_written(&asm, &parser, &control.tables, &update, &mut headers);
     let mut template = vec![0; phv.fields];
     for (index, header) in phv.headers.iter().enumerate() {
         template[phv.valid(index as u16) as usize] = header.metadata as u64;
         template[phv.offset(index as u16) as usize] = NOT_IN_FRAME;
     }
+    let stacks = phv.stacks.iter().map(|s| Stack { next: s.next.reg, elements: s.elements.clone() }).collect();
     let constants = asm.finish();
     program.code = Arc::new(Code {
         ops: asm.code,
@@ -86,6 +101,8 @@ pub fn load(text: &[u8]) -> Result<Program, LoadError> {
         phv: template,
         params: phv.fields,
         headers,
+        stacks,
+        header_ops: asm.header_ops,
         parser,
         verify,
         ingress: control.ingress,
@@ -94,6 +111,7 @@ pub fn load(text: &[u8]) -> Result<Program, LoadError> {
         deparser,
         tables: control.tables,
         calculations,
+        selectors,
         digests,
         field_lists,
         messages,
@@ -110,16 +128,8 @@ fn check_format(doc: &Document) -> Result<(), LoadError> {
         }
         None => return refuse("`__meta__`", "missing: this is not BMv2 JSON of format 2.x"),
     }
-    for (kind, objects) in [
-        ("header stack", &doc.header_stacks),
-        ("header union", &doc.header_unions),
-        ("header union stack", &doc.header_union_stacks),
-        ("parser value set", &doc.parse_vsets),
-        ("extern", &doc.extern_instances),
-    ] {
-        if let Some(object) = objects.first() {
-            return refuse(place_of(kind, &object.name, &object.source_info), "not supported");
-        }
+    if let Some(object) = doc.extern_instances.first() {
+        return refuse(place_of("extern", &object.name, &object.source_info), "not supported");
     }
     Ok(())
 }
@@ -133,6 +143,8 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
         calculations: HashMap::new(),
         digests: HashMap::new(),
         field_lists: HashMap::new(),
+        value_sets: HashMap::new(),
+        profiles: HashMap::new(),
     };
     let mut program = Program::default();
     for counter in doc.counter_arrays.iter().filter(|c| !c.is_direct) {
@@ -170,6 +182,11 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
         let names = list.elements.iter().map(|e| e.value.get(1).and_then(|v| v.as_str()).unwrap_or_default());
         let fields = names.zip(fields).map(|(name, place)| FieldInfo { name: name.to_string(), width: place.width });
         program.digests.push(DigestInfo { name: list.name.clone(), fields: fields.collect() });
+    }
+    for (index, set) in doc.parse_vsets.iter().enumerate() {
+        objects.value_sets.insert(set.name.clone(), index as u16);
+        let (name, max_size) = (set.name.clone(), set.max_size);
+        program.value_sets.push(ValueSetInfo { name, widths: vec![set.compressed_bitwidth], max_size });
     }
     for (index, list) in doc.field_lists.iter().enumerate() {
         objects.field_lists.insert(list.id, index as u16);
@@ -243,8 +260,10 @@ fn calculation(calculation: &json::Calculation, phv: &Phv) -> Result<Calculation
     let algorithm = match calculation.algo.as_str() {
         "csum16" => Algorithm::Csum16,
         "xor16" => Algorithm::Xor16,
-        "crc16" => Algorithm::Crc16,
-        "crc32" => Algorithm::Crc32,
+        // Of the custom ones, what BMv2 takes while nobody sets another polynomial.
+        "crc16" | "crc16_custom" => Algorithm::Crc16,
+        "crc32" | "crc32_custom" => Algorithm::Crc32,
+        "random" => Algorithm::Random,
         "crcCCITT" => Algorithm::CrcCcitt,
         "identity" => Algorithm::Identity,
         other => return refuse(where_, format!("algorithm `{other}` is not supported")),
@@ -252,16 +271,25 @@ fn calculation(calculation: &json::Calculation, phv: &Phv) -> Result<Calculation
     let input = calculation.input.iter().map(|item| match item.kind.as_str() {
         "field" => {
             let field = phv.field_of(&item.value, &where_)?;
-            Ok(HashInput::Field { place: place(field), valid: phv.valid(field.header) })
+            let (place, valid) = (place(field), phv.valid(field.header));
+            Ok(match field.length {
+                None => HashInput::Field { place, valid },
+                Some(length) => HashInput::Varbit { place, valid, length },
+            })
         }
         "hexstr" => {
             let value = expr::hex(item.value.as_str().unwrap_or_default(), &where_)?.as_u128();
             match item.bitwidth {
-                Some(width) if (1..=128).contains(&width) => Ok(HashInput::Constant { value, width }),
+                Some(width) if (1..=128).contains(&width) => {
+                    Ok(HashInput::Constant { words: [value as u64, (value >> 64) as u64].into(), width })
+                }
                 _ => refuse(&where_, "a constant without a width from 1 to 128 bits"),
             }
         }
-        "header" => Ok(HashInput::Header(phv.header_of(item, &where_)?)),
+        "header" => match reference::header(item, phv, &where_)? {
+            reference::HeaderRef::Fixed(header) => Ok(HashInput::Header(header)),
+            reference::HeaderRef::Indexed { .. } => refuse(&where_, "a header at a computed index is not supported"),
+        },
         "payload" => Ok(HashInput::Payload),
         other => refuse(&where_, format!("an input of type `{other}` is not supported")),
     });
@@ -328,28 +356,23 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
 
 /// Headers with a field that some instruction writes cannot be sent as they came.
 fn mark_written(
-    code: &[Op],
+    asm: &Assembler,
     parser: &ParserCode,
     tables: &[TableCode],
     update: &[ChecksumCode],
-    phv: &Phv,
     headers: &mut [HeaderLayout],
 ) {
+    let phv = asm.phv;
     let mut owner = vec![None; phv.fields];
     for (index, header) in phv.headers.iter().enumerate() {
-        for field in &header.fields {
-            owner[field.reg as usize] = Some(index);
-            if field.is_wide() {
-                owner[field.reg as usize + 1] = Some(index);
-            }
-        }
+        owner[header.registers.clone()].fill(Some(index));
     }
     let mut write = |reg: Reg| {
         if let Some(Some(header)) = owner.get(reg as usize) {
             headers[*header].written = true;
         }
     };
-    for op in code {
+    for op in &asm.code {
         if let Some((reg, words)) = op.destination() {
             (0..words).for_each(|word| write(reg + word));
         }
@@ -357,7 +380,11 @@ fn mark_written(
     let parsed = parser.states.iter().flat_map(|state| &state.ops).filter_map(|op| match op {
         ParserOp::Lookahead { dst, .. } => Some(dst.reg),
         ParserOp::Move { dst, .. } => Some(*dst),
-        ParserOp::Extract { .. } | ParserOp::Run { .. } | ParserOp::Advance { .. } | ParserOp::Verify { .. } => None,
+        ParserOp::Extract { .. }
+        | ParserOp::Run { .. }
+        | ParserOp::Advance { .. }
+        | ParserOp::Verify { .. }
+        | ParserOp::Other(_) => None,
     });
     let colours = tables.iter().filter_map(|table| table.meter.map(|(dst, _)| dst.reg));
     parsed.chain(colours).chain(update.iter().map(|checksum| checksum.target.reg)).for_each(write);

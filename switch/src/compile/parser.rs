@@ -6,13 +6,18 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::asm::Assembler;
-use super::expr::{self, Range, hex};
-use super::json::{Document, ParseState, ParserOp as JsonOp, Primitive, Typed};
-use super::{LoadError, Objects, actions, place, place_of, refuse, snippet};
-use crate::machine::code::{Message, NextState, ParserCode, ParserErrors, ParserOp, ParserState, SelectKey};
+use super::expr::{self, Expr, Range, hex};
+use super::json::{Document, ParseState, ParserOp as JsonOp, Primitive, Transition, Typed};
+use super::{LoadError, Objects, actions, place, place_of, reference, refuse, snippet};
+use crate::machine::code::{
+    ExtractTarget, Message, NextState, OtherParserOp, ParserCode, ParserErrors, ParserOp, ParserState, SelectKey,
+    Snippet,
+};
 use crate::machine::op::{Effect, Op, Reg};
+use crate::machine::select::{MAX_LOOKAHEAD, Select, SelectCase, SelectPart};
+use crate::program::Program;
 
-/// Bits that a `select` compares at most.
+/// Bits of the longest key that is compared as one number.
 const MAX_SELECT: u32 = 128;
 
 pub fn compile(
@@ -20,6 +25,7 @@ pub fn compile(
     asm: &mut Assembler,
     objects: &Objects,
     messages: &mut Vec<Message>,
+    program: &mut Program,
 ) -> Result<ParserCode, LoadError> {
     let [parser] = doc.parsers.as_slice() else {
         return refuse("`parsers`", "exactly one parser is needed");
@@ -38,31 +44,20 @@ pub fn compile(
     let compiled = parser.parse_states.iter().map(|state| {
         let place = place_of("parser state", &state.name, &state.source_info);
         let ops = operations(state, &place, asm, objects, messages)?;
-        let keys =
-            state.transition_key.iter().map(|key| select_key(key, asm, &place)).collect::<Result<Vec<_>, _>>()?;
-        let bits: u32 = keys.iter().map(|key| key.width().next_multiple_of(8) as u32).sum();
-        if bits > MAX_SELECT {
-            return refuse(&place, format!("a select over {bits} bits is not supported (at most {MAX_SELECT})"));
-        }
-        let mut cases = Vec::new();
-        let mut default = None;
-        for transition in &state.transitions {
+        let parts = state.transition_key.iter().map(|key| select_part(key, asm, &place));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let transitions = state.transitions.iter().map(|transition| {
             let next = next(&transition.next_state, &place)?;
-            match (transition.kind.as_deref(), &transition.value) {
-                (Some("default"), _) | (None, None) => default = Some(next),
-                (None, Some(value)) if value == "default" => default = Some(next),
-                (Some("hexstr") | None, Some(value)) => {
-                    let value = hex(value, &place)?.as_u128();
-                    let mask = match &transition.mask {
-                        Some(mask) => hex(mask, &place)?.as_u128(),
-                        None => u128::MAX,
-                    };
-                    cases.push((value & mask, mask, next));
-                }
-                (kind, _) => return refuse(&place, format!("a transition of type {kind:?} is not supported")),
+            Ok((transition, next))
+        });
+        let transitions = transitions.collect::<Result<Vec<_>, LoadError>>()?;
+        match simple_select(&parts, &transitions, &place)? {
+            Some((keys, cases, default)) => Ok(ParserState { ops, keys, cases, default, select: None }),
+            None => {
+                let select = Box::new(select(parts, &transitions, &place, objects, program)?);
+                Ok(ParserState { ops, keys: Vec::new(), cases: Vec::new(), default: None, select: Some(select) })
             }
         }
-        Ok(ParserState { ops, keys, cases, default })
     });
     let states_compiled = compiled.collect::<Result<Vec<_>, _>>()?;
     let start = next(&parser.init_state, "parser")?;
@@ -78,6 +73,8 @@ fn errors(doc: &Document) -> ParserErrors {
         no_match: number("NoMatch"),
         timeout: number("ParserTimeout"),
         invalid_argument: number("ParserInvalidArgument"),
+        stack_out_of_bounds: number("StackOutOfBounds"),
+        header_too_short: number("HeaderTooShort"),
     }
 }
 
@@ -98,17 +95,21 @@ fn operations(
             Some(_) => place_of("parser operation", &op.op, &op.source_info),
             None => place.to_string(),
         };
+        let lasts = op.parameters.iter().flat_map(|param| read_lasts(param, asm)).collect::<Vec<_>>();
         let is_code = match op.op.as_str() {
             "primitive" => true,
             "set" => typed(op, 1, asm)?.kind != "lookahead" && plain_move(op, asm)?.is_none(),
             _ => false,
         };
+        if running && (!is_code || !lasts.is_empty()) {
+            asm.code.push(Op::Effect(Effect::Exit));
+            running = false;
+        }
+        ops.extend(lasts.into_iter().map(|next| ParserOp::Other(OtherParserOp::HasLast { next })));
         if is_code && !running {
             ops.push(ParserOp::Run { start: asm.code.len() as u32 });
-        } else if !is_code && running {
-            asm.code.push(Op::Effect(Effect::Exit));
+            running = true;
         }
-        running = is_code;
         match op.op.as_str() {
             "primitive" => {
                 let primitive: Primitive = match op.parameters.first().map(|p| serde_json::from_value(p.clone())) {
@@ -118,42 +119,27 @@ fn operations(
                 actions::single(&primitive, place, asm, objects, messages)?;
             }
             "set" => {
-                let dst = asm.phv.field_of(&typed(op, 0, asm)?.value, &asm.place)?;
                 let value = typed(op, 1, asm)?;
                 if value.kind == "lookahead" {
-                    let (offset, width) = lookahead(&value.value, asm)?;
-                    if width > dst.width || dst.signed {
-                        return asm.refuse("a lookahead into a narrower or signed field is not supported");
-                    }
-                    ops.push(ParserOp::Lookahead { dst: super::place(dst), offset, width });
+                    ops.push(set_lookahead(op, &value, asm)?);
                 } else if let Some((dst, a)) = plain_move(op, asm)? {
                     ops.push(ParserOp::Move { dst, a });
                 } else {
-                    let expr = expr::parse(&value, asm.phv, &asm.place)?;
-                    asm.assign(dst, &expr)?;
+                    let parameters = vec![typed(op, 0, asm)?, value];
+                    let primitive =
+                        Primitive { op: "set".to_string(), parameters, source_info: op.source_info.clone() };
+                    actions::single(&primitive, place, asm, objects, messages)?;
                 }
             }
-            "extract" => {
-                let param = typed(op, 0, asm)?;
-                if param.kind != "regular" {
-                    return asm.refuse(format!("extraction to `{}` is not supported", param.kind));
-                }
-                match param.value.as_str().and_then(|name| asm.phv.header(name)) {
-                    Some(header) if !asm.phv.headers[header as usize].metadata => {
-                        ops.push(ParserOp::Extract { header });
-                    }
-                    _ => return asm.refuse(format!("cannot extract {}", param.value)),
-                }
-            }
+            "extract" | "extract_VL" => extract(op, asm, &mut ops)?,
             "advance" => ops.push(ParserOp::Advance { bits: snippet(&typed(op, 0, asm)?, asm)? }),
             "verify" => {
-                let place = asm.place.clone();
                 let condition = snippet(&typed(op, 0, asm)?, asm)?;
-                let error = expr::parse(&typed(op, 1, asm)?, asm.phv, &place)?;
-                let expr::Expr::Constant(error) = error else {
-                    return asm.refuse("an error that is not a constant is not supported");
+                let error = match expr::parse(&typed(op, 1, asm)?, asm.phv, &asm.place)? {
+                    Expr::Constant(error) => asm.constant(error.as_u64())?,
+                    Expr::Field(field) => field.reg,
+                    _ => return asm.refuse("an error that is neither a constant nor a field is not supported"),
                 };
-                let error = asm.constant(error.as_u64())?;
                 ops.push(ParserOp::Verify { condition, error });
             }
             other => return asm.refuse(format!("parser operation `{other}` is not supported")),
@@ -165,12 +151,92 @@ fn operations(
     Ok(ops)
 }
 
+/// Where the next index of each stack is whose last element the object reads.
+fn read_lasts(value: &Value, asm: &Assembler) -> Vec<Reg> {
+    match value {
+        Value::Object(object) => {
+            let kind = object.get("type").and_then(Value::as_str);
+            if let Some("stack_field" | "union_stack_field") = kind
+                && let Ok((next, _)) = reference::last(&value["value"], asm.phv, "")
+            {
+                return vec![next.reg];
+            }
+            object.values().flat_map(|value| read_lasts(value, asm)).collect()
+        }
+        Value::Array(values) => values.iter().flat_map(|value| read_lasts(value, asm)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn extract(op: &JsonOp, asm: &mut Assembler, ops: &mut Vec<ParserOp>) -> Result<(), LoadError> {
+    let param = typed(op, 0, asm)?;
+    let (target, header) = match param.kind.as_str() {
+        "regular" => match param.value.as_str().and_then(|name| asm.phv.header(name)) {
+            Some(header) => (ExtractTarget::Header(header), header),
+            None => return asm.refuse(format!("cannot extract {}", param.value)),
+        },
+        "stack" => {
+            let (stack, info) = reference::stack(&param, asm.phv, &asm.place)?;
+            (ExtractTarget::Next { stack, member: 0 }, info.elements[0][0])
+        }
+        "union_stack" => {
+            let name = param.value.get(0).and_then(Value::as_str).unwrap_or_default();
+            let member = param.value.get(1).and_then(Value::as_str).unwrap_or_default();
+            let found = asm.phv.stack(name).and_then(|stack| {
+                let info = &asm.phv.stacks[stack as usize];
+                let member = info.members.iter().position(|m| m == member)?;
+                Some((ExtractTarget::Next { stack, member }, info.elements[0][member]))
+            });
+            match found {
+                Some(found) => found,
+                None => return asm.refuse(format!("cannot extract {}", param.value)),
+            }
+        }
+        other => return asm.refuse(format!("extraction to `{other}` is not supported")),
+    };
+    let info = &asm.phv.headers[header as usize];
+    if info.metadata {
+        return asm.refuse(format!("cannot extract {}", param.value));
+    }
+    let (plain, varbit) = (info.is_plain(), info.varbit().copied());
+    let most = (info.bits + varbit.map_or(0, |field| field.width as u32)) / 8;
+    let length = match (op.op.as_str(), varbit) {
+        ("extract_VL", Some(_)) => {
+            let Snippet { start, result } = snippet(&typed(op, 1, asm)?, asm)?;
+            ops.push(ParserOp::Run { start });
+            Some(result)
+        }
+        ("extract", None) => None,
+        _ => return asm.refuse("a header is extracted with a length if, and only if, it has a varbit"),
+    };
+    ops.push(match target {
+        ExtractTarget::Header(header) if plain => ParserOp::Extract { header },
+        target => ParserOp::Other(OtherParserOp::Extract { target, length, most }),
+    });
+    Ok(())
+}
+
+fn set_lookahead(op: &JsonOp, value: &Typed, asm: &Assembler) -> Result<ParserOp, LoadError> {
+    let Some(Expr::Field(dst)) = reference::field(&typed(op, 0, asm)?, asm.phv, &asm.place)? else {
+        return asm.refuse("a lookahead into anything but a field is not supported");
+    };
+    let (offset, width) = lookahead(&value.value, asm)?;
+    let place = super::place(dst);
+    if width <= dst.width && dst.width <= MAX_SELECT as u16 && !dst.signed {
+        return Ok(ParserOp::Lookahead { dst: place, offset, width });
+    }
+    let header = asm.phv.offset(dst.header);
+    Ok(ParserOp::Other(OtherParserOp::Lookahead { dst: place, signed: dst.signed, place: header, offset, width }))
+}
+
 /// A `set` from a field to one that can hold all its values.
 fn plain_move(op: &JsonOp, asm: &Assembler) -> Result<Option<(Reg, Reg)>, LoadError> {
-    let dst = asm.phv.field_of(&typed(op, 0, asm)?.value, &asm.place)?;
+    let dst = reference::field(&typed(op, 0, asm)?, asm.phv, &asm.place)?;
     let value = expr::parse(&typed(op, 1, asm)?, asm.phv, &asm.place)?;
-    Ok(match value {
-        expr::Expr::Field(a) if !a.is_wide() && !dst.is_wide() && Range::of_field(a).within(Range::of_field(dst)) => {
+    Ok(match (dst, value) {
+        (Some(Expr::Field(dst)), Expr::Field(a))
+            if !a.is_wide() && !dst.is_wide() && Range::of_field(a).within(Range::of_field(dst)) =>
+        {
             Some((dst.reg, a.reg))
         }
         _ => None,
@@ -187,19 +253,139 @@ fn typed(op: &JsonOp, index: usize, asm: &Assembler) -> Result<Typed, LoadError>
 fn lookahead(value: &Value, asm: &Assembler) -> Result<(u32, u16), LoadError> {
     let numbers = value.as_array().and_then(|a| Some((a.first()?.as_u64()?, a.get(1)?.as_u64()?)));
     match numbers {
-        Some((offset, width)) if (1..=128).contains(&width) && offset < 1 << 16 => Ok((offset as u32, width as u16)),
-        _ => asm.refuse(format!("lookahead {value} is not supported (1 to 128 bits)")),
+        Some((offset, width)) if (1..=MAX_LOOKAHEAD as u64).contains(&width) && offset < 1 << 16 => {
+            Ok((offset as u32, width as u16))
+        }
+        _ => asm.refuse(format!("lookahead {value} is not supported (1 to {MAX_LOOKAHEAD} bits)")),
     }
 }
 
-fn select_key(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<SelectKey, LoadError> {
+fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<SelectPart, LoadError> {
     asm.place = where_.to_string();
     match key.kind.as_str() {
-        "field" => Ok(SelectKey::Field(place(asm.phv.field_of(&key.value, where_)?))),
+        "field" => Ok(SelectPart::Field(place(asm.phv.field_of(&key.value, where_)?))),
+        "stack_field" | "union_stack_field" => {
+            let (next, fields) = reference::last(&key.value, asm.phv, where_)?;
+            let width = fields[0].width;
+            Ok(SelectPart::Last { next: next.reg, fields: fields.iter().map(|f| f.reg).collect(), width })
+        }
         "lookahead" => {
             let (offset, width) = lookahead(&key.value, asm)?;
-            Ok(SelectKey::Lookahead { offset, width })
+            Ok(SelectPart::Lookahead { offset, width })
         }
         other => refuse(where_, format!("a select over `{other}` is not supported")),
+    }
+}
+
+/// What a transition asks for; `None`: nothing, it is the default.
+enum Wanted<'t> {
+    Default,
+    Key(&'t str, Option<&'t str>),
+    ValueSet(&'t str),
+}
+
+fn wanted<'t>(transition: &'t Transition, where_: &str) -> Result<Wanted<'t>, LoadError> {
+    let value = transition.value.as_deref();
+    match (transition.kind.as_deref(), value) {
+        (Some("default"), _) | (None, None | Some("default")) | (Some("hexstr"), Some("default")) => {
+            Ok(Wanted::Default)
+        }
+        (Some("hexstr") | None, Some(value)) => Ok(Wanted::Key(value, transition.mask.as_deref())),
+        (Some("parse_vset"), Some(set)) if transition.mask.is_none() => Ok(Wanted::ValueSet(set)),
+        (kind, _) => refuse(where_, format!("a transition of type {kind:?} is not supported")),
+    }
+}
+
+type Transitions<'t> = [(&'t Transition, NextState)];
+type SimpleSelect = (Vec<SelectKey>, Vec<(u128, u128, NextState)>, Option<NextState>);
+
+/// The form for keys of at most 128 bits; `None`: the state needs the other one.
+fn simple_select(
+    parts: &[SelectPart],
+    transitions: &Transitions,
+    where_: &str,
+) -> Result<Option<SimpleSelect>, LoadError> {
+    let mut keys = Vec::new();
+    for part in parts {
+        keys.push(match part {
+            SelectPart::Field(place) => SelectKey::Field(*place),
+            SelectPart::Lookahead { offset, width } => SelectKey::Lookahead { offset: *offset, width: *width },
+            SelectPart::Last { .. } => return Ok(None),
+        });
+    }
+    if keys.iter().map(|key| key.width().next_multiple_of(8) as u32).sum::<u32>() > MAX_SELECT {
+        return Ok(None);
+    }
+    let mut cases = Vec::new();
+    let mut default = None;
+    for (transition, next) in transitions {
+        match wanted(transition, where_)? {
+            Wanted::Default => default = Some(*next),
+            Wanted::Key(value, mask) => {
+                let value = hex(value, where_)?.as_u128();
+                let mask = match mask {
+                    Some(mask) => hex(mask, where_)?.as_u128(),
+                    None => u128::MAX,
+                };
+                cases.push((value & mask, mask, *next));
+            }
+            Wanted::ValueSet(_) => return Ok(None),
+        }
+    }
+    Ok(Some((keys, cases, default)))
+}
+
+fn select(
+    parts: Vec<SelectPart>,
+    transitions: &Transitions,
+    where_: &str,
+    objects: &Objects,
+    program: &mut Program,
+) -> Result<Select, LoadError> {
+    let widths: Vec<u16> = parts.iter().map(SelectPart::width).collect();
+    let bytes = widths.iter().map(|width| width.div_ceil(8) as usize).sum();
+    let mut cases = Vec::new();
+    let mut default = None;
+    for (transition, next) in transitions {
+        match wanted(transition, where_)? {
+            Wanted::Default => default = Some(*next),
+            Wanted::Key(value, mask) => {
+                let mask = match mask {
+                    Some(mask) => hex_bytes(mask, bytes, where_)?,
+                    None => vec![0xff; bytes],
+                };
+                let value = hex_bytes(value, bytes, where_)?.iter().zip(&mask).map(|(v, m)| v & m).collect();
+                cases.push((SelectCase::Key { value, mask: mask.into() }, *next));
+            }
+            Wanted::ValueSet(name) => {
+                let Some(&set) = objects.value_sets.get(name) else {
+                    return refuse(where_, format!("unknown value set `{name}`"));
+                };
+                let info = &mut program.value_sets[set as usize];
+                // Until a select tells its fields, a set is known by the total of their widths.
+                let total = |widths: &[u16]| widths.iter().map(|w| *w as u32).sum::<u32>();
+                if info.widths != widths && (info.widths.len() > 1 || total(&info.widths) != total(&widths)) {
+                    return refuse(where_, format!("value set `{name}` is of other fields than the select"));
+                }
+                if let Some(wide) = widths.iter().find(|width| **width > 128) {
+                    return refuse(where_, format!("value set `{name}`: a field of {wide} bits is not supported"));
+                }
+                info.widths = widths.clone();
+                cases.push((SelectCase::ValueSet(set), *next));
+            }
+        }
+    }
+    Ok(Select { parts, cases, default })
+}
+
+/// The number as so many bytes in network order.
+fn hex_bytes(text: &str, bytes: usize, where_: &str) -> Result<Vec<u8>, LoadError> {
+    let digits = text.trim_start_matches("0x");
+    let padded = format!("{digits:0>width$}", width = 2 * bytes);
+    let values: Option<Vec<u8>> =
+        (0..bytes).map(|at| u8::from_str_radix(padded.get(2 * at..2 * at + 2)?, 16).ok()).collect();
+    match values {
+        Some(values) if padded.len() == 2 * bytes => Ok(values),
+        _ => refuse(where_, format!("`{text}` is not a hexadecimal number of {bytes} bytes")),
     }
 }

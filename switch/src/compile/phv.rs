@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! 0 .. fields              the packet header vector (PHV); travels with a packet that waits in a queue
-//!   validity of each header | buffer offset of each header | fields, 64 bits a register, low word first
+//!   validity of each header | buffer offset of each header | next index of each stack |
+//!   fields, 64 bits a register, low word first; behind a varbit its length in bits
 //! fields .. REGISTERS      parameters of the running action | temporaries | constants
 //! ```
 
@@ -11,26 +12,40 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::json::{Document, Typed};
+use super::json::{Document, Header, HeaderType};
 use super::{LoadError, refuse};
 use crate::machine::op::{REGISTERS, Reg};
-use crate::machine::wire::{HeaderLayout, Piece};
+use crate::machine::wire::{HeaderLayout, Part, Piece};
 
 /// The widest field, parameter or key field.
 pub const MAX_WIDTH: u16 = 128;
+/// Bits of the longest varbit.
+const MAX_VARBIT: u64 = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The low word; the high word of a field wider than 64 bits is the next register.
     pub reg: Reg,
+    /// Of a varbit the most.
     pub width: u16,
     pub signed: bool,
     pub header: u16,
+    /// Of a varbit: the register with its length in bits.
+    pub length: Option<Reg>,
 }
 
 impl Field {
+    fn new(reg: Reg, width: u16, signed: bool, header: u16) -> Field {
+        Field { reg, width, signed, header, length: None }
+    }
+
     pub fn is_wide(&self) -> bool {
         self.width > 64
+    }
+
+    /// Registers that its value takes.
+    pub fn words(&self) -> u16 {
+        self.width.div_ceil(64)
     }
 }
 
@@ -38,74 +53,199 @@ pub struct HeaderInfo {
     pub metadata: bool,
     /// In the order of the wire.
     pub fields: Vec<Field>,
-    /// Total of the field widths.
+    /// Total of the field widths; a varbit counts nothing.
     pub bits: u32,
     pub registers: std::ops::Range<usize>,
+    /// Other members of its union.
+    pub rivals: Vec<u16>,
+}
+
+impl HeaderInfo {
+    pub fn varbit(&self) -> Option<&Field> {
+        self.fields.iter().find(|field| field.length.is_some())
+    }
+
+    /// Neither of variable length nor in a union: whatever is done to it concerns its own registers only.
+    pub fn is_plain(&self) -> bool {
+        self.rivals.is_empty() && self.varbit().is_none()
+    }
+}
+
+/// A stack of headers or unions.
+pub struct StackInfo {
+    /// Index behind the last element that was extracted.
+    pub next: Field,
+    /// The headers of each element: one, or the members of the union.
+    pub elements: Vec<Vec<u16>>,
+    /// Names of the members of the union.
+    pub members: Vec<String>,
 }
 
 pub struct Phv {
     pub headers: Vec<HeaderInfo>,
+    pub stacks: Vec<StackInfo>,
     header_by_name: HashMap<String, u16>,
+    stack_by_name: HashMap<String, u16>,
+    union_by_name: HashMap<String, Vec<u16>>,
     field_by_name: HashMap<(u16, String), Field>,
     aliases: HashMap<String, (String, String)>,
     /// Registers that travel with a packet.
     pub fields: usize,
 }
 
+/// The header of registers that belong to none.
+const NO_HEADER: u16 = u16::MAX;
+
 impl Phv {
     pub fn new(doc: &Document) -> Result<Phv, LoadError> {
+        let stacks = doc.header_stacks.len() + doc.header_union_stacks.len();
         let mut phv = Phv {
             headers: Vec::new(),
+            stacks: Vec::new(),
             header_by_name: HashMap::new(),
+            stack_by_name: HashMap::new(),
+            union_by_name: HashMap::new(),
             field_by_name: HashMap::new(),
             aliases: doc.field_aliases.iter().cloned().collect(),
-            fields: 2 * doc.headers.len(),
+            fields: 2 * doc.headers.len() + stacks,
         };
         let types: HashMap<&str, _> = doc.header_types.iter().map(|t| (t.name.as_str(), t)).collect();
         for header in &doc.headers {
-            let place = format!("header `{}`", header.name);
             let Some(header_type) = types.get(header.header_type.as_str()) else {
-                return refuse(place, format!("unknown header type `{}`", header.header_type));
+                let reason = format!("unknown header type `{}`", header.header_type);
+                return refuse(format!("header `{}`", header.name), reason);
             };
-            let index = phv.headers.len() as u16;
-            let mut info = HeaderInfo {
-                metadata: header.metadata,
-                fields: Vec::new(),
-                bits: 0,
-                registers: phv.fields..phv.fields,
+            phv.add_header(header, header_type)?;
+        }
+        phv.add_unions_and_stacks(doc)?;
+        Ok(phv)
+    }
+
+    fn add_header(&mut self, header: &Header, header_type: &HeaderType) -> Result<(), LoadError> {
+        let place = format!("header `{}`", header.name);
+        let index = self.headers.len() as u16;
+        let mut info = HeaderInfo {
+            metadata: header.metadata,
+            fields: Vec::new(),
+            bits: 0,
+            registers: self.fields..self.fields,
+            rivals: Vec::new(),
+        };
+        let fixed: u64 = header_type.fields.iter().filter_map(|field| field.get(1)?.as_u64()).sum();
+        for field in &header_type.fields {
+            let (name, width, signed) = match field.as_slice() {
+                [Value::String(name), width] => (name, width, false),
+                [Value::String(name), width, Value::Bool(signed)] => (name, width, *signed),
+                // Booleans and errors.
+                [Value::String(name), width, Value::Number(_)] => (name, width, false),
+                _ => return refuse(place, "a field is not [name, width, signed]"),
             };
-            for field in &header_type.fields {
-                let (name, width, signed) = match field.as_slice() {
-                    [Value::String(name), width] => (name, width, false),
-                    [Value::String(name), width, Value::Bool(signed)] => (name, width, *signed),
-                    _ => return refuse(place, "a field is not [name, width, signed]"),
-                };
-                let place = format!("field `{}.{name}`", header.name);
-                let width = match width.as_u64() {
-                    Some(w) if (1..=MAX_WIDTH as u64).contains(&w) => w as u16,
-                    Some(w) => return refuse(place, format!("width {w} is not supported (1 to {MAX_WIDTH} bits)")),
-                    None => return refuse(place, "fields of variable width (varbit) are not supported"),
-                };
-                if signed && width > 64 {
-                    return refuse(place, format!("signed fields wider than 64 bits are not supported ({width})"));
-                }
-                let field = Field { reg: phv.fields as Reg, width, signed, header: index };
-                phv.fields += if field.is_wide() { 2 } else { 1 };
-                if phv.fields > REGISTERS / 2 {
-                    return refuse(place, "the program has more fields than the register file holds");
-                }
-                phv.field_by_name.insert((index, name.clone()), field);
-                info.fields.push(field);
+            let place = format!("field `{}.{name}`", header.name);
+            let variable = width.as_str() == Some("*");
+            let width = match (width.as_u64(), header_type.max_length) {
+                (Some(w), _) if (1..=MAX_WIDTH as u64).contains(&w) => w as u16,
+                (Some(w), _) => return refuse(place, format!("width {w} is not supported (1 to {MAX_WIDTH} bits)")),
+                (None, Some(bytes)) if variable => match (8 * bytes as u64).checked_sub(fixed) {
+                    Some(w) if (1..=MAX_VARBIT).contains(&w) => w as u16,
+                    _ => return refuse(place, format!("a varbit in {bytes} bytes is not supported")),
+                },
+                (None, _) => return refuse(place, "its width is neither a number nor `*` with a `max_length`"),
+            };
+            if variable && info.varbit().is_some() {
+                return refuse(place, "a second varbit in a header is not supported");
+            }
+            if signed && width > 64 {
+                return refuse(place, format!("signed fields wider than 64 bits are not supported ({width})"));
+            }
+            let mut field = Field::new(self.fields as Reg, width, signed, index);
+            self.fields += field.words() as usize;
+            if variable {
+                field.length = Some(self.fields as Reg);
+                self.fields += 1;
+            } else {
                 info.bits += width as u32;
             }
-            if !header.metadata && !info.bits.is_multiple_of(8) {
-                return refuse(place, format!("its {} bits are not whole bytes", info.bits));
+            if self.fields > REGISTERS / 2 {
+                return refuse(place, "the program has more fields than the register file holds");
             }
-            info.registers.end = phv.fields;
-            phv.header_by_name.insert(header.name.clone(), index);
-            phv.headers.push(info);
+            self.field_by_name.insert((index, name.clone()), field);
+            info.fields.push(field);
         }
-        Ok(phv)
+        if !header.metadata && !info.bits.is_multiple_of(8) {
+            return refuse(place, format!("its {} bits are not whole bytes", info.bits));
+        }
+        info.registers.end = self.fields;
+        self.header_by_name.insert(header.name.clone(), index);
+        self.headers.push(info);
+        Ok(())
+    }
+
+    fn add_unions_and_stacks(&mut self, doc: &Document) -> Result<(), LoadError> {
+        let by_id: HashMap<u64, u16> = doc.headers.iter().enumerate().map(|(at, h)| (h.id, at as u16)).collect();
+        let headers = |place: String, ids: &[u64]| -> Result<Vec<u16>, LoadError> {
+            match ids.iter().map(|id| by_id.get(id).copied()).collect() {
+                Some(headers) => Ok(headers),
+                None => refuse(place, "unknown header id"),
+            }
+        };
+        let mut union_by_id = HashMap::new();
+        for union in &doc.header_unions {
+            let members = headers(format!("header union `{}`", union.name), &union.header_ids)?;
+            for &member in &members {
+                self.headers[member as usize].rivals = members.iter().copied().filter(|m| *m != member).collect();
+            }
+            self.union_by_name.insert(union.name.clone(), members.clone());
+            union_by_id.insert(union.id, members);
+        }
+        let mut stacks = Vec::new();
+        for stack in &doc.header_stacks {
+            let place = format!("header stack `{}`", stack.name);
+            let elements = headers(place.clone(), &stack.header_ids)?;
+            stacks.push((place, &stack.name, elements.into_iter().map(|h| vec![h]).collect::<Vec<_>>(), Vec::new()));
+        }
+        for stack in &doc.header_union_stacks {
+            let place = format!("header union stack `{}`", stack.name);
+            let unions = stack.header_union_ids.iter().map(|id| union_by_id.get(id).cloned()).collect();
+            let union_type = doc.header_union_types.iter().find(|t| t.name == stack.union_type);
+            let (Some(elements), Some(union_type)) = (unions, union_type) else {
+                return refuse(place, "unknown union id or type");
+            };
+            let members = union_type.headers.iter().map(|(name, _)| name.clone()).collect();
+            stacks.push((place, &stack.name, elements, members));
+        }
+        for (place, name, elements, members) in stacks {
+            let shape = |h: &u16| {
+                let fields = self.headers[*h as usize].fields.iter();
+                fields.map(|f| (f.width, f.signed, f.length.is_some())).collect::<Vec<_>>()
+            };
+            let shapes = |element: &Vec<u16>| element.iter().map(shape).collect::<Vec<_>>();
+            let alike = elements.windows(2).all(|pair| shapes(&pair[0]) == shapes(&pair[1]));
+            if elements.is_empty() || !alike || elements.iter().any(|e| e.len() != members.len().max(1)) {
+                return refuse(place, "it has no elements, or such of different types");
+            }
+            let index = self.stacks.len();
+            let next = Field::new((2 * self.headers.len() + index) as Reg, 32, false, NO_HEADER);
+            self.stack_by_name.insert(name.clone(), index as u16);
+            self.stacks.push(StackInfo { next, elements, members });
+        }
+        Ok(())
+    }
+
+    pub fn stack(&self, name: &str) -> Option<u16> {
+        self.stack_by_name.get(name).copied()
+    }
+
+    /// The members of a union.
+    pub fn union(&self, name: &str) -> Option<&[u16]> {
+        self.union_by_name.get(name).map(Vec::as_slice)
+    }
+
+    /// A field of a header that is known by its index.
+    pub fn header_field(&self, header: u16, field: &str) -> Option<Field> {
+        if field == "$valid$" {
+            return Some(Field::new(self.valid(header), 1, false, header));
+        }
+        self.field_by_name.get(&(header, field.to_string())).copied()
     }
 
     pub fn header(&self, name: &str) -> Option<u16> {
@@ -124,11 +264,7 @@ impl Phv {
 
     /// `header.field`, or `header.$valid$`.
     pub fn field(&self, header: &str, field: &str) -> Option<Field> {
-        let index = self.header(header)?;
-        if field == "$valid$" {
-            return Some(Field { reg: self.valid(index), width: 1, signed: false, header: index });
-        }
-        self.field_by_name.get(&(index, field.to_string())).copied()
+        self.header_field(self.header(header)?, field)
     }
 
     /// A field that the architecture names, such as `intrinsic_metadata.mcast_grp`.
@@ -152,23 +288,18 @@ impl Phv {
         }
     }
 
-    pub fn header_of(&self, param: &Typed, place: &str) -> Result<u16, LoadError> {
-        if param.kind != "header" {
-            return refuse(place, format!("`{}` where a header is needed is not supported", param.kind));
-        }
-        match param.value.as_str().and_then(|name| self.header(name)) {
-            Some(header) => Ok(header),
-            None => refuse(place, format!("unknown header {}", param.value)),
-        }
-    }
-
     /// How the header stands on the wire: its fields cut at every eighth byte and at the words of their registers.
     pub fn wire_layout(&self, header: u16) -> HeaderLayout {
         let info = &self.headers[header as usize];
         let registers = info.registers.clone();
         let mut layout = HeaderLayout::new(self.valid(header), self.offset(header), info.bits / 8, registers);
-        if info.metadata {
-            layout.metadata = true;
+        layout.metadata = info.metadata;
+        layout.rivals = info.rivals.clone();
+        if info.varbit().is_some() {
+            let part = |f: &Field| Part { reg: f.reg, width: f.width, signed: f.signed, length: f.length };
+            layout.parts = info.fields.iter().map(part).collect();
+        }
+        if info.metadata || info.varbit().is_some() {
             return layout;
         }
         let mut bit = 0u32;

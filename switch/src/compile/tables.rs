@@ -3,15 +3,17 @@
 
 use std::collections::HashMap;
 
+use ethnum::I256;
+
 use super::expr::hex;
 use super::json::{self, Document};
 use super::phv::{Field, Phv};
-use super::{LoadError, meter_unit, place, place_of, refuse};
-use crate::machine::code::{KeyChunk, KeyPlace, Matching, TableCode};
+use super::{LoadError, Objects, meter_unit, place, place_of, profiles, refuse};
+use crate::machine::code::{KeyChunk, KeyPlace, Matching, TableAction, TableCode};
 use crate::machine::op::Reg;
 use crate::machine::table::MAX_KEY_WORDS;
 use crate::program::{
-    ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo,
+    ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo, Value,
 };
 
 /// Ternary tables up to this size are searched entry by entry.
@@ -25,12 +27,10 @@ pub fn compile(
     doc: &Document,
     phv: &Phv,
     action_ids: &HashMap<u64, ActionId>,
-    program: &Program,
+    objects: &Objects,
+    program: &mut Program,
 ) -> Result<(TableInfo, TableCode), LoadError> {
     let where_ = place_of("table", &table.name, &table.source_info);
-    if table.kind != "simple" {
-        return refuse(where_, "action profiles and selectors are not supported");
-    }
     let mut actions = Vec::new();
     for id in &table.action_ids {
         match action_ids.get(id) {
@@ -38,10 +38,12 @@ pub fn compile(
             None => return refuse(where_, format!("unknown action id {id}")),
         }
     }
+    let profile = profiles::of_table(table, &mut actions, objects, program)?;
     let words = |action: &ActionId| -> usize {
         program.actions[action.0].params.iter().map(|p| if p.width > 64 { 2 } else { 1 }).sum()
     };
-    let param_words = actions.iter().map(words).max().unwrap_or(0);
+    // Entries of indirect tables hold a reference.
+    let param_words = if profile.is_some() { 0 } else { actions.iter().map(words).max().unwrap_or(0) };
     let mut code = TableCode {
         matching: Matching::None,
         key_words: 0,
@@ -55,6 +57,8 @@ pub fn compile(
         counter: table.with_counters,
         timeout: table.support_timeout,
         meter: None,
+        profile: profile.map(|profile| profile.0),
+        no_action: TableAction::default(),
     };
     let mut used = Vec::new();
     let mut key = Vec::new();
@@ -101,7 +105,8 @@ pub fn compile(
         has_counter: table.with_counters,
         meter,
         support_timeout: table.support_timeout,
-        const_entries: table.entries.is_some(),
+        const_entries: table.entries.is_some() && !table.writable,
+        profile,
         const_default: table.default_entry.as_ref().is_some_and(|d| d.action_const),
     };
     Ok((info, code))
@@ -133,8 +138,8 @@ fn key_field(
         None => format!("{}.{}", key.target[0].as_str().unwrap_or(""), key.target[1].as_str().unwrap_or("")),
     };
     if kind == MatchKind::Range {
-        if field.is_wide() || field.signed {
-            return refuse(where_, format!("range match on `{name}` (signed or wider than 64 bits) is not supported"));
+        if field.is_wide() {
+            return refuse(where_, format!("range match on `{name}` (wider than 64 bits) is not supported"));
         }
         code.places.push(KeyPlace::Range(code.ranges.len()));
         code.ranges.push((field.reg, static_mask as u64 & place(field).mask(), phv.valid(field.header)));
@@ -197,8 +202,17 @@ fn action_call(
     if params.len() != data.len() {
         return refuse(where_, format!("action id {id} takes {} parameters, not {}", params.len(), data.len()));
     }
-    let params = data.iter().map(|value| Ok(hex(value, where_)?.as_u128())).collect::<Result<_, LoadError>>()?;
+    let value = |(text, param): (&String, &FieldInfo)| value_of(text, param.width, where_);
+    let params = data.iter().zip(params).map(value).collect::<Result<_, LoadError>>()?;
     Ok(ActionCall { action, params })
+}
+
+/// The number in the bits of its type; negative ones in two's complement.
+fn value_of(text: &str, width: u16, where_: &str) -> Result<Value, LoadError> {
+    let value = hex(text, where_)?;
+    let bits = value.as_u128() & (Value::MAX >> (Value::BITS - u32::from(width)));
+    let fits = value == I256::from(bits) || value < I256::ZERO && value >= -(I256::ONE << (width - 1));
+    if fits { Ok(bits) } else { refuse(where_, format!("`{text}` does not fit in {width} bits")) }
 }
 
 /// The entries that are compiled into the program.
@@ -228,9 +242,10 @@ pub fn const_entries(
 }
 
 fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<KeyField, LoadError> {
-    let number = |value: &Option<String>| hex(value.as_deref().unwrap_or_default(), where_).map(|v| v.as_u128());
+    let width = key.field.width;
+    let number = |value: &Option<String>| value_of(value.as_deref().unwrap_or_default(), width, where_);
     let value = || match &field.key {
-        Some(serde_json::Value::String(text)) => hex(text, where_).map(|v| v.as_u128()),
+        Some(serde_json::Value::String(text)) => value_of(text, width, where_),
         Some(serde_json::Value::Bool(value)) => Ok(*value as u128),
         _ => refuse(where_, "a key field without a value"),
     };

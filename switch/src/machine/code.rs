@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A compiled program: what the machine executes, immutable and shared.
 
+use super::headers::{HeaderOp, Stack};
 use super::op::{Address, Op, Reg};
+use super::select::Select;
 use super::wide::Wide;
 use super::wire::HeaderLayout;
 
@@ -19,7 +21,7 @@ impl Place {
 
     /// Registers that the field takes.
     pub fn words(self) -> usize {
-        if self.width > 64 { 2 } else { 1 }
+        self.width.div_ceil(64) as usize
     }
 }
 
@@ -57,6 +59,41 @@ pub enum ParserOp {
         condition: Snippet,
         error: Reg,
     },
+    Other(OtherParserOp),
+}
+
+/// What few parsers do; run by [`State::parse_other`](super::State).
+#[derive(Debug)]
+pub enum OtherParserOp {
+    /// Extracts into a header of variable length, a union, or the next element of a stack.
+    Extract {
+        target: ExtractTarget,
+        /// The register with the bits of the varbit.
+        length: Option<Reg>,
+        /// Bytes of the header at most.
+        most: u32,
+    },
+    /// Reading the last element of an empty stack is an error.
+    HasLast { next: Reg },
+    /// As [`ParserOp::Lookahead`], to a field of any width or sign.
+    Lookahead {
+        dst: Place,
+        signed: bool,
+        /// The register with the place of the field's header in the frame.
+        place: Reg,
+        offset: u32,
+        width: u16,
+    },
+}
+
+#[derive(Debug)]
+pub enum ExtractTarget {
+    Header(u16),
+    /// The member of the union, or 0, of the next element.
+    Next {
+        stack: u16,
+        member: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -86,6 +123,8 @@ pub struct ParserState {
     pub cases: Vec<(u128, u128, NextState)>,
     /// `None`: no match is an error.
     pub default: Option<NextState>,
+    /// In the place of `keys` and `cases` where these do not do: longer keys, value sets, stacks.
+    pub select: Option<Box<Select>>,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +134,8 @@ pub struct ParserErrors {
     pub no_match: u64,
     pub timeout: u64,
     pub invalid_argument: u64,
+    pub stack_out_of_bounds: u64,
+    pub header_too_short: u64,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +153,8 @@ pub enum Algorithm {
     Crc32,
     CrcCcitt,
     Identity,
+    /// Another number every time.
+    Random,
 }
 
 #[derive(Debug)]
@@ -121,8 +164,15 @@ pub enum HashInput {
         place: Place,
         valid: Reg,
     },
+    /// Of the bits, as many as `length` says.
+    Varbit {
+        place: Place,
+        valid: Reg,
+        length: Reg,
+    },
+    /// Low word first.
     Constant {
-        value: u128,
+        words: Box<[u64]>,
         width: u16,
     },
     Header(u16),
@@ -179,7 +229,7 @@ pub enum KeyPlace {
     Range(usize),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TableAction {
     /// `None`: nothing to do.
     pub body: Option<Address>,
@@ -208,6 +258,10 @@ pub struct TableCode {
     pub timeout: bool,
     /// Direct meter: where the colour goes, and whether it counts bytes.
     pub meter: Option<(Place, bool)>,
+    /// Entries refer to members and groups of this action profile.
+    pub profile: Option<usize>,
+    /// What happens if there is no action: no default, or an empty group.
+    pub no_action: TableAction,
 }
 
 #[derive(Debug)]
@@ -215,7 +269,7 @@ pub struct Message {
     pub place: String,
     /// `{}` stands for the next value.
     pub format: String,
-    pub values: Vec<Reg>,
+    pub values: Vec<Wide>,
 }
 
 /// The fields of v1model's standard metadata. What a program does not have is a register that nothing else uses.
@@ -250,6 +304,9 @@ pub struct Code {
     /// First register of the action parameters.
     pub params: usize,
     pub headers: Vec<HeaderLayout>,
+    pub stacks: Vec<Stack>,
+    /// What [`Effect::Headers`](super::op::Effect::Headers) refers to.
+    pub header_ops: Vec<HeaderOp>,
     pub parser: ParserCode,
     pub verify: Vec<ChecksumCode>,
     pub ingress: Address,
@@ -259,6 +316,8 @@ pub struct Code {
     pub deparser: Vec<u16>,
     pub tables: Vec<TableCode>,
     pub calculations: Vec<Calculation>,
+    /// For each action profile, the calculation that chooses among a group's members.
+    pub selectors: Vec<Option<u16>>,
     pub digests: Vec<Vec<Place>>,
     pub field_lists: Vec<Vec<Place>>,
     pub messages: Vec<Message>,

@@ -94,6 +94,10 @@ impl Frame {
         }
     }
 
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Makes room for `len` bytes before `payload`, which stays where it is unless it has to move back.
     /// Returns the new place of the payload; `None`: the frame no longer fits the buffer.
     pub fn prepend(&mut self, payload: usize, len: usize) -> Option<usize> {

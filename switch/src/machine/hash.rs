@@ -3,6 +3,7 @@
 
 use crc::{CRC_16_ARC, CRC_16_IBM_3740, CRC_32_ISO_HDLC, Crc};
 
+use super::bits::BitWriter;
 use super::code::{Algorithm, Calculation, HashInput, Place};
 use super::op::{REGISTERS, Registers};
 use super::wire::HeaderLayout;
@@ -22,36 +23,6 @@ pub fn read(place: Place, regs: &Registers) -> u128 {
     high << 64 | low
 }
 
-/// Values written bit by bit, the last byte filled with zeros.
-struct BitWriter<'b> {
-    bytes: &'b mut Vec<u8>,
-    /// Bits not yet written, right-aligned; fewer than 8.
-    rest: u8,
-    rest_bits: u32,
-}
-
-impl BitWriter<'_> {
-    fn push(&mut self, value: u128, mut width: u32) {
-        while width > 0 {
-            let take = width.min(8 - self.rest_bits);
-            let bits = (value >> (width - take)) as u8 & (u8::MAX >> (8 - take));
-            self.rest = if take == 8 { bits } else { self.rest << take | bits };
-            self.rest_bits += take;
-            width -= take;
-            if self.rest_bits == 8 {
-                self.bytes.push(self.rest);
-                (self.rest, self.rest_bits) = (0, 0);
-            }
-        }
-    }
-
-    fn align(&mut self) {
-        if self.rest_bits > 0 {
-            self.push(0, 8 - self.rest_bits);
-        }
-    }
-}
-
 /// `scratch` keeps its memory from call to call.
 pub fn calculate(
     calculation: &Calculation,
@@ -59,17 +30,25 @@ pub fn calculate(
     regs: &Registers,
     payload: &[u8],
     scratch: &mut Vec<u8>,
+    random: impl FnOnce() -> u64,
 ) -> u64 {
     scratch.clear();
-    let mut writer = BitWriter { bytes: scratch, rest: 0, rest_bits: 0 };
+    let mut writer = BitWriter::new(scratch);
     for input in &calculation.input {
         match input {
             HashInput::Field { place, valid } => {
                 if regs[*valid as usize % REGISTERS] != 0 {
-                    writer.push(read(*place, regs), place.width as u32);
+                    let first = place.reg as usize % REGISTERS;
+                    writer.push(&regs[first..first + place.words()], place.width as u32);
                 }
             }
-            HashInput::Constant { value, width } => writer.push(*value, *width as u32),
+            HashInput::Varbit { place, valid, length } => {
+                if regs[*valid as usize % REGISTERS] != 0 {
+                    let first = place.reg as usize % REGISTERS;
+                    writer.push(&regs[first..first + place.words()], regs[*length as usize % REGISTERS] as u32);
+                }
+            }
+            HashInput::Constant { words, width } => writer.push(words, *width as u32),
             HashInput::Header(header) => {
                 let layout = &headers[*header as usize];
                 if regs[layout.valid as usize % REGISTERS] != 0 {
@@ -90,6 +69,7 @@ pub fn calculate(
         Algorithm::Crc16 => CRC16.checksum(scratch) as u64,
         Algorithm::Crc32 => CRC32.checksum(scratch) as u64,
         Algorithm::CrcCcitt => CRC_CCITT.checksum(scratch) as u64,
+        Algorithm::Random => random(),
         Algorithm::Identity => scratch.iter().take(8).fold(0, |value, &byte| value << 8 | byte as u64),
     }
 }
@@ -118,18 +98,5 @@ mod tests {
         assert_eq!(internet_checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         // An odd byte counts as the high one of a word.
         assert_eq!(internet_checksum(&[0x12]), !0x1200);
-    }
-
-    #[test]
-    fn bits_are_concatenated_across_bytes() {
-        let mut bytes = Vec::new();
-        let mut writer = BitWriter { bytes: &mut bytes, rest: 0, rest_bits: 0 };
-        writer.push(0xf, 3);
-        writer.push(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef, 128);
-        writer.push(1, 1);
-        writer.align();
-        let expected = (0b111u128 << 125) | (0x0123_4567_89ab_cdef_0123_4567_89ab_cdef >> 3);
-        assert_eq!(bytes[..16], expected.to_be_bytes());
-        assert_eq!(bytes[16..], [0b1111_0000]);
     }
 }

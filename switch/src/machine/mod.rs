@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The machine: runs a compiled program for one packet at a time. It knows nothing of ports; time is an argument.
 
+pub mod bits;
 pub mod code;
 pub mod frame;
 pub mod hash;
+pub mod headers;
 pub mod meter;
 pub mod op;
 mod parse;
+pub mod profile;
+pub mod select;
 pub mod table;
 pub mod wide;
 pub mod wire;
@@ -20,8 +24,9 @@ use self::code::{Code, Place};
 use self::frame::{Frame, PacketState};
 use self::meter::Meter;
 use self::op::{Address, Effect, Op, REGISTERS, Reg, Registers};
+use self::profile::{GROUP, Profile};
+use self::select::SetMember;
 use self::table::{EntryStats, Table};
-use self::wire::NOT_IN_FRAME;
 use crate::program::{MeterUnit, Program};
 
 /// v1model's port of packets that are dropped.
@@ -87,6 +92,8 @@ pub struct State {
     pub regs: Box<Registers>,
     pub tables: Vec<Table>,
     pub meters: Vec<Vec<Meter>>,
+    pub value_sets: Vec<Vec<SetMember>>,
+    pub profiles: Vec<Profile>,
     meter_bytes: Vec<bool>,
     pub packet: PacketState,
     pub requests: Requests,
@@ -106,6 +113,8 @@ impl Machine {
         let state = State {
             tables: tables.map(|(table, stats)| Table::new(table, stats.clone(), seed)).collect(),
             meters: program.meters.iter().map(|m| vec![Meter::default(); m.size]).collect(),
+            profiles: code.selectors.iter().map(|_| Profile::default()).collect(),
+            value_sets: vec![Vec::new(); program.value_sets.len()],
             meter_bytes: program.meters.iter().map(|m| m.unit == MeterUnit::Bytes).collect(),
             shared,
             regs,
@@ -207,14 +216,9 @@ impl State {
                 Effect::Return => pc = after_action,
                 Effect::Exit => return,
                 Effect::AddHeader { header } => self.add_header(code, header),
-                Effect::RemoveHeader { header } => {
-                    let layout = &code.headers[header as usize];
-                    if self.reg(layout.valid) != 0 {
-                        self.put(layout.valid, 0);
-                        self.packet.length = self.packet.length.wrapping_sub(layout.bytes);
-                    }
-                }
+                Effect::RemoveHeader { header } => self.remove_header(code, header),
                 Effect::CopyHeader { dst, src } => self.copy_header(code, dst, src),
+                Effect::Headers { op } => self.header_op(code, op),
                 Effect::MarkToDrop => self.mark_to_drop(code),
                 Effect::Count { counter, index } => {
                     if let Some(cell) = self.shared.counters[counter as usize].get(self.reg(index) as usize) {
@@ -278,8 +282,12 @@ impl State {
     #[inline]
     fn apply(&mut self, code: &Code, index: usize, now: u64) -> (usize, usize) {
         let table_code = &code.tables[index];
+        let slot = self.tables[index].lookup(table_code, &self.regs);
+        let hash = match (slot, table_code.profile) {
+            (Some(slot), Some(profile)) => self.select_member(code, profile, self.tables[index].action(slot)[0]),
+            _ => 0,
+        };
         let table = &mut self.tables[index];
-        let slot = table.lookup(table_code, &self.regs);
         let action: &[u64] = match slot {
             Some(slot) => {
                 let length = self.packet.ingress_length as u64;
@@ -292,12 +300,18 @@ impl State {
                     add(&stats.bytes, length);
                     stats.last_hit.store(now, Relaxed);
                 }
-                table.action(slot)
+                match table_code.profile {
+                    None => table.action(slot),
+                    Some(profile) => match self.profiles[profile].action(table.action(slot)[0], hash) {
+                        Some(action) => action,
+                        None => return (table_code.no_action.next_hit as usize, 0),
+                    },
+                }
             }
             None => match &table.default {
                 Some(action) => action,
                 // Without a default, a miss does nothing.
-                None => return (table_code.actions[0].next_miss as usize, 0),
+                None => return (table_code.no_action.next_miss as usize, 0),
             },
         };
         let (number, params) = action.split_first().map_or((0, action), |(first, rest)| (*first as usize, rest));
@@ -323,44 +337,29 @@ impl State {
         }
     }
 
-    fn add_header(&mut self, code: &Code, header: u16) {
-        let layout = &code.headers[header as usize];
-        if self.reg(layout.valid) == 0 {
-            let fields = layout.fields.clone();
-            self.regs[fields].fill(0);
-            self.put(layout.valid, 1);
-            self.put(layout.offset, NOT_IN_FRAME);
-            self.packet.length = self.packet.length.wrapping_add(layout.bytes);
-        }
-    }
-
-    fn copy_header(&mut self, code: &Code, dst: u16, src: u16) {
-        let (to, from) = (&code.headers[dst as usize], &code.headers[src as usize]);
-        let (was, is) = (self.reg(to.valid), self.reg(from.valid));
-        self.put(to.valid, is);
-        if is != 0 {
-            self.regs.copy_within(from.fields.clone(), to.fields.start);
-            self.put(to.offset, NOT_IN_FRAME);
-        }
-        let length = self.packet.length.wrapping_add(is as u32 * from.bytes);
-        self.packet.length = length.wrapping_sub(was as u32 * to.bytes);
-    }
-
     fn mark_to_drop(&mut self, code: &Code) {
         self.set(code.standard.egress_spec, DROP_PORT);
         self.put(code.standard.mcast_grp.reg, 0);
     }
 
+    /// The hash that chooses the member that an entry refers to.
+    fn select_member(&mut self, code: &Code, profile: usize, reference: u64) -> u64 {
+        match code.selectors[profile] {
+            Some(calculation) if reference & GROUP != 0 => self.calculate(code, calculation, &[]),
+            _ => 0,
+        }
+    }
+
     fn calculate(&mut self, code: &Code, calculation: u16, payload: &[u8]) -> u64 {
         let calculation = &code.calculations[calculation as usize];
-        hash::calculate(calculation, &code.headers, &self.regs, payload, &mut self.scratch)
+        hash::calculate(calculation, &code.headers, &self.regs, payload, &mut self.scratch, || self.rng.u64(..))
     }
 
     fn log(&self, code: &Code, message: u16) {
         let message = &code.messages[message as usize];
         let mut parts = message.format.split("{}");
         let mut text = parts.next().unwrap_or_default().to_string();
-        for (part, value) in parts.zip(message.values.iter().map(|&reg| self.reg(reg))) {
+        for (part, value) in parts.zip(message.values.iter().map(|value| value.evaluate(&self.regs))) {
             text.push_str(&value.to_string());
             text.push_str(part);
         }

@@ -148,7 +148,8 @@ pub enum Op {
     Effect(Effect),
 }
 
-/// Instructions that use more than registers.
+/// Instructions that use more than registers. Headers that instructions name are neither of variable length nor in
+/// a union: those are the matter of [`Effect::Headers`].
 #[derive(Clone, Copy, Debug)]
 pub enum Effect {
     /// Looks the table up and runs the action; the action continues where the table says.
@@ -174,6 +175,10 @@ pub enum Effect {
     CopyHeader {
         dst: u16,
         src: u16,
+    },
+    /// Stacks, unions and varbits: see [`HeaderOp`](super::headers::HeaderOp). May write any header.
+    Headers {
+        op: u16,
     },
     MarkToDrop,
     Count {
@@ -274,6 +279,7 @@ impl Effect {
             | Effect::AddHeader { .. }
             | Effect::RemoveHeader { .. }
             | Effect::CopyHeader { .. }
+            | Effect::Headers { .. }
             | Effect::MarkToDrop
             | Effect::Count { .. }
             | Effect::WriteRegister { .. }

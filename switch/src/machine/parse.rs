@@ -2,10 +2,12 @@
 //! Parser and deparser: from the frame to registers and back.
 
 use super::State;
-use super::code::{Code, ParserErrors, ParserOp, SelectKey};
+use super::code::{Code, ExtractTarget, OtherParserOp, ParserErrors, ParserOp, SelectKey};
 use super::frame::Frame;
 use super::hash::read;
 use super::op::REGISTERS;
+use super::select::MAX_LOOKAHEAD;
+use super::wire::{NOT_IN_FRAME, sign_extend};
 
 /// States that a packet passes at most; more is a parser that loops.
 const MAX_STATES: usize = 1024;
@@ -84,7 +86,12 @@ impl State {
                             return Err(self.reg(*error));
                         }
                     }
+                    ParserOp::Other(op) => self.parse_other(code, op, frame)?,
                 }
+            }
+            if let Some(select) = &state.select {
+                next = self.select(code, select, frame)?;
+                continue;
             }
             if state.cases.is_empty() {
                 match state.default {
@@ -112,24 +119,79 @@ impl State {
         Err(errors.timeout)
     }
 
-    /// `width` bits that start `offset` bits behind the cursor.
+    /// What few parsers do; the number of the error.
+    pub fn parse_other(&mut self, code: &Code, op: &OtherParserOp, frame: &Frame) -> Result<(), u64> {
+        let errors = &code.parser.errors;
+        match op {
+            OtherParserOp::Extract { target, length, most } => {
+                let (header, stack) = match target {
+                    ExtractTarget::Header(header) => (*header, None),
+                    ExtractTarget::Next { stack, member } => {
+                        let stack = &code.stacks[*stack as usize];
+                        match stack.elements.get(self.reg(stack.next) as usize) {
+                            Some(element) => (element[*member], Some(stack.next)),
+                            None => return Err(errors.stack_out_of_bounds),
+                        }
+                    }
+                };
+                let bits = length.map_or(0, |length| self.reg(length));
+                if !bits.is_multiple_of(8) {
+                    return Err(errors.invalid_argument);
+                }
+                let layout = &code.headers[header as usize];
+                let at = self.packet.payload;
+                let bytes = layout.bytes as u64 + bits / 8;
+                if ((frame.end - at) as u64) < bytes {
+                    return Err(errors.packet_too_short);
+                }
+                if length.is_some() && bytes > *most as u64 {
+                    return Err(errors.header_too_short);
+                }
+                if layout.parts.is_empty() {
+                    layout.extract(frame, at, &mut self.regs);
+                } else {
+                    layout.extract_parts(frame, at, bits as u32, &mut self.regs);
+                }
+                self.packet.payload += bytes as usize;
+                // The bytes of a member that this one takes the place of are still in the packet.
+                for &rival in &layout.rivals {
+                    self.put(code.headers[rival as usize].valid, 0);
+                }
+                if let Some(next) = stack {
+                    let index = self.reg(next);
+                    self.put(next, index + 1);
+                }
+            }
+            OtherParserOp::HasLast { next } => {
+                if self.reg(*next) == 0 {
+                    return Err(errors.stack_out_of_bounds);
+                }
+            }
+            OtherParserOp::Lookahead { dst, signed, place, offset, width } => {
+                let mut words = [0; MAX_LOOKAHEAD / 64];
+                if !self.peek(frame, *offset, *width as u32, &mut words) {
+                    return Err(errors.packet_too_short);
+                }
+                let first = dst.reg as usize;
+                let last = dst.words() - 1;
+                words[last] &= u64::MAX >> (64 - ((dst.width - 1) % 64 + 1));
+                if *signed {
+                    words[0] = sign_extend(words[0], dst.width as u8);
+                }
+                self.regs[first..=first + last].copy_from_slice(&words[..=last]);
+                self.put(*place, NOT_IN_FRAME);
+            }
+        }
+        Ok(())
+    }
+
+    /// `width` bits (at most 128) that start `offset` bits behind the cursor.
     fn lookahead(&self, frame: &Frame, offset: u32, width: u16, errors: &ParserErrors) -> Result<u128, u64> {
-        let at = self.packet.payload + offset as usize / 8;
-        let first = offset % 8;
-        let last = first + width as u32;
-        if at + last.div_ceil(8) as usize > frame.end {
+        let mut words = [0; 2];
+        if !self.peek(frame, offset, width as u32, &mut words) {
             return Err(errors.packet_too_short);
         }
-        let mut value = 0u128;
-        for (index, byte) in frame.from(at).iter().take(last.div_ceil(8) as usize).enumerate() {
-            // Of the byte, the bits from `first` on and up to `last`.
-            let start = 8 * index as u32;
-            let skip = first.saturating_sub(start);
-            let keep = (last - start).min(8);
-            let bits = (*byte as u32) >> (8 - keep) & ((1 << (keep - skip)) - 1);
-            value = value << (keep - skip) | bits as u128;
-        }
-        Ok(value)
+        Ok((words[1] as u128) << 64 | words[0] as u128)
     }
 
     /// Updates checksums and writes the headers in front of the payload. False: the frame does not fit its buffer.
@@ -145,7 +207,8 @@ impl State {
             self.set(checksum.target, value);
         }
         let valid = |header: &&u16| self.regs[code.headers[**header as usize].valid as usize % REGISTERS] != 0;
-        let length: usize = code.deparser.iter().filter(valid).map(|h| code.headers[*h as usize].bytes as usize).sum();
+        let length: usize =
+            code.deparser.iter().filter(valid).map(|h| code.headers[*h as usize].length(&self.regs) as usize).sum();
         let was = self.packet.payload;
         let Some(payload) = frame.prepend(was, length) else { return false };
         let mut at = frame.start;
@@ -156,7 +219,7 @@ impl State {
             if layout.written || offset != at as u64 || payload != was {
                 layout.emit(frame, at, &self.regs);
             }
-            at += layout.bytes as usize;
+            at += layout.length(&self.regs) as usize;
         }
         self.packet.payload = payload;
         let most = self.packet.truncate as usize;

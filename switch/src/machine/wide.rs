@@ -45,6 +45,13 @@ pub enum Wide {
     Signed {
         reg: Reg,
     },
+    /// The field, `width` bits wide, of the element at the index; 0 beyond the last.
+    Element {
+        regs: Box<[Reg]>,
+        width: u16,
+        signed: bool,
+        index: Box<Wide>,
+    },
     Not(Box<Wide>),
     Binary {
         op: Binary,
@@ -67,12 +74,16 @@ impl Wide {
     pub fn evaluate(&self, regs: &Registers) -> I256 {
         match self {
             Wide::Constant(value) => *value,
-            Wide::Register { reg, width } => {
-                let low = regs[*reg as usize % REGISTERS] as u128;
-                let high = if *width > 64 { regs[(*reg as usize + 1) % REGISTERS] as u128 } else { 0 };
-                I256::from(high << 64 | low)
+            Wide::Register { reg, width } => unsigned(*reg, *width, regs),
+            Wide::Signed { reg } => signed(*reg, regs),
+            Wide::Element { regs: fields, width, signed: is_signed, index } => {
+                let index = usize::try_from(index.evaluate(regs)).unwrap_or(usize::MAX);
+                match fields.get(index) {
+                    Some(&reg) if *is_signed => signed(reg, regs),
+                    Some(&reg) => unsigned(reg, *width, regs),
+                    None => I256::ZERO,
+                }
             }
-            Wide::Signed { reg } => I256::from(regs[*reg as usize % REGISTERS] as i64),
             Wide::Not(a) => !a.evaluate(regs),
             Wide::Binary { op, a, b } => binary(*op, a.evaluate(regs), b.evaluate(regs)),
             Wide::Select { condition, a, b } => {
@@ -85,6 +96,16 @@ impl Wide {
             Wide::Fit { fit, a, width } => fit_to(*fit, a.evaluate(regs), *width),
         }
     }
+}
+
+fn unsigned(reg: Reg, width: u16, regs: &Registers) -> I256 {
+    let low = regs[reg as usize % REGISTERS] as u128;
+    let high = if width > 64 { regs[(reg as usize + 1) % REGISTERS] as u128 } else { 0 };
+    I256::from(high << 64 | low)
+}
+
+fn signed(reg: Reg, regs: &Registers) -> I256 {
+    I256::from(regs[reg as usize % REGISTERS] as i64)
 }
 
 fn binary(op: Binary, a: I256, b: I256) -> I256 {

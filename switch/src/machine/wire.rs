@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Headers between the wire and the registers, eight bytes at a time.
 
+use super::bits::{BitWriter, load};
 use super::frame::Frame;
 use super::op::{REGISTERS, Reg, Registers};
 
@@ -17,11 +18,22 @@ pub struct Piece {
     pub mask: u64,
 }
 
+/// A field of a header of variable length.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub reg: Reg,
+    pub width: u16,
+    pub signed: bool,
+    /// Of the varbit: the register with its length in bits.
+    pub length: Option<Reg>,
+}
+
 /// A header type instance on the wire.
 #[derive(Clone, Debug)]
 pub struct HeaderLayout {
     pub valid: Reg,
     pub offset: Reg,
+    /// A varbit counts nothing.
     pub bytes: u32,
     /// Never on the wire; always valid.
     pub metadata: bool,
@@ -32,6 +44,10 @@ pub struct HeaderLayout {
     pub signed: Vec<(Reg, u8)>,
     /// Fields change after extraction, so the bytes of the frame cannot be taken over as they are.
     pub written: bool,
+    /// All fields, if one of them is a varbit; none otherwise.
+    pub parts: Vec<Part>,
+    /// Other members of its union.
+    pub rivals: Vec<u16>,
 }
 
 /// Offset of a header that was not extracted.
@@ -48,6 +64,53 @@ impl HeaderLayout {
             windows: vec![Vec::new(); bytes.div_ceil(8) as usize],
             signed: Vec::new(),
             written: false,
+            parts: Vec::new(),
+            rivals: Vec::new(),
+        }
+    }
+
+    /// The varbit, and its bits now.
+    pub fn varbit(&self, regs: &Registers) -> Option<(&Part, u32)> {
+        self.parts.iter().find_map(|part| Some((part, regs[part.length? as usize % REGISTERS] as u32)))
+    }
+
+    /// Bytes on the wire.
+    #[inline]
+    pub fn length(&self, regs: &Registers) -> u32 {
+        if self.parts.is_empty() {
+            return self.bytes;
+        }
+        self.bytes + self.varbit(regs).map_or(0, |(_, bits)| bits / 8)
+    }
+
+    /// Reads a header whose varbit has `length` bits at `at` of the frame's buffer; the caller has checked that it is
+    /// there.
+    pub fn extract_parts(&self, frame: &Frame, at: usize, length: u32, regs: &mut Registers) {
+        let bytes = frame.from(at);
+        let mut bit = 0;
+        for part in &self.parts {
+            let width = if part.length.is_some() { length as usize } else { part.width as usize };
+            let words = part.width.div_ceil(64) as usize;
+            let first = part.reg as usize;
+            load(bytes, bit, width, &mut regs[first..first + words]);
+            if part.signed {
+                regs[first] = sign_extend(regs[first], part.width as u8);
+            }
+            if let Some(register) = part.length {
+                regs[register as usize % REGISTERS] = length as u64;
+            }
+            bit += width;
+        }
+        regs[self.valid as usize % REGISTERS] = 1;
+        regs[self.offset as usize % REGISTERS] = at as u64;
+    }
+
+    fn append_parts(&self, bytes: &mut Vec<u8>, regs: &Registers) {
+        let mut writer = BitWriter::new(bytes);
+        for part in &self.parts {
+            let width = part.length.map_or(part.width as u64, |length| regs[length as usize % REGISTERS]);
+            let first = part.reg as usize;
+            writer.push(&regs[first..first + part.width.div_ceil(64) as usize], width as u32);
         }
     }
 
@@ -78,6 +141,12 @@ impl HeaderLayout {
     /// Writes the header at `at` of the frame's buffer.
     #[inline]
     pub fn emit(&self, frame: &mut Frame, at: usize, regs: &Registers) {
+        if !self.parts.is_empty() {
+            let mut bytes = Vec::with_capacity(self.length(regs) as usize);
+            self.append_parts(&mut bytes, regs);
+            frame.write(at, &bytes);
+            return;
+        }
         for (offset, word, len) in self.words(regs) {
             frame.store(at + offset, word, len);
         }
@@ -85,6 +154,10 @@ impl HeaderLayout {
 
     /// Appends the header.
     pub fn append(&self, bytes: &mut Vec<u8>, regs: &Registers) {
+        if !self.parts.is_empty() {
+            self.append_parts(bytes, regs);
+            return;
+        }
         for (_, word, len) in self.words(regs) {
             bytes.extend_from_slice(&word.to_be_bytes()[..len]);
         }

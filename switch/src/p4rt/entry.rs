@@ -2,18 +2,20 @@
 //! Table entries between P4Runtime messages and the control API (P4Runtime 1.4, "TableEntry").
 
 use super::error::{Checked, Refusal, refuse};
+use super::profile;
 use super::proto::p4::config::v1::meter_spec;
 use super::proto::p4::v1 as p4;
-use super::schema::{Action, MatchField, Schema, Scope, Table};
+use super::schema::{Action, MatchField, Schema, Scope, Table, TableAction};
 use super::value;
 use crate::control::{
-    ActionCall, CounterValue, EntryKey, EntryView, KeyField, MatchKind, MeterConfig, TableEntry, Value,
+    ActionCall, CounterValue, EntryAction, EntryKey, EntryView, KeyField, MatchKind, MeterConfig, TableEntry, Value,
 };
 use bytes::Bytes;
 
 /// The key of `message`; its match fields may come in any order, "don't care" fields are left out.
 pub fn key(table: &Table, message: &p4::TableEntry) -> Checked<EntryKey> {
-    Ok(EntryKey { fields: match_fields(table, &message.r#match)?, priority: priority(table, message.priority)? })
+    let fields = match_fields(&table.name, &table.fields, &message.r#match)?;
+    Ok(EntryKey { fields, priority: priority(table, message.priority)? })
 }
 
 fn priority(table: &Table, priority: i32) -> Checked<i32> {
@@ -24,7 +26,8 @@ fn priority(table: &Table, priority: i32) -> Checked<i32> {
     }
 }
 
-pub fn match_fields(table: &Table, matches: &[p4::FieldMatch]) -> Checked<Vec<KeyField>> {
+/// `of`: the table or value set whose `known` fields these are.
+pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) -> Checked<Vec<KeyField>> {
     let any = |field: &MatchField| match field.stored {
         MatchKind::Exact => KeyField::Exact(0),
         MatchKind::Lpm => KeyField::Lpm { value: 0, prefix_len: 0 },
@@ -32,23 +35,23 @@ pub fn match_fields(table: &Table, matches: &[p4::FieldMatch]) -> Checked<Vec<Ke
         MatchKind::Range => KeyField::Range { low: 0, high: all_ones(field.width) },
         MatchKind::Optional => KeyField::Optional(None),
     };
-    let mut fields: Vec<KeyField> = table.fields.iter().map(any).collect();
+    let mut fields: Vec<KeyField> = known.iter().map(any).collect();
     let mut given = 0u64;
     for field_match in matches {
-        let Some(i) = table.fields.iter().position(|field| field.id == field_match.field_id) else {
-            return refuse!(InvalidArgument, "table {} has no match field {}", table.name, field_match.field_id);
+        let Some(i) = known.iter().position(|field| field.id == field_match.field_id) else {
+            return refuse!(InvalidArgument, "{of} has no match field {}", field_match.field_id);
         };
-        let field = &table.fields[i];
+        let field = &known[i];
         if given & 1 << i != 0 {
-            return refuse!(InvalidArgument, "{} {} is given twice", table.name, field.name);
+            return refuse!(InvalidArgument, "{of} {} is given twice", field.name);
         }
         given |= 1 << i;
         fields[i] = match_field(field, field_match.field_match_type.as_ref())
-            .map_err(|e| e.at(format_args!("{} {}", table.name, field.name)))?;
+            .map_err(|e| e.at(format_args!("{of} {}", field.name)))?;
     }
-    for (i, field) in table.fields.iter().enumerate() {
+    for (i, field) in known.iter().enumerate() {
         if field.kind == MatchKind::Exact && given & 1 << i == 0 {
-            return refuse!(InvalidArgument, "{} {}: an exact field cannot be left out", table.name, field.name);
+            return refuse!(InvalidArgument, "{of} {}: an exact field cannot be left out", field.name);
         }
     }
     Ok(fields)
@@ -116,23 +119,33 @@ pub enum Place {
 
 pub fn action(schema: &Schema, table: &Table, place: Place, message: &p4::TableAction) -> Checked<ActionCall> {
     use p4::table_action::Type;
-    let call = match &message.r#type {
-        Some(Type::Action(call)) => call,
-        Some(_) => return refuse!(InvalidArgument, "table {} has no action profile", table.name),
-        None => return refuse!(InvalidArgument, "table {}: the action is empty", table.name),
-    };
-    let Some(choice) = table.actions.iter().find(|choice| choice.id == call.action_id) else {
-        return refuse!(InvalidArgument, "table {} has no action {:#x}", table.name, call.action_id);
+    match &message.r#type {
+        Some(Type::Action(action)) => call(schema, &table.name, &table.actions, place, action),
+        Some(_) => refuse!(InvalidArgument, "table {} has no action profile", table.name),
+        None => refuse!(InvalidArgument, "table {}: the action is empty", table.name),
+    }
+}
+
+/// `of`: the table or action profile whose actions these are.
+pub fn call(
+    schema: &Schema,
+    of: &str,
+    choices: &[TableAction],
+    place: Place,
+    call: &p4::Action,
+) -> Checked<ActionCall> {
+    let Some(choice) = choices.iter().find(|choice| choice.id == call.action_id) else {
+        return refuse!(InvalidArgument, "{of} has no action {:#x}", call.action_id);
     };
     let Some(action) = schema.actions.get(&choice.id) else {
         return refuse!(Internal, "action {:#x} is not in the P4Info", choice.id);
     };
     match (choice.scope, place) {
         (Scope::DefaultOnly, Place::Entry) => {
-            return refuse!(PermissionDenied, "{} is a default action of table {} only", action.name, table.name);
+            return refuse!(PermissionDenied, "{} is a default action of {of} only", action.name);
         }
         (Scope::EntryOnly, Place::Default) => {
-            return refuse!(PermissionDenied, "{} cannot be the default action of table {}", action.name, table.name);
+            return refuse!(PermissionDenied, "{} cannot be the default action of {of}", action.name);
         }
         _ => {}
     }
@@ -207,7 +220,7 @@ pub fn split_cookie(cookie: &[u8]) -> (u64, Bytes) {
 }
 
 /// A whole entry, for INSERT (`action` is that of the message) and MODIFY.
-pub fn entry(table: &Table, key: EntryKey, action: ActionCall, message: &p4::TableEntry) -> Checked<TableEntry> {
+pub fn entry(table: &Table, key: EntryKey, action: EntryAction, message: &p4::TableEntry) -> Checked<TableEntry> {
     let meter = match (&message.meter_config, table.meter) {
         (Some(config), Some(kind)) => Some(meter_config(kind, config).map_err(|e| e.at(&table.name))?),
         (Some(_), None) => return refuse!(InvalidArgument, "table {} has no direct meter", table.name),
@@ -254,7 +267,7 @@ pub struct Wanted {
 /// The message for an entry as it is now; `None` when its action is not in the P4Info.
 pub fn to_message(schema: &Schema, table: &Table, view: &EntryView, wanted: &Wanted) -> Option<p4::TableEntry> {
     let mut message = key_message(table, &view.entry);
-    message.action = Some(action_message(schema, table, &view.entry.action)?);
+    message.action = Some(profile::entry_action_message(schema, table, &view.entry.action)?);
     message.is_const = view.is_const;
     if wanted.counter {
         message.counter_data = view.entry.counter.map(counter_message);
@@ -274,7 +287,7 @@ pub fn key_message(table: &Table, entry: &TableEntry) -> p4::TableEntry {
     let (controller_metadata, metadata) = split_cookie(&entry.cookie);
     p4::TableEntry {
         table_id: table.id,
-        r#match: match_messages(table, &entry.key),
+        r#match: match_messages(&table.fields, &entry.key.fields),
         priority: entry.key.priority,
         controller_metadata,
         metadata,
@@ -306,7 +319,7 @@ pub fn canonical_key(request: &p4::TableEntry) -> p4::TableEntry {
     p4::TableEntry { table_id: request.table_id, r#match: matches, priority: request.priority, ..Default::default() }
 }
 
-fn match_messages(table: &Table, key: &EntryKey) -> Vec<p4::FieldMatch> {
+pub fn match_messages(fields: &[MatchField], parts: &[KeyField]) -> Vec<p4::FieldMatch> {
     use p4::field_match::{self as m, FieldMatchType};
     let message = |(field, part): (&MatchField, &KeyField)| {
         let bytes = value::from_u128;
@@ -330,20 +343,19 @@ fn match_messages(table: &Table, key: &EntryKey) -> Vec<p4::FieldMatch> {
         };
         Some(p4::FieldMatch { field_id: field.id, field_match_type: Some(given) })
     };
-    table.fields.iter().zip(&key.fields).filter_map(message).collect()
+    fields.iter().zip(parts).filter_map(message).collect()
 }
 
 pub fn action_message(schema: &Schema, table: &Table, call: &ActionCall) -> Option<p4::TableAction> {
-    let choice = table.actions.iter().find(|choice| choice.target == call.action)?;
-    let action = schema.actions.get(&choice.id)?;
-    let params = action
-        .params
-        .iter()
-        .zip(&call.params)
-        .map(|(param, &v)| p4::action::Param { param_id: param.id, value: value::from_u128(v) })
-        .collect();
-    let action = p4::Action { action_id: choice.id, params };
+    let action = call_message(schema, &table.actions, call)?;
     Some(p4::TableAction { r#type: Some(p4::table_action::Type::Action(action)) })
+}
+
+pub fn call_message(schema: &Schema, choices: &[TableAction], call: &ActionCall) -> Option<p4::Action> {
+    let choice = choices.iter().find(|choice| choice.target == call.action)?;
+    let params = schema.actions.get(&choice.id)?.params.iter().zip(&call.params);
+    let params = params.map(|(param, &v)| p4::action::Param { param_id: param.id, value: value::from_u128(v) });
+    Some(p4::Action { action_id: choice.id, params: params.collect() })
 }
 
 pub fn counter_message(value: CounterValue) -> p4::CounterData {
@@ -369,7 +381,7 @@ fn signed(value: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::control::{ActionId, TableId};
-    use crate::p4rt::schema::{Param, TableAction};
+    use crate::p4rt::schema::Param;
     use p4::field_match::{self as m, FieldMatchType};
     use proptest::prelude::*;
     use tonic::Code;
@@ -395,6 +407,7 @@ mod tests {
             has_counter: false,
             meter: None,
             has_idle_timeout: false,
+            profile: None,
         }
     }
 
@@ -417,7 +430,7 @@ mod tests {
 
     fn code(extra: &[p4::FieldMatch]) -> Code {
         let matches = [&[exact(b"\x01")], extra].concat();
-        match_fields(&table(), &matches).map_or_else(|refusal| refusal.code, |_| Code::Ok)
+        match_fields("t", &table().fields, &matches).map_or_else(|refusal| refusal.code, |_| Code::Ok)
     }
 
     #[test]
@@ -461,11 +474,11 @@ mod tests {
             "another kind"
         );
         assert_eq!(
-            match_fields(&table(), &[]).unwrap_err().code,
+            match_fields("t", &table().fields, &[]).unwrap_err().code,
             Code::InvalidArgument,
             "exact fields have no don't care"
         );
-        assert_eq!(match_fields(&table(), &[exact(b"")]).unwrap_err().code, Code::OutOfRange);
+        assert_eq!(match_fields("t", &table().fields, &[exact(b"")]).unwrap_err().code, Code::OutOfRange);
     }
 
     #[test]
@@ -560,8 +573,8 @@ mod tests {
                 None => KeyField::Ternary { value: 0, mask: 0 },
             });
             let key = EntryKey { fields, priority: 1 };
-            let messages = match_messages(&table, &key);
-            prop_assert_eq!(match_fields(&table, &messages), Ok(key.fields));
+            let messages = match_messages(&table.fields, &key.fields);
+            prop_assert_eq!(match_fields("t", &table.fields, &messages), Ok(key.fields));
             let (number, bytes) = split_cookie(&cookie(cookie_number, &metadata));
             prop_assert_eq!((number, &bytes[..]), (cookie_number, &metadata[..]));
         }

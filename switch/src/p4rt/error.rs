@@ -55,7 +55,7 @@ impl From<UpdateError> for Refusal {
             UpdateError::InvalidArgument(_) => Code::InvalidArgument,
             UpdateError::OutOfRange(_) => Code::OutOfRange,
             UpdateError::PermissionDenied(_) => Code::PermissionDenied,
-            UpdateError::NoProgram => Code::FailedPrecondition,
+            UpdateError::FailedPrecondition(_) | UpdateError::NoProgram => Code::FailedPrecondition,
             UpdateError::Stopped => Code::Unavailable,
         };
         Refusal { code, message: error.to_string() }

@@ -9,11 +9,11 @@
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `reconcile` | the pipeline config, checked against the program; keeping state over a change |
 //! | `write`, `read` | updates and queries |
-//! | `entry`, `data`, `value` | table entries, P4 data and binary strings between messages and the control API |
+//! | `entry`, `profile`, `data`, `value` | table entries, action profiles and value sets, P4 data and binary strings between messages and the control API |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
 //!
 //! What P4Runtime leaves to the target, and what this one answers `UNIMPLEMENTED`: ROLLBACK_ON_ERROR and
-//! DATAPLANE_ATOMIC, action profiles, value sets, externs beyond v1model's, translated types, `P4Data` deeper than a
+//! DATAPLANE_ATOMIC, externs beyond v1model's, translated types, `P4Data` deeper than a
 //! struct of scalars, direct counters and meters of default entries, counters by meter colour, an excess burst, backup
 //! replicas, classes of service of clones. Role configurations are `INVALID_ARGUMENT`: every role has full access.
 //! RECONCILE_AND_COMMIT keeps the state under an unchanged P4Info. Between VERIFY_AND_SAVE and COMMIT there is neither
@@ -27,6 +27,7 @@ mod entry;
 mod error;
 mod packet_io;
 mod pipeline;
+mod profile;
 mod proto;
 mod read;
 mod reconcile;

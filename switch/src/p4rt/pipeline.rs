@@ -5,6 +5,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::error::{Checked, refuse};
+use super::proto::p4::config::v1::Table;
 use super::proto::p4::v1::ForwardingPipelineConfig;
 use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use super::schema::Schema;
@@ -32,7 +33,9 @@ impl Pipeline {
             return refuse!(InvalidArgument, "the config has no P4Info");
         };
         let json = device_json(&config.p4_device_config)?;
-        let program = match Program::load(&json) {
+        let initial = p4info.tables.iter().filter(|table| table.has_initial_entries && !table.is_const_table);
+        let size = |table: &Table| Some((table.preamble.as_ref()?.name.clone(), usize::try_from(table.size).ok()?));
+        let program = match Program::load_with(&json, &initial.filter_map(size).collect()) {
             Ok(program) => program,
             Err(reason) => return refuse!(InvalidArgument, "p4_device_config: {reason}"),
         };

@@ -4,18 +4,20 @@
 //! A request is answered in two steps: a snapshot of what was written is taken while no write is under way, and turned
 //! into messages afterwards, as fast as the client takes them. Nothing here reaches the packet thread.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::{self, Wanted};
 use super::error::{Checked, refuse};
 use super::pipeline::Pipeline;
+use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
-use super::schema::{Counter, Meter, Register, Table};
+use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
 use super::value;
 use super::write::{Notes, cells, known, refuse_meter_counters, table};
-use crate::control::{Dataplane, EntryKey, EntryView, KeyField, MeterConfig, Value};
+use crate::control::{ActionCall, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Value};
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
@@ -60,14 +62,10 @@ impl Reader<'_> {
             Some(Entity::RegisterEntry(filter)) => self.registers(filter),
             Some(Entity::PacketReplicationEngineEntry(filter)) => self.replication(filter),
             Some(Entity::DigestEntry(filter)) => self.digest_entries(filter),
+            Some(Entity::ActionProfileMember(filter)) => self.members(filter),
+            Some(Entity::ActionProfileGroup(filter)) => self.groups(filter),
+            Some(Entity::ValueSetEntry(filter)) => self.value_sets(filter),
             // There are none, so all of them are no entities; one of them is an error.
-            Some(Entity::ActionProfileMember(filter)) if filter.action_profile_id == 0 => Ok(none()),
-            Some(Entity::ActionProfileGroup(filter)) if filter.action_profile_id == 0 => Ok(none()),
-            Some(Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_)) => {
-                refuse!(Unimplemented, "action profiles are not supported")
-            }
-            Some(Entity::ValueSetEntry(filter)) if filter.value_set_id == 0 => Ok(none()),
-            Some(Entity::ValueSetEntry(_)) => refuse!(Unimplemented, "value sets are not supported"),
             Some(Entity::ExternEntry(filter)) if filter.extern_type_id == 0 => Ok(none()),
             Some(Entity::ExternEntry(_)) => refuse!(Unimplemented, "externs beyond v1model's are not supported"),
             None => refuse!(InvalidArgument, "the request has no entity"),
@@ -99,7 +97,8 @@ impl Reader<'_> {
             let number = filter.controller_metadata;
             views.retain(|view| {
                 let message = entry::split_cookie(&view.entry.cookie);
-                action.is_none_or(|id| table.actions.iter().any(|a| a.id == id && a.target == view.entry.action.action))
+                let is_it = |id, call: &ActionCall| table.actions.iter().any(|a| a.id == id && a.target == call.action);
+                action.is_none_or(|id| matches!(&view.entry.action, EntryAction::Call(call) if is_it(id, call)))
                     && (number == 0 || number == message.0)
                     && (filter.metadata.is_empty() || filter.metadata == message.1)
             });
@@ -124,7 +123,7 @@ impl Reader<'_> {
             return Ok(views);
         }
         if table.has_priority && filter.priority == 0 {
-            let fields: Vec<KeyField> = entry::match_fields(table, &filter.r#match)?;
+            let fields: Vec<KeyField> = entry::match_fields(&table.name, &table.fields, &filter.r#match)?;
             let mut views = self.dataplane.entries(table.target)?;
             views.retain(|view| view.entry.key.fields == fields);
             return Ok(views);
@@ -278,6 +277,49 @@ impl Reader<'_> {
         }
     }
 
+    fn members(&self, filter: &p4::ActionProfileMember) -> Checked<Answer> {
+        let schema = &self.pipeline.schema;
+        let read = |(&id, profile): (&u32, &Profile)| -> Checked<Answer> {
+            let mut members: BTreeMap<_, _> = self.dataplane.profile_members(profile.target)?.into_iter().collect();
+            select(&mut members, filter.member_id, "member")?;
+            let message = |(member_id, call)| {
+                let action = Some(entry::call_message(schema, &profile.actions, &call)?);
+                Some(Entity::ActionProfileMember(p4::ActionProfileMember { action_profile_id: id, member_id, action }))
+            };
+            Ok(many(members.into_iter().filter_map(message).collect::<Vec<_>>().into_iter()))
+        };
+        match filter.action_profile_id {
+            0 => chain(schema.profiles.iter().map(read)),
+            id => read((&id, known(&schema.profiles, "action profile", id)?)),
+        }
+    }
+
+    fn groups(&self, filter: &p4::ActionProfileGroup) -> Checked<Answer> {
+        let schema = &self.pipeline.schema;
+        let read = |(&id, profile): (&u32, &Profile)| -> Checked<Answer> {
+            let mut groups: BTreeMap<_, _> = self.dataplane.profile_groups(profile.target)?.into_iter().collect();
+            select(&mut groups, filter.group_id, "group")?;
+            let message = move |(group, value)| Entity::ActionProfileGroup(profile::group_message(id, group, &value));
+            Ok(many(groups.into_iter().map(message)))
+        };
+        match filter.action_profile_id {
+            0 => chain(schema.profiles.iter().map(read)),
+            id => read((&id, known(&schema.profiles, "action profile", id)?)),
+        }
+    }
+
+    fn value_sets(&self, filter: &p4::ValueSetEntry) -> Checked<Answer> {
+        let schema = &self.pipeline.schema;
+        let read = |(&id, set): (&u32, &ValueSet)| -> Checked<Answer> {
+            let members = self.dataplane.value_set(set.target)?;
+            Ok(one(Entity::ValueSetEntry(profile::set_message(id, set, &members))))
+        };
+        match filter.value_set_id {
+            0 => chain(schema.value_sets.iter().map(read)),
+            id => read((&id, known(&schema.value_sets, "value set", id)?)),
+        }
+    }
+
     fn replication(&self, filter: &p4::PacketReplicationEngineEntry) -> Checked<Answer> {
         use p4::packet_replication_engine_entry::Type;
         let wrap =
@@ -353,7 +395,7 @@ fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
 }
 
 /// Keeps the one that is asked for, or all of them for id 0.
-fn select<T>(all: &mut std::collections::BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
+fn select<T>(all: &mut BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
     if id == 0 {
         return Ok(());
     }
@@ -367,13 +409,16 @@ fn select<T>(all: &mut std::collections::BTreeMap<u32, T>, id: u32, what: &str) 
 
 fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {
     match &action.r#type {
+        Some(p4::table_action::Type::Action(_)) if table.profile.is_some() => {
+            refuse!(InvalidArgument, "table {}: its entries have no actions of their own", table.name)
+        }
         Some(p4::table_action::Type::Action(action)) if table.actions.iter().any(|a| a.id == action.action_id) => {
             Ok(action.action_id)
         }
         Some(p4::table_action::Type::Action(action)) => {
             refuse!(InvalidArgument, "table {} has no action {:#x}", table.name, action.action_id)
         }
-        _ => refuse!(InvalidArgument, "table {} has no action profile", table.name),
+        _ => refuse!(InvalidArgument, "table {}: entries cannot be selected by member or group", table.name),
     }
 }
 

@@ -39,7 +39,16 @@ pub fn keep(
     Ok(updates)
 }
 
-fn wildcards() -> [Entity; 8] {
+/// The updates that take away the entries that a program starts with: which of them are there was written, too.
+pub fn clear(reader: &Reader) -> Checked<Vec<p4::Update>> {
+    let entries = reader.read(&p4::Entity { entity: Some(Entity::TableEntry(Default::default())) })?;
+    let written = entries.filter(|entity| matches!(entity, Entity::TableEntry(entry) if !entry.is_const));
+    let delete = |entity| p4::Update { r#type: Type::Delete as i32, entity: Some(p4::Entity { entity: Some(entity) }) };
+    Ok(written.map(delete).collect())
+}
+
+/// In the order in which they can be written.
+fn wildcards() -> [Entity; 11] {
     let entries = p4::TableEntry {
         meter_config: Some(Default::default()),
         counter_data: Some(Default::default()),
@@ -48,6 +57,9 @@ fn wildcards() -> [Entity; 8] {
     let replication =
         |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
     [
+        Entity::ActionProfileMember(Default::default()),
+        Entity::ActionProfileGroup(Default::default()),
+        Entity::ValueSetEntry(Default::default()),
         Entity::TableEntry(entries),
         Entity::TableEntry(p4::TableEntry { is_default_action: true, ..Default::default() }),
         Entity::CounterEntry(Default::default()),
@@ -64,6 +76,7 @@ fn update(entity: Entity) -> Option<p4::Update> {
     let operation = match &entity {
         Entity::TableEntry(entry) if entry.is_const => return None,
         Entity::TableEntry(entry) if !entry.is_default_action => Type::Insert,
+        Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_) => Type::Insert,
         Entity::PacketReplicationEngineEntry(_) | Entity::DigestEntry(_) => Type::Insert,
         _ => Type::Modify,
     };

@@ -10,7 +10,8 @@ use super::data::DataType;
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
 use crate::control::{
-    ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, Program, RegisterId, TableId, Value,
+    ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, ProfileId, Program, RegisterId, TableId, Value,
+    ValueSetId,
 };
 
 /// Match fields and parameters are tracked in a bit set of this many bits.
@@ -34,6 +35,16 @@ pub enum Scope {
     DefaultOnly,
 }
 
+impl Scope {
+    fn of(reference: &info::ActionRef) -> Scope {
+        match reference.scope() {
+            info::action_ref::Scope::TableAndDefault => Scope::Anywhere,
+            info::action_ref::Scope::TableOnly => Scope::EntryOnly,
+            info::action_ref::Scope::DefaultOnly => Scope::DefaultOnly,
+        }
+    }
+}
+
 pub struct TableAction {
     /// P4Info id of the action.
     pub id: u32,
@@ -54,6 +65,24 @@ pub struct Table {
     pub has_counter: bool,
     pub meter: Option<info::meter_spec::Type>,
     pub has_idle_timeout: bool,
+    /// Id of its action profile.
+    pub profile: Option<u32>,
+}
+
+pub struct Profile {
+    pub name: String,
+    pub target: ProfileId,
+    /// Of its members.
+    pub actions: Vec<TableAction>,
+    pub has_selector: bool,
+    /// Sum of the weights in a group at most; 0: as many as the profile holds.
+    pub max_group_size: u32,
+}
+
+pub struct ValueSet {
+    pub name: String,
+    pub target: ValueSetId,
+    pub fields: Vec<MatchField>,
 }
 
 pub struct Param {
@@ -111,6 +140,8 @@ pub struct Schema {
     pub meters: BTreeMap<u32, Meter>,
     pub registers: BTreeMap<u32, Register>,
     pub digests: BTreeMap<u32, Digest>,
+    pub profiles: BTreeMap<u32, Profile>,
+    pub value_sets: BTreeMap<u32, ValueSet>,
     /// In header order; empty when the program has no such header.
     pub packet_in: Vec<HeaderField>,
     pub packet_out: Vec<HeaderField>,
@@ -132,6 +163,18 @@ impl Schema {
                 .map(|p| Param { id: p.id, name: p.name.clone(), width: p.bitwidth.max(0) as u32 })
                 .collect();
             insert(&mut schema.actions, "action", id, Action { name, params })?;
+        }
+        for profile in &p4info.action_profiles {
+            let (id, name) = identity(&profile.preamble, "action profile")?;
+            let found = schema
+                .profile(name.clone(), profile, p4info, program)
+                .map_err(|e| e.at(format!("action profile {name}")))?;
+            insert(&mut schema.profiles, "action profile", id, found)?;
+        }
+        for set in &p4info.value_sets {
+            let (id, name) = identity(&set.preamble, "value set")?;
+            let found = value_set(name.clone(), set, program).map_err(|e| e.at(format!("value set {name}")))?;
+            insert(&mut schema.value_sets, "value set", id, found)?;
         }
         for table in &p4info.tables {
             let (id, name) = identity(&table.preamble, "table")?;
@@ -197,8 +240,9 @@ impl Schema {
             return refuse!(InvalidArgument, "not in the device config");
         };
         let loaded = &program.tables[target.0];
-        if table.implementation_id != 0 {
-            return refuse!(Unimplemented, "tables with an action profile are not supported");
+        let profile = (table.implementation_id != 0).then_some(table.implementation_id);
+        if loaded.profile != profile.and_then(|id| self.profiles.get(&id)).map(|profile| profile.target) {
+            return refuse!(InvalidArgument, "its implementation is another one than in the device config");
         }
         if table.match_fields.len() != loaded.key.len() {
             let (here, there) = (table.match_fields.len(), loaded.key.len());
@@ -225,9 +269,7 @@ impl Schema {
                     "field {name}: {width} bits in the P4Info, {there} in the device config"
                 );
             }
-            if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
-                return refuse!(InvalidArgument, "field {name}: id {} is zero or used twice", field.id);
-            }
+            check_field_id(field, &fields)?;
             fields.push(MatchField { id: field.id, name, width, kind, stored: key.kind });
         }
         let actions = table
@@ -267,6 +309,40 @@ impl Schema {
             has_counter,
             meter,
             has_idle_timeout,
+            profile,
+        })
+    }
+
+    fn profile(
+        &self,
+        name: String,
+        profile: &info::ActionProfile,
+        p4info: &info::P4Info,
+        program: &Program,
+    ) -> Checked<Profile> {
+        let target = position(&program.profiles, |p| p.name == name, "action profile", &name)?;
+        let loaded = &program.profiles[target];
+        same_size("action profile", &name, profile.size, loaded.size)?;
+        if profile.with_selector != loaded.has_selector {
+            return refuse!(InvalidArgument, "only one of P4Info and device config gives it a selector");
+        }
+        let id = |table: &&info::Table| table.preamble.as_ref().map_or(0, |preamble| preamble.id);
+        let table = p4info.tables.iter().find(|table| profile.table_ids.first() == Some(&id(table)));
+        let actions = table.map_or(&[][..], |table| &table.action_refs).iter().map(|reference| {
+            let Some(action) = self.actions.get(&reference.id) else {
+                return refuse!(InvalidArgument, "action id {:#x} is not in the P4Info", reference.id);
+            };
+            match loaded.actions.iter().find(|known| program.actions[known.0].name == action.name) {
+                Some(&target) => Ok(TableAction { id: reference.id, target, scope: Scope::of(reference) }),
+                None => refuse!(InvalidArgument, "action {} is not in the device config", action.name),
+            }
+        });
+        Ok(Profile {
+            actions: actions.collect::<Checked<_>>()?,
+            name,
+            target: ProfileId(target),
+            has_selector: loaded.has_selector,
+            max_group_size: profile.max_group_size.max(0) as u32,
         })
     }
 
@@ -298,12 +374,7 @@ impl Schema {
                 );
             }
         }
-        let scope = match reference.scope() {
-            info::action_ref::Scope::TableAndDefault => Scope::Anywhere,
-            info::action_ref::Scope::TableOnly => Scope::EntryOnly,
-            info::action_ref::Scope::DefaultOnly => Scope::DefaultOnly,
-        };
-        Ok(TableAction { id: reference.id, target, scope })
+        Ok(TableAction { id: reference.id, target, scope: Scope::of(reference) })
     }
 
     pub fn table_of(&self, target: TableId) -> Option<&Table> {
@@ -318,14 +389,33 @@ impl Schema {
 
 /// What a P4Info may contain and this switch cannot do.
 fn unsupported(p4info: &info::P4Info) -> Checked<()> {
-    let name = |preamble: &Option<info::Preamble>| preamble.as_ref().map_or("without a name", |p| &p.name).to_owned();
-    let profile = p4info.action_profiles.first().map(|profile| ("action profile", name(&profile.preamble)));
-    let value_set = p4info.value_sets.first().map(|value_set| ("value set", name(&value_set.preamble)));
-    let external = p4info.externs.first().map(|external| ("extern", external.extern_type_name.clone()));
-    match profile.or(value_set).or(external) {
-        Some((kind, name)) => refuse!(Unimplemented, "{kind} {name}: not supported"),
+    match p4info.externs.first() {
+        Some(external) => refuse!(Unimplemented, "extern {}: not supported", external.extern_type_name),
         None => Ok(()),
     }
+}
+
+fn check_field_id(field: &info::MatchField, others: &[MatchField]) -> Checked<()> {
+    match field.id == 0 || others.iter().any(|other| other.id == field.id) {
+        true => refuse!(InvalidArgument, "field {}: id {} is zero or used twice", field.name, field.id),
+        false => Ok(()),
+    }
+}
+
+fn value_set(name: String, set: &info::ValueSet, program: &Program) -> Checked<ValueSet> {
+    let target = position(&program.value_sets, |s| s.name == name, "value set", &name)?;
+    let loaded = &program.value_sets[target];
+    same_size("value set", &name, set.size.into(), loaded.max_size)?;
+    let mut fields: Vec<MatchField> = Vec::new();
+    for field in &set.r#match {
+        check_field_id(field, &fields)?;
+        let (kind, width) = (match_kind(field)?, field.bitwidth.max(0) as u32);
+        fields.push(MatchField { id: field.id, name: field.name.clone(), width, kind, stored: kind });
+    }
+    if !fields.iter().map(|field| field.width).eq(loaded.widths.iter().map(|&width| u32::from(width))) {
+        return refuse!(InvalidArgument, "its fields are {:?} bits wide in the device config", loaded.widths);
+    }
+    Ok(ValueSet { name, target: ValueSetId(target), fields })
 }
 
 fn identity(preamble: &Option<info::Preamble>, kind: &str) -> Checked<(u32, String)> {

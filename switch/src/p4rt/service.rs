@@ -155,8 +155,14 @@ impl Shared {
                 };
                 self.commit(&mut state, pipeline, program).await?;
                 let pipeline = self.pipeline()?;
+                let mut updates = Vec::new();
+                if running.is_some() {
+                    let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
+                    updates = reconcile::clear(&Reader { pipeline: &pipeline, dataplane, digests, notes })?;
+                }
+                updates.extend(kept);
                 let writer = Writer::new(&pipeline.schema, &self.dataplane, &self.digests, &mut state.notes);
-                batch_status("RECONCILE_AND_COMMIT", &writer.run(&kept).await)?;
+                batch_status("RECONCILE_AND_COMMIT", &writer.run(&updates).await)?;
             }
         }
         Ok(())

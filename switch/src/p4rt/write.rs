@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::entry::{self, Place};
 use super::error::{Checked, refuse};
+use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::proto::p4::v1::update::Type;
@@ -37,6 +38,8 @@ pub struct Writer<'a> {
     dataplane: &'a Dataplane,
     digests: &'a Digests,
     notes: &'a mut Notes,
+    /// Those that members of groups can watch.
+    ports: Vec<PortNumber>,
     outcomes: Vec<Checked<()>>,
     /// The next message, and which of the request's updates each part belongs to.
     batch: Vec<Update>,
@@ -53,7 +56,8 @@ enum Note {
 impl<'a> Writer<'a> {
     pub fn new(schema: &'a Schema, dataplane: &'a Dataplane, digests: &'a Digests, notes: &'a mut Notes) -> Self {
         let (outcomes, batch, owners, noted) = Default::default();
-        Writer { schema, dataplane, digests, notes, outcomes, batch, owners, noted }
+        let ports = dataplane.ports().iter().map(|port| port.number).collect();
+        Writer { schema, dataplane, digests, notes, ports, outcomes, batch, owners, noted }
     }
 
     /// Applies the updates in order; one outcome for each.
@@ -123,10 +127,9 @@ impl<'a> Writer<'a> {
             Some(Entity::RegisterEntry(message)) => self.register(operation, message),
             Some(Entity::PacketReplicationEngineEntry(message)) => self.replication(operation, message),
             Some(Entity::DigestEntry(message)) => self.digest(operation, message).await,
-            Some(Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_)) => {
-                refuse!(Unimplemented, "action profiles are not supported")
-            }
-            Some(Entity::ValueSetEntry(_)) => refuse!(Unimplemented, "value sets are not supported"),
+            Some(Entity::ActionProfileMember(message)) => self.member(operation, message),
+            Some(Entity::ActionProfileGroup(message)) => self.group(operation, message),
+            Some(Entity::ValueSetEntry(message)) => self.value_set(operation, message),
             Some(Entity::ExternEntry(_)) => refuse!(Unimplemented, "externs beyond v1model's are not supported"),
             None => refuse!(InvalidArgument, "the update has no entity"),
         }
@@ -150,7 +153,7 @@ impl<'a> Writer<'a> {
         }
         refuse_meter_counters(message.meter_counter_data.is_some())?;
         let action = match &message.action {
-            Some(action) => entry::action(self.schema, table, Place::Entry, action)?,
+            Some(action) => profile::entry_action(self.schema, table, &self.ports, action)?,
             None if operation == Type::Insert => {
                 return refuse!(InvalidArgument, "table {}: the entry has no action", table.name);
             }
@@ -280,6 +283,44 @@ impl<'a> Writer<'a> {
         for index in cells {
             self.push(Update::SetRegister { register: register.target, index, value });
         }
+        Ok(())
+    }
+
+    fn member(&mut self, operation: Type, message: &p4::ActionProfileMember) -> Checked<()> {
+        let known = known(&self.schema.profiles, "action profile", message.action_profile_id)?;
+        let (profile, member) = (known.target, message.member_id);
+        if operation == Type::Delete {
+            self.push(Update::DeleteMember { profile, member });
+            return Ok(());
+        }
+        let action = profile::member_action(self.schema, known, message)?;
+        self.push(match operation {
+            Type::Insert => Update::InsertMember { profile, member, action },
+            _ => Update::ModifyMember { profile, member, action },
+        });
+        Ok(())
+    }
+
+    fn group(&mut self, operation: Type, message: &p4::ActionProfileGroup) -> Checked<()> {
+        let known = known(&self.schema.profiles, "action profile", message.action_profile_id)?;
+        let (profile, group) = (known.target, message.group_id);
+        if operation == Type::Delete {
+            self.push(Update::DeleteGroup { profile, group });
+            return Ok(());
+        }
+        let value = profile::group(known, &self.ports, message)?;
+        self.push(match operation {
+            Type::Insert => Update::InsertGroup { profile, group, value },
+            _ => Update::ModifyGroup { profile, group, value },
+        });
+        Ok(())
+    }
+
+    fn value_set(&mut self, operation: Type, message: &p4::ValueSetEntry) -> Checked<()> {
+        only_modify(operation, "a value set")?;
+        let known = known(&self.schema.value_sets, "value set", message.value_set_id)?;
+        let members = profile::set_members(known, message)?;
+        self.push(Update::SetValueSet { set: known.target, members });
         Ok(())
     }
 

@@ -40,6 +40,7 @@ use crate::control::{CounterId, RegisterId};
 use crate::port::PortNumber;
 use crate::program::{DigestId, EntryKey, LoadError, TableId, Value};
 use crate::store::Store;
+use crate::update::EntryAction;
 
 /// Values of `instance_type`.
 mod instance {
@@ -115,7 +116,11 @@ impl Reference {
         self.interpreter.now = now;
         for (index, info) in store.program.tables.iter().enumerate() {
             let entries = store.entries(TableId(index), now).unwrap_or_default().into_iter();
-            let entries = entries.map(|view| (view.entry.key, view.entry.action, view.entry.meter)).collect();
+            let direct = entries.filter_map(|view| match view.entry.action {
+                EntryAction::Call(call) => Some((view.entry.key, call, view.entry.meter)),
+                _ => None,
+            });
+            let entries = direct.collect();
             let table = self.interpreter.tables.entry(info.name.clone()).or_default();
             table.replace(entries, now);
             table.default = store.default_action(TableId(index)).unwrap_or_default();

@@ -57,7 +57,7 @@ impl Seen {
         let entry = TableEntry {
             table,
             key: EntryKey { fields, priority },
-            action,
+            action: action.into(),
             meter: None,
             counter: None,
             idle_timeout_ns: 0,

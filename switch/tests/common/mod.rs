@@ -2,6 +2,7 @@
 //! What tests and benchmarks of the access point's program share: its JSON, its entries, and frames.
 #![allow(dead_code)]
 
+pub mod bmv2;
 pub mod frames;
 pub mod generate;
 pub mod guess;
@@ -39,7 +40,7 @@ pub fn entry(
     TableEntry {
         table,
         key: EntryKey { fields: fields.to_vec(), priority },
-        action: call(program, table, action, params),
+        action: call(program, table, action, params).into(),
         meter: None,
         counter: None,
         idle_timeout_ns: 0,

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Action profiles and selectors.
+
+use super::json::{self, Document};
+use super::phv::Phv;
+use super::{LoadError, Objects, calculation, place_of, refuse};
+use crate::machine::code::Calculation;
+use crate::program::{ActionId, ProfileId, ProfileInfo, Program};
+
+/// The calculation of each profile's selector, which joins `calculations`; `None`: it has no selector.
+pub fn compile(
+    doc: &Document,
+    phv: &Phv,
+    calculations: &mut Vec<Calculation>,
+    objects: &mut Objects,
+    program: &mut Program,
+) -> Result<Vec<Option<u16>>, LoadError> {
+    let mut selectors = Vec::new();
+    for profile in doc.pipelines.iter().flat_map(|pipeline| &pipeline.action_profiles) {
+        let selector = match &profile.selector {
+            None => None,
+            Some(selector) => {
+                let named = json::Calculation {
+                    name: profile.name.clone(),
+                    source_info: profile.source_info.clone(),
+                    algo: selector.algo.clone(),
+                    input: selector.input.clone(),
+                };
+                calculations.push(calculation(&named, phv)?);
+                Some(calculations.len() as u16 - 1)
+            }
+        };
+        objects.profiles.insert(profile.name.clone(), program.profiles.len());
+        program.profiles.push(ProfileInfo {
+            name: profile.name.clone(),
+            size: profile.max_size,
+            has_selector: selector.is_some(),
+            actions: Vec::new(),
+        });
+        selectors.push(selector);
+    }
+    Ok(selectors)
+}
+
+/// The profile of a table, whose actions are brought into the order of the profile's.
+pub fn of_table(
+    table: &json::Table,
+    actions: &mut [ActionId],
+    objects: &Objects,
+    program: &mut Program,
+) -> Result<Option<ProfileId>, LoadError> {
+    let where_ = place_of("table", &table.name, &table.source_info);
+    match table.kind.as_str() {
+        "simple" => return Ok(None),
+        "indirect" | "indirect_ws" => {}
+        other => return refuse(where_, format!("tables of type `{other}` are not supported")),
+    }
+    let name = table.action_profile.as_deref().unwrap_or_default();
+    let Some(&profile) = objects.profiles.get(name) else {
+        return refuse(where_, format!("unknown action profile `{name}`"));
+    };
+    let info = &mut program.profiles[profile];
+    if info.actions.is_empty() {
+        info.actions = actions.to_vec();
+        return Ok(Some(ProfileId(profile)));
+    }
+    let name_of = |action: &ActionId| program.actions[action.0].name.as_str();
+    let place = |action: &ActionId| info.actions.iter().position(|known| name_of(known) == name_of(action));
+    if actions.len() != info.actions.len() || actions.iter().any(|action| place(action).is_none()) {
+        return refuse(where_, format!("it has other actions than the other tables of action profile `{name}`"));
+    }
+    actions.sort_by_key(|action| place(action));
+    Ok(Some(ProfileId(profile)))
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Action profiles: actions that entries share, alone or in groups from which a hash chooses.
+
+/// What an entry of an indirect table holds in the place of an action: the slot of a member, or with this bit of a
+/// group.
+pub const GROUP: u64 = 1 << 32;
+
+#[derive(Default)]
+pub struct Profile {
+    /// By slot: index among the table's actions, and parameters.
+    members: Vec<Box<[u64]>>,
+    /// By slot: slots of members.
+    groups: Vec<Box<[u32]>>,
+}
+
+impl Profile {
+    pub fn set_member(&mut self, slot: u32, action: Box<[u64]>) {
+        if self.members.len() <= slot as usize {
+            self.members.resize(slot as usize + 1, Box::default());
+        }
+        self.members[slot as usize] = action;
+    }
+
+    pub fn set_group(&mut self, slot: u32, members: Box<[u32]>) {
+        if self.groups.len() <= slot as usize {
+            self.groups.resize(slot as usize + 1, Box::default());
+        }
+        self.groups[slot as usize] = members;
+    }
+
+    /// The action that an entry refers to; `None`: an empty group.
+    pub fn action(&self, reference: u64, hash: u64) -> Option<&[u64]> {
+        let slot = reference as u32;
+        let member = if reference & GROUP == 0 {
+            slot
+        } else {
+            let members = self.groups.get(slot as usize)?;
+            members[hash.checked_rem(members.len() as u64)? as usize]
+        };
+        self.members.get(member as usize).map(|action| &**action)
+    }
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was written to an action profile. Members and groups have ids of the client's and slots that are given out
+//! here; one-shot groups have slots only.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::change::Change;
+use crate::machine::profile::GROUP;
+use crate::port::PortNumber;
+use crate::program::{ActionCall, ProfileInfo};
+use crate::update::{ProfileGroup, UpdateError, WeightedCall};
+
+type Result<T> = std::result::Result<T, UpdateError>;
+
+struct Member {
+    slot: u32,
+    action: ActionCall,
+    /// Groups and entries that name it.
+    uses: usize,
+}
+
+struct Group {
+    slot: u32,
+    value: ProfileGroup,
+    /// Entries that name it.
+    uses: usize,
+}
+
+/// A member of a group by its slot.
+struct Choice {
+    slot: u32,
+    weight: u32,
+    watch: Option<PortNumber>,
+}
+
+/// The slots of a one-shot group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneShot {
+    group: u32,
+    members: Vec<u32>,
+}
+
+/// Slots that are free again, and the first that never was used.
+#[derive(Default)]
+struct Slots {
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+pub struct ProfileStore {
+    /// Of the profile.
+    index: usize,
+    name: String,
+    size: usize,
+    has_selector: bool,
+    members: BTreeMap<u32, Member>,
+    groups: BTreeMap<u32, Group>,
+    member_slots: Slots,
+    group_slots: Slots,
+    /// Of every group, by slot.
+    choices: HashMap<u32, Vec<Choice>>,
+    /// Members of one-shot groups.
+    shot_members: usize,
+    down: HashSet<PortNumber>,
+}
+
+fn invalid<T>(reason: String) -> Result<T> {
+    Err(UpdateError::InvalidArgument(reason))
+}
+
+impl ProfileStore {
+    pub fn new(index: usize, info: &ProfileInfo) -> ProfileStore {
+        ProfileStore {
+            index,
+            name: info.name.clone(),
+            size: info.size,
+            has_selector: info.has_selector,
+            members: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            member_slots: Slots::default(),
+            group_slots: Slots::default(),
+            choices: HashMap::new(),
+            shot_members: 0,
+            down: HashSet::new(),
+        }
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = (u32, &ActionCall)> {
+        self.members.iter().map(|(&id, member)| (id, &member.action))
+    }
+
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &ProfileGroup)> {
+        self.groups.iter().map(|(&id, group)| (id, &group.value))
+    }
+
+    fn no_member(&self, id: u32) -> UpdateError {
+        UpdateError::NotFound(format!("member {id} of action profile `{}`", self.name))
+    }
+
+    fn no_group(&self, id: u32) -> UpdateError {
+        UpdateError::NotFound(format!("group {id} of action profile `{}`", self.name))
+    }
+
+    fn full(&self) -> UpdateError {
+        UpdateError::ResourceExhausted(format!("action profile `{}` is full ({})", self.name, self.size))
+    }
+
+    /// `packed`: index among the profile's actions and parameters.
+    pub fn insert_member(
+        &mut self,
+        id: u32,
+        action: ActionCall,
+        packed: Vec<u64>,
+        changes: &mut Vec<Change>,
+    ) -> Result<()> {
+        if id == 0 {
+            return invalid(format!("action profile `{}`: member ids start at 1", self.name));
+        }
+        if self.members.contains_key(&id) {
+            return Err(UpdateError::AlreadyExists(format!("member {id} of action profile `{}`", self.name)));
+        }
+        if self.members.len() + self.shot_members >= self.size {
+            return Err(self.full());
+        }
+        let slot = self.member_slots.take();
+        changes.push(Change::SetMember { profile: self.index, slot, action: packed.into() });
+        self.members.insert(id, Member { slot, action, uses: 0 });
+        Ok(())
+    }
+
+    pub fn modify_member(
+        &mut self,
+        id: u32,
+        action: ActionCall,
+        packed: Vec<u64>,
+        changes: &mut Vec<Change>,
+    ) -> Result<()> {
+        let missing = self.no_member(id);
+        let member = self.members.get_mut(&id).ok_or(missing)?;
+        changes.push(Change::SetMember { profile: self.index, slot: member.slot, action: packed.into() });
+        member.action = action;
+        Ok(())
+    }
+
+    pub fn delete_member(&mut self, id: u32) -> Result<()> {
+        match self.members.get(&id) {
+            None => Err(self.no_member(id)),
+            Some(member) if member.uses > 0 => {
+                let reason = format!("member {id} of action profile `{}` is in use", self.name);
+                Err(UpdateError::FailedPrecondition(reason))
+            }
+            Some(member) => {
+                self.member_slots.free.push(member.slot);
+                self.members.remove(&id);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the group's members are, and that they are as they should be.
+    fn choose(&self, value: &ProfileGroup) -> Result<Vec<Choice>> {
+        if !self.has_selector {
+            return invalid(format!("action profile `{}` has no selector and so no groups", self.name));
+        }
+        let mut choices: Vec<Choice> = Vec::new();
+        for member in &value.members {
+            let slot = self.members.get(&member.member).ok_or_else(|| self.no_member(member.member))?.slot;
+            if member.weight == 0 {
+                return invalid(format!("member {} has no weight", member.member));
+            }
+            if choices.iter().any(|choice| choice.slot == slot) {
+                return invalid(format!("member {} is given twice", member.member));
+            }
+            choices.push(Choice { slot, weight: member.weight, watch: member.watch });
+        }
+        Ok(choices)
+    }
+
+    /// Sum of the weights of all groups but one.
+    fn weights_beside(&self, slot: Option<u32>) -> usize {
+        let others = self.choices.iter().filter(|(other, _)| Some(**other) != slot);
+        others.map(|(_, choices)| weights(choices)).sum()
+    }
+
+    fn check_weights(&self, choices: &[Choice], max_size: u32, slot: Option<u32>) -> Result<()> {
+        if max_size > 0 && weights(choices) > max_size as usize {
+            return Err(UpdateError::ResourceExhausted(format!("the group can hold {max_size} members")));
+        }
+        if self.weights_beside(slot) + weights(choices) > self.size {
+            return Err(self.full());
+        }
+        Ok(())
+    }
+
+    pub fn insert_group(&mut self, id: u32, value: ProfileGroup, changes: &mut Vec<Change>) -> Result<()> {
+        if id == 0 {
+            return invalid(format!("action profile `{}`: group ids start at 1", self.name));
+        }
+        if self.groups.contains_key(&id) {
+            return Err(UpdateError::AlreadyExists(format!("group {id} of action profile `{}`", self.name)));
+        }
+        let choices = self.choose(&value)?;
+        if value.max_size as usize > self.size {
+            return Err(self.full());
+        }
+        self.check_weights(&choices, value.max_size, None)?;
+        let slot = self.group_slots.take();
+        self.use_members(&value, true);
+        self.groups.insert(id, Group { slot, value, uses: 0 });
+        self.set_choices(slot, choices, changes);
+        Ok(())
+    }
+
+    pub fn modify_group(&mut self, id: u32, value: ProfileGroup, changes: &mut Vec<Change>) -> Result<()> {
+        let group = self.groups.get(&id).ok_or_else(|| self.no_group(id))?;
+        if value.max_size != group.value.max_size {
+            return invalid(format!("the size of group {id} cannot be changed"));
+        }
+        let slot = group.slot;
+        let choices = self.choose(&value)?;
+        self.check_weights(&choices, value.max_size, Some(slot))?;
+        self.use_members(&value, true);
+        if let Some(group) = self.groups.get_mut(&id) {
+            let old = std::mem::replace(&mut group.value, value);
+            self.use_members(&old, false);
+        }
+        self.set_choices(slot, choices, changes);
+        Ok(())
+    }
+
+    pub fn delete_group(&mut self, id: u32) -> Result<()> {
+        match self.groups.get(&id) {
+            None => Err(self.no_group(id)),
+            Some(group) if group.uses > 0 => {
+                let reason = format!("group {id} of action profile `{}` is in use", self.name);
+                Err(UpdateError::FailedPrecondition(reason))
+            }
+            Some(group) => {
+                self.choices.remove(&group.slot);
+                self.group_slots.free.push(group.slot);
+                if let Some(group) = self.groups.remove(&id) {
+                    self.use_members(&group.value, false);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn use_members(&mut self, group: &ProfileGroup, more: bool) {
+        for member in &group.members {
+            if let Some(member) = self.members.get_mut(&member.member) {
+                if more { member.uses += 1 } else { member.uses -= 1 }
+            }
+        }
+    }
+
+    fn set_choices(&mut self, slot: u32, choices: Vec<Choice>, changes: &mut Vec<Change>) {
+        self.choices.insert(slot, choices);
+        changes.push(self.group_change(slot));
+    }
+
+    /// The group with those of its members whose port is up.
+    fn group_change(&self, slot: u32) -> Change {
+        let is_up = |choice: &&Choice| choice.watch.is_none_or(|port| !self.down.contains(&port));
+        let choices = self.choices.get(&slot).into_iter().flatten().filter(is_up);
+        let members = choices.flat_map(|choice| std::iter::repeat_n(choice.slot, choice.weight as usize)).collect();
+        Change::SetGroup { profile: self.index, slot, members }
+    }
+
+    /// Members that watch the port come or go.
+    pub fn set_port(&mut self, port: PortNumber, up: bool, changes: &mut Vec<Change>) {
+        let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
+        if changed {
+            let watching = self.choices.iter().filter(|(_, choices)| choices.iter().any(|c| c.watch == Some(port)));
+            changes.extend(watching.map(|(&slot, _)| self.group_change(slot)).collect::<Vec<_>>());
+        }
+    }
+
+    /// What an entry holds that names the member; counts the use.
+    pub fn use_member(&mut self, id: u32) -> Result<u64> {
+        let missing = self.no_member(id);
+        let member = self.members.get_mut(&id).ok_or(missing)?;
+        member.uses += 1;
+        Ok(member.slot.into())
+    }
+
+    pub fn use_group(&mut self, id: u32) -> Result<u64> {
+        let missing = self.no_group(id);
+        let group = self.groups.get_mut(&id).ok_or(missing)?;
+        group.uses += 1;
+        Ok(GROUP | u64::from(group.slot))
+    }
+
+    pub fn release_member(&mut self, id: u32) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.uses -= 1;
+        }
+    }
+
+    pub fn release_group(&mut self, id: u32) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.uses -= 1;
+        }
+    }
+
+    /// Makes the group of an entry; `replaced` is the one that it takes the place of.
+    pub fn shoot(
+        &mut self,
+        calls: &[WeightedCall],
+        packed: Vec<Vec<u64>>,
+        replaced: Option<&OneShot>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(u64, OneShot)> {
+        if !self.has_selector {
+            return invalid(format!("action profile `{}` has no selector and so no one-shot groups", self.name));
+        }
+        if calls.iter().any(|call| call.weight == 0) {
+            return invalid("an action of the group has no weight".to_string());
+        }
+        let weights: usize = calls.iter().map(|call| call.weight as usize).sum();
+        let before = replaced.map_or(0, |shot| shot.members.len());
+        let members = self.members.len() + self.shot_members - before + calls.len();
+        if members > self.size || self.weights_beside(replaced.map(|shot| shot.group)) + weights > self.size {
+            return Err(self.full());
+        }
+        let mut choices = Vec::new();
+        for (call, action) in calls.iter().zip(packed) {
+            let slot = self.member_slots.take();
+            changes.push(Change::SetMember { profile: self.index, slot, action: action.into() });
+            choices.push(Choice { slot, weight: call.weight, watch: call.watch });
+        }
+        self.shot_members += choices.len();
+        let shot = OneShot { group: self.group_slots.take(), members: choices.iter().map(|c| c.slot).collect() };
+        self.set_choices(shot.group, choices, changes);
+        Ok((GROUP | u64::from(shot.group), shot))
+    }
+
+    pub fn release_shot(&mut self, shot: OneShot) {
+        self.choices.remove(&shot.group);
+        self.group_slots.free.push(shot.group);
+        self.shot_members -= shot.members.len();
+        self.member_slots.free.extend(shot.members);
+    }
+
+    /// All entries of the profile's tables are one-shot, or none is: the clients' members and groups that there are.
+    pub fn has_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    pub fn has_shots(&self) -> bool {
+        self.shot_members > 0
+    }
+}
+
+fn weights(choices: &[Choice]) -> usize {
+    choices.iter().map(|choice| choice.weight as usize).sum()
+}

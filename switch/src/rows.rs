@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fields of keys as they stand in the rows of a table, and checks of widths and indices.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::machine::code::{KeyPlace, TableCode};
+use crate::machine::table::RowShape;
+use crate::program::{EntryKey, KeyField, MatchKind, Value};
+use crate::update::UpdateError;
+
+type Result<T> = std::result::Result<T, UpdateError>;
+
+fn invalid<T>(reason: impl Into<String>) -> Result<T> {
+    Err(UpdateError::InvalidArgument(reason.into()))
+}
+
+/// Puts a key field and its mask into the row.
+pub fn pack_field(
+    field: &KeyField,
+    place: &KeyPlace,
+    kind: MatchKind,
+    width: u16,
+    name: &str,
+    code: &TableCode,
+    row: &mut [u64],
+) -> Result<()> {
+    let all = Value::MAX >> (128 - width);
+    let what = NamedField(name);
+    let (value, mask) = match (kind, field) {
+        (MatchKind::Exact, KeyField::Exact(value)) => (*value, all),
+        (MatchKind::Lpm, KeyField::Lpm { value, prefix_len }) => {
+            if *prefix_len > width {
+                return invalid(format!("{what}: a prefix of {prefix_len} bits is longer than {width}"));
+            }
+            (*value, all & !all.checked_shr(*prefix_len as u32).unwrap_or(0))
+        }
+        (MatchKind::Ternary, KeyField::Ternary { value, mask }) => {
+            check_width(format_args!("{what}, mask"), *mask, width)?;
+            (*value, *mask)
+        }
+        // The format calls optional fields ternary.
+        (MatchKind::Optional | MatchKind::Ternary, KeyField::Optional(value)) => {
+            (value.unwrap_or(0), if value.is_some() { all } else { 0 })
+        }
+        (MatchKind::Range, KeyField::Range { low, high }) => {
+            check_width(&what, *low, width)?;
+            check_width(&what, *high, width)?;
+            if low > high {
+                return invalid(format!("{what}: the range {low}..{high} is empty"));
+            }
+            let KeyPlace::Range(index) = place else { return invalid(format!("{what}: not a range")) };
+            let at = RowShape::new(code).ranges + 2 * index;
+            row[at..at + 2].copy_from_slice(&[*low as u64, *high as u64]);
+            return Ok(());
+        }
+        (kind, _) => return invalid(format!("{what} has to be of kind {kind:?}")),
+    };
+    check_width(&what, value, width)?;
+    if value & !mask != 0 {
+        return invalid(format!("{what}: value {value:#x} has bits outside its mask"));
+    }
+    let KeyPlace::Packed(places) = place else { return invalid(format!("{what}: a range is needed")) };
+    let shape = RowShape::new(code);
+    for (index, &(word, shift, bits)) in places.iter().enumerate() {
+        let cut = |value: Value| ((value >> (64 * index)) as u64 & (u64::MAX >> (64 - bits))) << shift;
+        row[word as usize] |= cut(value);
+        if shape.ranges > shape.mask {
+            row[shape.mask + word as usize] |= cut(mask);
+        }
+    }
+    Ok(())
+}
+
+/// The longest prefix wins.
+pub fn prefix_length(key: &EntryKey) -> i32 {
+    let length = |field: &KeyField| match field {
+        KeyField::Lpm { prefix_len, .. } => *prefix_len as i32,
+        _ => 0,
+    };
+    key.fields.iter().map(length).sum()
+}
+
+/// Formatted only for a refusal: keys are packed for every update and query.
+struct NamedField<'a>(&'a str);
+
+impl fmt::Display for NamedField<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key field `{}`", self.0)
+    }
+}
+
+pub fn check_width(what: impl fmt::Display, value: Value, width: u16) -> Result<()> {
+    if width < 128 && value >> width != 0 {
+        return Err(UpdateError::OutOfRange(format!("{what}: {value:#x} does not fit in {width} bits")));
+    }
+    Ok(())
+}
+
+pub fn check_index(what: &str, size: Option<usize>, index: usize) -> Result<()> {
+    match size {
+        Some(size) if index < size => Ok(()),
+        Some(size) => Err(UpdateError::OutOfRange(format!("{what} index {index} is not below {size}"))),
+        None => Err(UpdateError::NotFound(what.to_string())),
+    }
+}
+
+pub fn no_cells(what: &str, range: Range<usize>) -> UpdateError {
+    UpdateError::OutOfRange(format!("{what} has no cells {}..{}", range.start, range.end))
+}
