@@ -27,6 +27,7 @@ mod compile;
 pub mod control;
 mod digest;
 mod engine;
+mod jit;
 pub mod link;
 pub mod machine;
 pub mod p4rt;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::compile;
+use crate::jit::Native;
 use crate::machine::code::Code;
 
 /// Values of key fields and parameters: at most 128 bits wide.
@@ -221,6 +222,8 @@ pub struct Program {
     pub defaults: Vec<Option<ActionCall>>,
     pub const_entries: Vec<(TableId, EntryKey, ActionCall)>,
     pub(crate) code: Arc<Code>,
+    /// `None` only while it is being loaded.
+    pub(crate) native: Option<Arc<Native>>,
 }
 
 impl Program {

@@ -155,7 +155,7 @@ impl Switch {
         let length = packet.frame.len() as u32;
         packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX };
         machine.reset();
-        let Machine { code, state } = &mut **machine;
+        let Machine { code, state, .. } = &mut **machine;
         state.set(code.standard.ingress_port, port as u64);
         state.set(code.standard.packet_length, length as u64);
         state.set(code.standard.ingress_global_timestamp, now / 1000);
@@ -205,7 +205,7 @@ impl Switch {
                 self.unpark(&dequeued.item);
                 let (start, waited) = (dequeued.start, dequeued.start - dequeued.enqueued);
                 let Some(machine) = &mut self.machine else { continue };
-                let Machine { code, state } = &mut **machine;
+                let Machine { code, state, .. } = &mut **machine;
                 state.set(code.standard.deq_timedelta, waited / 1000);
                 state.set(code.standard.deq_qdepth, dequeued.depth as u64);
                 state.set(code.standard.qid, dequeued.queue as u64);
@@ -251,7 +251,7 @@ impl Switch {
             self.return_to_ingress(packet, fields, instance::RESUBMITTED, now);
             return;
         }
-        let Machine { code, state } = &mut **machine;
+        let Machine { code, state, .. } = &mut **machine;
         let standard = &code.standard;
         let group = state.get(standard.mcast_grp);
         if group != 0 {
@@ -283,7 +283,7 @@ impl Switch {
             self.pool.give(packet);
             return;
         }
-        let Machine { code, state } = &mut **machine;
+        let Machine { code, state, .. } = &mut **machine;
         state.set(code.standard.enq_timestamp, now / 1000);
         if let Some(port) = index.map(|index| &mut self.ports[index])
             && let Some(link) = &mut port.link
@@ -317,7 +317,7 @@ impl Switch {
     /// Runs egress and deparser for the packet in the registers; `None`: it was dropped or goes to ingress again.
     fn egress(&mut self, number: PortNumber, mut packet: Box<Packet>, now: u64) -> Option<Box<Packet>> {
         let machine = self.machine.as_mut()?;
-        let Machine { code, state } = &mut **machine;
+        let Machine { code, state, .. } = &mut **machine;
         let standard = &code.standard;
         state.set(standard.egress_port, number as u64);
         state.set(standard.egress_global_timestamp, now / 1000);
@@ -473,7 +473,7 @@ impl Switch {
             }
             Change::ModifyEntry { table, slot, action } => state.tables[table].modify(slot, &action),
             Change::RemoveEntry { table, slot } => state.tables[table].remove(slot),
-            Change::SetDefault { table, action } => state.tables[table].default = action,
+            Change::SetDefault { table, action } => state.tables[table].set_default(action),
             Change::SetEntryCounter { table, slot, value } => {
                 let stats = &state.shared.entries[table][slot as usize];
                 stats.packets.store(value.packets, Relaxed);
@@ -550,7 +550,7 @@ fn replicate(
 
 /// Metadata start anew, but for the listed fields and the ingress port.
 fn prepare_clone(machine: &mut Machine, config: &CloneSession, fields: u16, original: &[u64], instance_type: u64) {
-    let Machine { code, state } = machine;
+    let Machine { code, state, .. } = machine;
     for header in code.headers.iter().filter(|header| header.metadata) {
         state.regs[header.fields.clone()].fill(0);
     }

@@ -115,13 +115,13 @@ impl Step<'_, '_> {
                     self.asm.header_op(HeaderOp::Remove(header));
                 }
             },
-            "mark_to_drop" | "drop" => self.effect(Effect::MarkToDrop),
-            "exit" => self.effect(Effect::Exit),
+            "mark_to_drop" | "drop" => self.push(Op::MarkToDrop),
+            "exit" => self.push(Op::Exit),
             "no_op" => {}
             "count" => {
                 let counter = self.object(0, "counter_array", |o, name| o.counters.get(name).copied())?;
                 let index = self.value(1)?;
-                self.effect(Effect::Count { counter, index });
+                self.push(Op::Count { counter, index });
             }
             "execute_meter" => {
                 let meter = self.object(0, "meter_array", |o, name| o.meters.get(name).copied())?;
@@ -134,7 +134,7 @@ impl Step<'_, '_> {
                 let target = self.target(0)?;
                 let (register, width) = self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(2)?;
-                self.effect(Effect::ReadRegister { dst: target.field.reg, register, index });
+                self.push(Op::ReadRegister { dst: target.field.reg, register, index });
                 self.fit(target.field, width)?;
                 self.store(target);
             }
@@ -144,7 +144,7 @@ impl Step<'_, '_> {
                 // The cell keeps its own width.
                 let mask = constant(u128::from(u64::MAX >> (64 - width)));
                 let a = self.asm.value(&Expr::Binary(Binary::And, Box::new(self.expr(2)?), Box::new(mask)))?;
-                self.effect(Effect::WriteRegister { register, index, a });
+                self.push(Op::WriteRegister { register, index, a });
             }
             "generate_digest" => {
                 let id = self.number(1)?;
@@ -199,10 +199,15 @@ impl Step<'_, '_> {
                 self.asm.branch(&condition, false, to)?;
             }
             "assert" | "assume" => {
-                let condition = self.value(0)?;
+                let holds = self.asm.new_label();
+                let condition = self.expr(0)?;
+                self.asm.branch(&condition, true, holds)?;
                 let place = self.asm.place.clone();
                 messages.push(Message { place, format: String::new(), values: Vec::new() });
-                self.effect(Effect::Assert { condition, message: messages.len() as u16 - 1 });
+                self.effect(Effect::AssertionFailed { message: messages.len() as u16 - 1 });
+                self.push(Op::MarkToDrop);
+                self.push(Op::Exit);
+                self.asm.bind(holds);
             }
             "log_msg" => {
                 let format = self.param(0)?.value.as_str().unwrap_or_default().to_string();

@@ -12,7 +12,7 @@ use super::expr;
 use super::json::{self, Document};
 use super::{LoadError, Objects, place_of, refuse, tables};
 use crate::machine::code::{Message, TableAction, TableCode};
-use crate::machine::op::{Address, Effect, Op, Reg};
+use crate::machine::op::{Address, Op, Reg};
 use crate::program::{ActionCall, ActionId, ActionInfo, FieldInfo, Program, TableId};
 
 pub struct Control {
@@ -185,7 +185,7 @@ impl<'d> Compiler<'_, 'd, '_> {
                         if pending.is_empty() {
                             return refuse(place, "a table without actions is not supported");
                         }
-                        self.asm.code.push(Op::Effect(Effect::Apply { table: id.0 as u16 }));
+                        self.asm.code.push(Op::Apply { table: id.0 as u16 });
                         let pending = pending.into_iter().map(|(action, next_hit, next_miss)| PendingAction {
                             body: self.body_label(action),
                             next_hit,
@@ -210,7 +210,7 @@ impl<'d> Compiler<'_, 'd, '_> {
             }
         }
         self.asm.bind(end);
-        self.asm.code.push(Op::Effect(Effect::Exit));
+        self.asm.code.push(Op::Exit);
         Ok(self.asm.address(start))
     }
 
@@ -266,7 +266,7 @@ impl<'d> Compiler<'_, 'd, '_> {
             self.asm.bind(label);
             let action = &self.doc.actions[action.0];
             actions::body(&action.primitives, &action.name, self.asm, self.objects, self.messages)?;
-            self.asm.code.push(Op::Effect(Effect::Return));
+            self.asm.code.push(Op::Return);
         }
         Ok(())
     }

@@ -18,12 +18,11 @@ use std::sync::Arc;
 use self::asm::Assembler;
 use self::json::{Document, SourceInfo, Typed};
 use self::phv::{Field, Phv};
-use crate::machine::code::{
-    Algorithm, Calculation, ChecksumCode, Code, HashInput, ParserCode, ParserOp, Place, Snippet, Standard, TableCode,
-};
+use crate::jit::Native;
+use crate::machine::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Place, Snippet, Standard};
 use crate::machine::headers::Stack;
-use crate::machine::op::{Effect, Op, Reg};
-use crate::machine::wire::{HeaderLayout, NOT_IN_FRAME};
+use crate::machine::op::Op;
+use crate::machine::wire::NOT_IN_FRAME;
 use crate::program::{
     CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo, ValueSetInfo,
 };
@@ -85,8 +84,7 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
         doc.field_lists.iter().map(|list| field_places(list, "field list", &phv)).collect::<Result<_, _>>()?;
     let digests = doc.learn_lists.iter().map(|list| field_places(list, "digest", &phv)).collect::<Result<_, _>>()?;
 
-    let mut headers: Vec<_> = (0..phv.headers.len() as u16).map(|h| phv.wire_layout(h)).collect();
-    mark_written(&asm, &parser, &control.tables, &update, &mut headers);
+    let headers: Vec<_> = (0..phv.headers.len() as u16).map(|h| phv.wire_layout(h)).collect();
     let mut template = vec![0; phv.fields];
     for (index, header) in phv.headers.iter().enumerate() {
         template[phv.valid(index as u16) as usize] = header.metadata as u64;
@@ -117,6 +115,10 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
         messages,
         standard,
     });
+    match Native::compile(&program.code) {
+        Ok(native) => program.native = Some(Arc::new(native)),
+        Err(reason) => return refuse("native code", reason),
+    }
     Ok(program)
 }
 
@@ -303,7 +305,7 @@ fn snippet(typed: &Typed, asm: &mut Assembler) -> Result<Snippet, LoadError> {
     let expr = expr::parse(typed, asm.phv, &asm.place)?;
     let start = asm.code.len() as u32;
     let result = asm.value(&expr)?;
-    asm.code.push(Op::Effect(Effect::Exit));
+    asm.code.push(Op::Exit);
     Ok(Snippet { start, result })
 }
 
@@ -352,40 +354,4 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
         egress_rid: optional("intrinsic_metadata.egress_rid", sink),
         priority: optional("intrinsic_metadata.priority", zero),
     })
-}
-
-/// Headers with a field that some instruction writes cannot be sent as they came.
-fn mark_written(
-    asm: &Assembler,
-    parser: &ParserCode,
-    tables: &[TableCode],
-    update: &[ChecksumCode],
-    headers: &mut [HeaderLayout],
-) {
-    let phv = asm.phv;
-    let mut owner = vec![None; phv.fields];
-    for (index, header) in phv.headers.iter().enumerate() {
-        owner[header.registers.clone()].fill(Some(index));
-    }
-    let mut write = |reg: Reg| {
-        if let Some(Some(header)) = owner.get(reg as usize) {
-            headers[*header].written = true;
-        }
-    };
-    for op in &asm.code {
-        if let Some((reg, words)) = op.destination() {
-            (0..words).for_each(|word| write(reg + word));
-        }
-    }
-    let parsed = parser.states.iter().flat_map(|state| &state.ops).filter_map(|op| match op {
-        ParserOp::Lookahead { dst, .. } => Some(dst.reg),
-        ParserOp::Move { dst, .. } => Some(*dst),
-        ParserOp::Extract { .. }
-        | ParserOp::Run { .. }
-        | ParserOp::Advance { .. }
-        | ParserOp::Verify { .. }
-        | ParserOp::Other(_) => None,
-    });
-    let colours = tables.iter().filter_map(|table| table.meter.map(|(dst, _)| dst.reg));
-    parsed.chain(colours).chain(update.iter().map(|checksum| checksum.target.reg)).for_each(write);
 }

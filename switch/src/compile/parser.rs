@@ -13,7 +13,7 @@ use crate::machine::code::{
     ExtractTarget, Message, NextState, OtherParserOp, ParserCode, ParserErrors, ParserOp, ParserState, SelectKey,
     Snippet,
 };
-use crate::machine::op::{Effect, Op, Reg};
+use crate::machine::op::{Op, Reg};
 use crate::machine::select::{MAX_LOOKAHEAD, Select, SelectCase, SelectPart};
 use crate::program::Program;
 
@@ -102,7 +102,7 @@ fn operations(
             _ => false,
         };
         if running && (!is_code || !lasts.is_empty()) {
-            asm.code.push(Op::Effect(Effect::Exit));
+            asm.code.push(Op::Exit);
             running = false;
         }
         ops.extend(lasts.into_iter().map(|next| ParserOp::Other(OtherParserOp::HasLast { next })));
@@ -146,7 +146,7 @@ fn operations(
         }
     }
     if running {
-        asm.code.push(Op::Effect(Effect::Exit));
+        asm.code.push(Op::Exit);
     }
     Ok(ops)
 }
@@ -198,7 +198,7 @@ fn extract(op: &JsonOp, asm: &mut Assembler, ops: &mut Vec<ParserOp>) -> Result<
     if info.metadata {
         return asm.refuse(format!("cannot extract {}", param.value));
     }
-    let (plain, varbit) = (info.is_plain(), info.varbit().copied());
+    let varbit = info.varbit().copied();
     let most = (info.bits + varbit.map_or(0, |field| field.width as u32)) / 8;
     let length = match (op.op.as_str(), varbit) {
         ("extract_VL", Some(_)) => {
@@ -209,9 +209,9 @@ fn extract(op: &JsonOp, asm: &mut Assembler, ops: &mut Vec<ParserOp>) -> Result<
         ("extract", None) => None,
         _ => return asm.refuse("a header is extracted with a length if, and only if, it has a varbit"),
     };
-    ops.push(match target {
-        ExtractTarget::Header(header) if plain => ParserOp::Extract { header },
-        target => ParserOp::Other(OtherParserOp::Extract { target, length, most }),
+    ops.push(match length {
+        None => ParserOp::Extract { target },
+        Some(length) => ParserOp::Other(OtherParserOp::Extract { target, length, most }),
     });
     Ok(())
 }

@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-/// Code that ends with [`Effect::Exit`](super::op::Effect::Exit) and leaves its result in a register.
+/// Code that ends with [`Op::Exit`] and leaves its result in a register.
 #[derive(Clone, Copy, Debug)]
 pub struct Snippet {
     pub start: Address,
@@ -35,13 +35,13 @@ pub struct Snippet {
 #[derive(Debug)]
 pub enum ParserOp {
     Extract {
-        header: u16,
+        target: ExtractTarget,
     },
     Move {
         dst: Reg,
         a: Reg,
     },
-    /// Code that ends with [`Effect::Exit`](super::op::Effect::Exit).
+    /// Code that ends with [`Op::Exit`].
     Run {
         start: Address,
     },
@@ -65,11 +65,11 @@ pub enum ParserOp {
 /// What few parsers do; run by [`State::parse_other`](super::State).
 #[derive(Debug)]
 pub enum OtherParserOp {
-    /// Extracts into a header of variable length, a union, or the next element of a stack.
+    /// As [`ParserOp::Extract`], of a header of variable length.
     Extract {
         target: ExtractTarget,
         /// The register with the bits of the varbit.
-        length: Option<Reg>,
+        length: Reg,
         /// Bytes of the header at most.
         most: u32,
     },

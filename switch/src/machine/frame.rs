@@ -3,7 +3,7 @@
 
 /// Bytes in front of a received frame: what the deparser may add.
 const HEADROOM: usize = 256;
-/// Bytes behind the longest frame, so that headers can be read eight bytes at a time.
+/// Bytes behind the longest frame: native code reads eight bytes at a time, and one more for what is not aligned.
 const TAILROOM: usize = 16;
 
 /// A frame in its buffer.
@@ -22,6 +22,15 @@ impl Frame {
 
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
+    }
+
+    /// All memory, also in front of the frame and behind it.
+    pub fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    pub fn buffer_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer
     }
 
     /// From this place of the buffer to the end.
@@ -73,25 +82,6 @@ impl Frame {
         self.start = other.start;
         self.end = other.end;
         self.buffer[other.start..other.end].copy_from_slice(other.bytes());
-    }
-
-    /// Eight bytes in network order; bytes behind the frame are of no meaning.
-    #[inline]
-    pub fn load(&self, at: usize) -> u64 {
-        let mut word = [0; 8];
-        word.copy_from_slice(&self.buffer[at..at + 8]);
-        u64::from_be_bytes(word)
-    }
-
-    /// The first `len` of the eight bytes of `word`.
-    #[inline]
-    pub fn store(&mut self, at: usize, word: u64, len: usize) {
-        let bytes = word.to_be_bytes();
-        if len == 8 {
-            self.buffer[at..at + 8].copy_from_slice(&bytes);
-        } else {
-            self.buffer[at..at + len].copy_from_slice(&bytes[..len]);
-        }
     }
 
     pub fn write(&mut self, at: usize, bytes: &[u8]) {

@@ -16,17 +16,19 @@ pub mod wide;
 pub mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use ethnum::I256;
 
 use self::code::{Code, Place};
 use self::frame::{Frame, PacketState};
 use self::meter::Meter;
-use self::op::{Address, Effect, Op, REGISTERS, Reg, Registers};
+use self::op::{Effect, REGISTERS, Reg, Registers};
 use self::profile::{GROUP, Profile};
 use self::select::SetMember;
 use self::table::{EntryStats, Table};
+use self::wire::NOT_IN_FRAME;
+use crate::jit::Native;
 use crate::program::{MeterUnit, Program};
 
 /// v1model's port of packets that are dropped.
@@ -63,10 +65,29 @@ impl Shared {
     }
 }
 
-/// Adds to an atomic that only this thread writes.
-#[inline]
-fn add(cell: &AtomicU64, amount: u64) {
-    cell.store(cell.load(Relaxed).wrapping_add(amount), Relaxed);
+/// Addresses of what native code reads and writes itself.
+#[repr(C)]
+pub struct Places {
+    /// Of the first [`Table`].
+    pub tables: usize,
+    /// Of the [`Cells`] of the first counter array.
+    pub counters: usize,
+    /// Of those of the first register array.
+    pub registers: usize,
+}
+
+/// An array of counter or register cells: its address and length.
+#[repr(C)]
+pub struct Cells {
+    pub start: usize,
+    pub len: usize,
+}
+
+impl Cells {
+    fn of<T>(arrays: &[Arc<[T]>]) -> Box<[Cells]> {
+        let cells = |array: &Arc<[T]>| Cells { start: array.as_ptr().expose_provenance(), len: array.len() };
+        arrays.iter().map(cells).collect()
+    }
 }
 
 /// What a pipeline asked to happen to the packet, beside its registers.
@@ -84,13 +105,18 @@ pub struct Requests {
 /// A program and the state that it runs on.
 pub struct Machine {
     pub code: Arc<Code>,
+    native: Arc<Native>,
     pub state: State,
 }
 
 pub struct State {
+    pub places: Places,
     pub shared: Arc<Shared>,
     pub regs: Box<Registers>,
-    pub tables: Vec<Table>,
+    /// As long as the program is.
+    pub tables: Box<[Table]>,
+    _counters: Box<[Cells]>,
+    _registers: Box<[Cells]>,
     pub meters: Vec<Vec<Meter>>,
     pub value_sets: Vec<Vec<SetMember>>,
     pub profiles: Vec<Profile>,
@@ -105,13 +131,24 @@ impl Machine {
     /// `seed` is that of P4's `random`.
     pub fn new(program: &Program, shared: Arc<Shared>, seed: u64) -> Machine {
         let code = program.code.clone();
+        let native = program.native.clone().expect("every loaded program has its native code");
         let mut regs = Box::new([0; REGISTERS]);
         for &(reg, value) in &code.constants {
             regs[reg as usize] = value;
         }
         let tables = code.tables.iter().zip(&shared.entries);
+        let tables: Box<[Table]> = tables.map(|(table, stats)| Table::new(table, stats.clone(), seed)).collect();
+        let (counters, registers) = (Cells::of(&shared.counters), Cells::of(&shared.registers));
+        let places = Places {
+            tables: tables.as_ptr().expose_provenance(),
+            counters: counters.as_ptr().expose_provenance(),
+            registers: registers.as_ptr().expose_provenance(),
+        };
         let state = State {
-            tables: tables.map(|(table, stats)| Table::new(table, stats.clone(), seed)).collect(),
+            places,
+            tables,
+            _counters: counters,
+            _registers: registers,
             meters: program.meters.iter().map(|m| vec![Meter::default(); m.size]).collect(),
             profiles: code.selectors.iter().map(|_| Profile::default()).collect(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
@@ -123,7 +160,7 @@ impl Machine {
             rng: fastrand::Rng::with_seed(seed),
             scratch: Vec::new(),
         };
-        Machine { code, state }
+        Machine { code, native, state }
     }
 
     /// An empty PHV for the next packet.
@@ -147,6 +184,9 @@ impl Machine {
     pub fn copy_fields(&mut self, list: u16, phv: &[u64]) {
         for place in &self.code.field_lists[list as usize] {
             let range = place.reg as usize..place.reg as usize + place.words();
+            if let Some(header) = self.code.headers.iter().find(|header| header.fields.contains(&range.start)) {
+                self.state.regs[header.offset as usize] = NOT_IN_FRAME;
+            }
             self.state.regs[range.clone()].copy_from_slice(&phv[range]);
         }
     }
@@ -165,21 +205,22 @@ impl Machine {
     }
 
     pub fn ingress(&mut self, now: u64) {
-        self.state.run(&self.code, self.code.ingress, now);
+        self.native.ingress(&mut self.state, now);
     }
 
     pub fn egress(&mut self, now: u64) {
-        self.state.run(&self.code, self.code.egress, now);
+        self.native.egress(&mut self.state, now);
     }
 
-    /// See [`State::parse`].
+    /// Parses the frame into the registers, which are empty but for what the parser may branch on. Verifies
+    /// checksums and leaves the standard metadata about errors. `now`: ns.
     pub fn parse(&mut self, frame: &Frame, now: u64) {
-        self.state.parse(&self.code, frame, now);
+        self.native.parse(&mut self.state, frame, now);
     }
 
-    /// See [`State::deparse`].
+    /// Updates checksums and writes the headers in front of the payload. False: the frame does not fit its buffer.
     pub fn deparse(&mut self, frame: &mut Frame, now: u64) -> bool {
-        self.state.deparse(&self.code, frame, now)
+        self.native.deparse(&mut self.state, frame, now)
     }
 }
 
@@ -205,125 +246,47 @@ impl State {
         put(&mut self.regs, reg, value);
     }
 
-    /// Runs code until it ends. `now`: ns since the start of the switch.
-    pub fn run(&mut self, code: &Code, start: Address, now: u64) {
-        let mut pc = start as usize;
-        let mut after_action = 0;
-        loop {
-            match run_on_registers(&code.ops, &mut pc, &mut self.regs) {
-                Effect::Wide { dst, expression, width } => self.wide(code, dst, expression, width),
-                Effect::Apply { table } => (pc, after_action) = self.apply(code, table as usize, now),
-                Effect::Return => pc = after_action,
-                Effect::Exit => return,
-                Effect::AddHeader { header } => self.add_header(code, header),
-                Effect::RemoveHeader { header } => self.remove_header(code, header),
-                Effect::CopyHeader { dst, src } => self.copy_header(code, dst, src),
-                Effect::Headers { op } => self.header_op(code, op),
-                Effect::MarkToDrop => self.mark_to_drop(code),
-                Effect::Count { counter, index } => {
-                    if let Some(cell) = self.shared.counters[counter as usize].get(self.reg(index) as usize) {
-                        add(&cell.packets, 1);
-                        add(&cell.bytes, self.packet.ingress_length as u64);
-                    }
+    /// What an instruction does beyond arithmetic and jumps. `now`: ns since the start of the switch.
+    pub fn effect(&mut self, code: &Code, effect: Effect, now: u64) {
+        match effect {
+            Effect::Wide { dst, expression, width } => self.wide(code, dst, expression, width),
+            Effect::AddHeader { header } => self.add_header(code, header),
+            Effect::RemoveHeader { header } => self.remove_header(code, header),
+            Effect::CopyHeader { dst, src } => self.copy_header(code, dst, src),
+            Effect::Headers { op } => self.header_op(code, op),
+            Effect::ExecuteMeter { meter, index, dst } => {
+                let index = self.reg(index) as usize;
+                let bytes = self.meter_bytes[meter as usize];
+                let amount = if bytes { self.packet.ingress_length as u64 } else { 1 };
+                if let Some(meter) = self.meters[meter as usize].get_mut(index) {
+                    let colour = meter.execute(amount, now);
+                    self.put(dst, colour);
                 }
-                Effect::ExecuteMeter { meter, index, dst } => {
-                    let index = self.reg(index) as usize;
-                    let bytes = self.meter_bytes[meter as usize];
-                    let amount = if bytes { self.packet.ingress_length as u64 } else { 1 };
-                    if let Some(meter) = self.meters[meter as usize].get_mut(index) {
-                        let colour = meter.execute(amount, now);
-                        self.put(dst, colour);
-                    }
-                }
-                Effect::ReadRegister { dst, register, index } => {
-                    if let Some(cell) = self.shared.registers[register as usize].get(self.reg(index) as usize) {
-                        self.put(dst, cell.load(Relaxed));
-                    }
-                }
-                Effect::WriteRegister { register, index, a } => {
-                    if let Some(cell) = self.shared.registers[register as usize].get(self.reg(index) as usize) {
-                        cell.store(self.reg(a), Relaxed);
-                    }
-                }
-                Effect::Digest { list } => self.requests.digests |= 1 << list,
-                Effect::Random { dst, low, high } => {
-                    let (low, high) = (self.reg(low), self.reg(high));
-                    // As BMv2: an empty range leaves the field as it was.
-                    if low <= high {
-                        let value = self.rng.u64(low..=high);
-                        self.put(dst, value);
-                    }
-                }
-                Effect::Hash { dst, calculation, low, size } => {
-                    // The payload is not at hand here; the loader refuses it.
-                    let hash = self.calculate(code, calculation, &[]);
-                    let value = self.reg(low).wrapping_add(hash % self.reg(size).max(1));
+            }
+            Effect::Digest { list } => self.requests.digests |= 1 << list,
+            Effect::Random { dst, low, high } => {
+                let (low, high) = (self.reg(low), self.reg(high));
+                // As BMv2: an empty range leaves the field as it was.
+                if low <= high {
+                    let value = self.rng.u64(low..=high);
                     self.put(dst, value);
                 }
-                Effect::Clone { session, fields } => self.requests.clone = Some((self.reg(session) as u32, fields)),
-                Effect::Resubmit { fields } => self.requests.resubmit = Some(fields),
-                Effect::Recirculate { fields } => self.requests.recirculate = Some(fields),
-                Effect::Truncate { length } => {
-                    self.packet.truncate = self.packet.truncate.min(self.reg(length).min(u32::MAX as u64) as u32);
-                }
-                Effect::Log { message } => self.log(code, message),
-                Effect::Assert { condition, message } => {
-                    if self.reg(condition) == 0 {
-                        tracing::error!("{} failed: packet dropped", code.messages[message as usize].place);
-                        self.mark_to_drop(code);
-                        return;
-                    }
-                }
             }
-        }
-    }
-
-    /// Where the table's action starts and where it goes on.
-    #[inline]
-    fn apply(&mut self, code: &Code, index: usize, now: u64) -> (usize, usize) {
-        let table_code = &code.tables[index];
-        let slot = self.tables[index].lookup(table_code, &self.regs);
-        let hash = match (slot, table_code.profile) {
-            (Some(slot), Some(profile)) => self.select_member(code, profile, self.tables[index].action(slot)[0]),
-            _ => 0,
-        };
-        let table = &mut self.tables[index];
-        let action: &[u64] = match slot {
-            Some(slot) => {
-                let length = self.packet.ingress_length as u64;
-                if let Some((target, bytes)) = table_code.meter {
-                    let colour = table.meters[slot as usize].execute(if bytes { length } else { 1 }, now);
-                    self.regs[target.reg as usize % REGISTERS] = colour;
-                }
-                if let Some(stats) = table.stats.get(slot as usize) {
-                    add(&stats.packets, 1);
-                    add(&stats.bytes, length);
-                    stats.last_hit.store(now, Relaxed);
-                }
-                match table_code.profile {
-                    None => table.action(slot),
-                    Some(profile) => match self.profiles[profile].action(table.action(slot)[0], hash) {
-                        Some(action) => action,
-                        None => return (table_code.no_action.next_hit as usize, 0),
-                    },
-                }
+            Effect::Hash { dst, calculation, low, size } => {
+                // The payload is not at hand here; the loader refuses it.
+                let hash = self.calculate(code, calculation, &[]);
+                let value = self.reg(low).wrapping_add(hash % self.reg(size).max(1));
+                self.put(dst, value);
             }
-            None => match &table.default {
-                Some(action) => action,
-                // Without a default, a miss does nothing.
-                None => return (table_code.no_action.next_miss as usize, 0),
-            },
-        };
-        let (number, params) = action.split_first().map_or((0, action), |(first, rest)| (*first as usize, rest));
-        let action = &table_code.actions[number];
-        let next = if slot.is_some() { action.next_hit } else { action.next_miss } as usize;
-        match action.body {
-            None => (next, 0),
-            Some(body) => {
-                // A few words: faster here than by memcpy.
-                let regs = &mut self.regs[code.params..code.params + action.param_words];
-                regs.iter_mut().zip(params).for_each(|(reg, param)| *reg = *param);
-                (body as usize, next)
+            Effect::Clone { session, fields } => self.requests.clone = Some((self.reg(session) as u32, fields)),
+            Effect::Resubmit { fields } => self.requests.resubmit = Some(fields),
+            Effect::Recirculate { fields } => self.requests.recirculate = Some(fields),
+            Effect::Truncate { length } => {
+                self.packet.truncate = self.packet.truncate.min(self.reg(length).min(u32::MAX as u64) as u32);
+            }
+            Effect::Log { message } => self.log(code, message),
+            Effect::AssertionFailed { message } => {
+                tracing::error!("{} failed: packet dropped", code.messages[message as usize].place);
             }
         }
     }
@@ -337,17 +300,15 @@ impl State {
         }
     }
 
-    fn mark_to_drop(&mut self, code: &Code) {
-        self.set(code.standard.egress_spec, DROP_PORT);
-        self.put(code.standard.mcast_grp.reg, 0);
-    }
-
-    /// The hash that chooses the member that an entry refers to.
-    fn select_member(&mut self, code: &Code, profile: usize, reference: u64) -> u64 {
-        match code.selectors[profile] {
+    /// The action of the member that an entry of an indirect table refers to; `None`: of an empty group.
+    pub fn member(&mut self, code: &Code, table: usize, slot: u32) -> Option<&[u64]> {
+        let profile = code.tables[table].profile?;
+        let reference = self.tables[table].action(slot)[0];
+        let hash = match code.selectors[profile] {
             Some(calculation) if reference & GROUP != 0 => self.calculate(code, calculation, &[]),
             _ => 0,
-        }
+        };
+        self.profiles[profile].action(reference, hash)
     }
 
     fn calculate(&mut self, code: &Code, calculation: u16, payload: &[u8]) -> u64 {
@@ -375,57 +336,4 @@ fn get(regs: &Registers, reg: Reg) -> u64 {
 #[inline]
 fn put(regs: &mut Registers, reg: Reg, value: u64) {
     regs[reg as usize % REGISTERS] = value;
-}
-
-/// Runs from `pc` to the next effect.
-#[inline]
-fn run_on_registers(ops: &[Op], pc: &mut usize, regs: &mut Registers) -> Effect {
-    loop {
-        let op = &ops[*pc];
-        *pc += 1;
-        match *op {
-            Op::Move { dst, a } => put(regs, dst, get(regs, a)),
-            Op::Add { dst, a, b } => put(regs, dst, get(regs, a).wrapping_add(get(regs, b))),
-            Op::Subtract { dst, a, b } => put(regs, dst, get(regs, a).wrapping_sub(get(regs, b))),
-            Op::Multiply { dst, a, b } => put(regs, dst, get(regs, a).wrapping_mul(get(regs, b))),
-            Op::Divide { dst, a, b } => put(regs, dst, get(regs, a).checked_div(get(regs, b)).unwrap_or(0)),
-            Op::Modulo { dst, a, b } => put(regs, dst, get(regs, a).checked_rem(get(regs, b)).unwrap_or(0)),
-            Op::And { dst, a, b } => put(regs, dst, get(regs, a) & get(regs, b)),
-            Op::Or { dst, a, b } => put(regs, dst, get(regs, a) | get(regs, b)),
-            Op::Xor { dst, a, b } => put(regs, dst, get(regs, a) ^ get(regs, b)),
-            Op::Not { dst, a } => put(regs, dst, !get(regs, a)),
-            Op::ShiftLeft { dst, a, b } => {
-                let b = get(regs, b);
-                put(regs, dst, if b < 64 { get(regs, a) << b } else { 0 });
-            }
-            Op::ShiftRight { dst, a, b } => {
-                let b = get(regs, b);
-                put(regs, dst, if b < 64 { get(regs, a) >> b } else { 0 });
-            }
-            Op::SignedShiftRight { dst, a, b } => {
-                let b = get(regs, b).min(63);
-                put(regs, dst, ((get(regs, a) as i64) >> b) as u64);
-            }
-            Op::Compare { dst, a, b, compare } => {
-                put(regs, dst, compare.holds(get(regs, a), get(regs, b)) as u64);
-            }
-            Op::Select { dst, condition, a, b } => {
-                let chosen = if get(regs, condition) != 0 { a } else { b };
-                put(regs, dst, get(regs, chosen));
-            }
-            Op::SignExtend { dst, a, width } => put(regs, dst, wire::sign_extend(get(regs, a), width)),
-            Op::Clamp { dst, a, low, high } => put(regs, dst, get(regs, a).clamp(get(regs, low), get(regs, high))),
-            Op::SignedClamp { dst, a, low, high } => {
-                let value = (get(regs, a) as i64).clamp(get(regs, low) as i64, get(regs, high) as i64);
-                put(regs, dst, value as u64);
-            }
-            Op::Jump { to } => *pc = to as usize,
-            Op::Branch { compare, a, b, to } => {
-                if compare.holds(get(regs, a), get(regs, b)) {
-                    *pc = to as usize;
-                }
-            }
-            Op::Effect(effect) => return effect,
-        }
-    }
 }

@@ -22,21 +22,7 @@ pub enum Compare {
     SignedLessOrEqual,
 }
 
-impl Compare {
-    #[inline]
-    pub fn holds(self, a: u64, b: u64) -> bool {
-        match self {
-            Compare::Equal => a == b,
-            Compare::NotEqual => a != b,
-            Compare::Less => a < b,
-            Compare::LessOrEqual => a <= b,
-            Compare::SignedLess => (a as i64) < (b as i64),
-            Compare::SignedLessOrEqual => (a as i64) <= (b as i64),
-        }
-    }
-}
-
-/// Instructions that only use registers, and [`Effect`]s. Values are modulo 2^64 and, where the instruction says
+/// Instructions that only use registers, those that direct the flow, and [`Effect`]s. Values are modulo 2^64 and, where the instruction says
 /// signed, in two's complement.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
@@ -145,13 +131,6 @@ pub enum Op {
         b: Reg,
         to: Address,
     },
-    Effect(Effect),
-}
-
-/// Instructions that use more than registers. Headers that instructions name are neither of variable length nor in
-/// a union: those are the matter of [`Effect::Headers`].
-#[derive(Clone, Copy, Debug)]
-pub enum Effect {
     /// Looks the table up and runs the action; the action continues where the table says.
     Apply {
         table: u16,
@@ -160,6 +139,29 @@ pub enum Effect {
     Return,
     /// End of the pipeline, also in the middle of an action.
     Exit,
+    MarkToDrop,
+    /// Counts the packet and its bytes as received. Here and below, an index beyond the array does nothing.
+    Count {
+        counter: u16,
+        index: Reg,
+    },
+    ReadRegister {
+        dst: Reg,
+        register: u16,
+        index: Reg,
+    },
+    WriteRegister {
+        register: u16,
+        index: Reg,
+        a: Reg,
+    },
+    Effect(Effect),
+}
+
+/// Instructions that use more than registers; `State::effect` carries them out. Headers that they name are neither of
+/// variable length nor in a union: those are the matter of [`Effect::Headers`].
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
     /// Evaluates a wide expression and keeps its low `width` bits, in two registers above 64.
     Wide {
         dst: Reg,
@@ -180,25 +182,10 @@ pub enum Effect {
     Headers {
         op: u16,
     },
-    MarkToDrop,
-    Count {
-        counter: u16,
-        index: Reg,
-    },
     ExecuteMeter {
         meter: u16,
         index: Reg,
         dst: Reg,
-    },
-    ReadRegister {
-        dst: Reg,
-        register: u16,
-        index: Reg,
-    },
-    WriteRegister {
-        register: u16,
-        index: Reg,
-        a: Reg,
     },
     Digest {
         list: u16,
@@ -231,65 +218,28 @@ pub enum Effect {
     Log {
         message: u16,
     },
-    Assert {
-        condition: Reg,
+    AssertionFailed {
         message: u16,
     },
 }
 
-impl Op {
-    /// The first register and the number of registers that the instruction writes, apart from whole headers.
-    pub fn destination(&self) -> Option<(Reg, Reg)> {
-        match *self {
-            Op::Move { dst, .. }
-            | Op::Add { dst, .. }
-            | Op::Subtract { dst, .. }
-            | Op::Multiply { dst, .. }
-            | Op::Divide { dst, .. }
-            | Op::Modulo { dst, .. }
-            | Op::And { dst, .. }
-            | Op::Or { dst, .. }
-            | Op::Xor { dst, .. }
-            | Op::Not { dst, .. }
-            | Op::ShiftLeft { dst, .. }
-            | Op::ShiftRight { dst, .. }
-            | Op::SignedShiftRight { dst, .. }
-            | Op::Compare { dst, .. }
-            | Op::Select { dst, .. }
-            | Op::SignExtend { dst, .. }
-            | Op::Clamp { dst, .. }
-            | Op::SignedClamp { dst, .. } => Some((dst, 1)),
-            Op::Jump { .. } | Op::Branch { .. } => None,
-            Op::Effect(effect) => effect.destination(),
-        }
-    }
-}
-
 impl Effect {
-    fn destination(self) -> Option<(Reg, Reg)> {
+    /// The first register and the number of registers that it writes, apart from whole headers.
+    pub fn destination(self) -> Option<(Reg, Reg)> {
         match self {
             Effect::Wide { dst, width, .. } => Some((dst, if width > 64 { 2 } else { 1 })),
-            Effect::ExecuteMeter { dst, .. }
-            | Effect::ReadRegister { dst, .. }
-            | Effect::Random { dst, .. }
-            | Effect::Hash { dst, .. } => Some((dst, 1)),
-            Effect::Apply { .. }
-            | Effect::Return
-            | Effect::Exit
-            | Effect::AddHeader { .. }
+            Effect::ExecuteMeter { dst, .. } | Effect::Random { dst, .. } | Effect::Hash { dst, .. } => Some((dst, 1)),
+            Effect::AddHeader { .. }
             | Effect::RemoveHeader { .. }
             | Effect::CopyHeader { .. }
             | Effect::Headers { .. }
-            | Effect::MarkToDrop
-            | Effect::Count { .. }
-            | Effect::WriteRegister { .. }
             | Effect::Digest { .. }
             | Effect::Clone { .. }
             | Effect::Resubmit { .. }
             | Effect::Recirculate { .. }
             | Effect::Truncate { .. }
             | Effect::Log { .. }
-            | Effect::Assert { .. } => None,
+            | Effect::AssertionFailed { .. } => None,
         }
     }
 }

@@ -13,7 +13,6 @@ use hashbrown::HashTable;
 
 use super::code::{Matching, TableCode};
 use super::meter::Meter;
-use super::op::{REGISTERS, Reg, Registers};
 
 /// The longest packed key.
 pub const MAX_KEY_WORDS: usize = 16;
@@ -49,7 +48,7 @@ impl RowShape {
     }
 }
 
-const NO_SLOT: u32 = u32::MAX;
+pub const NO_SLOT: u32 = u32::MAX;
 
 /// Entries that share a mask.
 struct Group {
@@ -70,7 +69,20 @@ enum Index {
     Scan(Vec<u32>),
 }
 
+/// Addresses of the parts that native code reads itself; right after every change.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Parts {
+    pub rows: usize,
+    /// Of a table that is indexed directly: the slots by key.
+    pub slots: usize,
+    pub stats: usize,
+    /// 0: nothing happens on a miss.
+    pub default: usize,
+}
+
 pub struct Table {
+    pub parts: Parts,
     shape: RowShape,
     key_words: usize,
     index: Index,
@@ -78,9 +90,9 @@ pub struct Table {
     priorities: Vec<i32>,
     hasher: FixedState,
     pub meters: Vec<Meter>,
-    pub stats: Arc<[EntryStats]>,
+    stats: Arc<[EntryStats]>,
     /// Action index and parameters; `None`: nothing happens on a miss.
-    pub default: Option<Box<[u64]>>,
+    default: Option<Box<[u64]>>,
 }
 
 impl Table {
@@ -95,7 +107,8 @@ impl Table {
             Matching::Masked => Index::Masked(Vec::new()),
             Matching::Scan => Index::Scan(Vec::with_capacity(code.max_size)),
         };
-        Table {
+        let mut table = Table {
+            parts: Parts::default(),
             shape,
             key_words: code.key_words,
             index,
@@ -105,31 +118,42 @@ impl Table {
             meters: vec![Meter::default(); if code.meter.is_some() { code.max_size } else { 0 }],
             stats,
             default: None,
-        }
+        };
+        table.locate();
+        table
+    }
+
+    fn locate(&mut self) {
+        let slots = if let Index::Direct(slots) = &self.index { slots.as_ptr().expose_provenance() } else { 0 };
+        self.parts = Parts {
+            rows: self.rows.as_ptr().expose_provenance(),
+            slots,
+            stats: self.stats.as_ptr().expose_provenance(),
+            default: self.default.as_ref().map_or(0, |action| action.as_ptr().expose_provenance()),
+        };
     }
 
     /// Action index and parameters of an entry.
-    #[inline]
     pub fn action(&self, slot: u32) -> &[u64] {
         let row = slot as usize * self.shape.len;
         &self.rows[row + self.shape.action..row + self.shape.len]
     }
 
-    /// The slot of the best entry for the key in the registers.
+    pub fn set_default(&mut self, action: Option<Box<[u64]>>) {
+        self.default = action;
+        self.locate();
+    }
+
+    /// The slot of the best entry for the packed key, behind which stand the values of the range fields.
     #[inline]
-    pub fn lookup(&self, code: &TableCode, regs: &Registers) -> Option<u32> {
-        let mut key = [0u64; MAX_KEY_WORDS];
-        for chunk in &code.chunks {
-            key[chunk.word as usize % MAX_KEY_WORDS] |=
-                (regs[chunk.reg as usize % REGISTERS] & chunk.mask & all_if(chunk.valid, regs)) << chunk.shift;
-        }
-        let key = &key[..self.key_words];
+    pub fn lookup(&self, values: &[u64]) -> Option<u32> {
+        let key = &values[..self.key_words];
         match &self.index {
             Index::None => None,
             Index::Direct(slots) => slots.get(key[0] as usize).copied().filter(|&slot| slot != NO_SLOT),
             Index::Exact(slots) => slots.find(self.hash(key), |&slot| equal(self.key(slot), key)).copied(),
             Index::Masked(groups) => self.lookup_masked(groups, key),
-            Index::Scan(order) => order.iter().copied().find(|&slot| self.matches(slot, key, code, regs)),
+            Index::Scan(order) => order.iter().copied().find(|&slot| self.matches(slot, values)),
         }
     }
 
@@ -155,16 +179,14 @@ impl Table {
     }
 
     #[inline]
-    fn matches(&self, slot: u32, key: &[u64], code: &TableCode, regs: &Registers) -> bool {
+    fn matches(&self, slot: u32, values: &[u64]) -> bool {
         let row = slot as usize * self.shape.len;
         let row = &self.rows[row..row + self.shape.len];
+        let (key, in_ranges) = values.split_at(self.key_words);
         let masks = &row[self.shape.mask..self.shape.ranges];
         let ranges = row[self.shape.ranges..self.shape.action].chunks_exact(2);
         row.iter().zip(masks).zip(key).all(|((value, mask), key)| key & mask == *value)
-            && ranges.zip(&code.ranges).all(|(range, &(reg, mask, valid))| {
-                let value = regs[reg as usize % REGISTERS] & mask & all_if(valid, regs);
-                range[0] <= value && value <= range[1]
-            })
+            && ranges.zip(in_ranges).all(|(range, value)| (range[0]..=range[1]).contains(value))
     }
 
     fn key(&self, slot: u32) -> &[u64] {
@@ -255,12 +277,6 @@ impl Table {
             *meter = Meter::default();
         }
     }
-}
-
-/// All bits if the header is valid, none if it is not.
-#[inline]
-fn all_if(valid: Reg, regs: &Registers) -> u64 {
-    0u64.wrapping_sub(regs[valid as usize % REGISTERS])
 }
 
 /// Keys are a few words: comparing them here is faster than calling memcmp.

@@ -42,15 +42,13 @@ pub struct HeaderLayout {
     windows: Vec<Vec<Piece>>,
     /// Signed fields (register, width), kept sign-extended.
     pub signed: Vec<(Reg, u8)>,
-    /// Fields change after extraction, so the bytes of the frame cannot be taken over as they are.
-    pub written: bool,
     /// All fields, if one of them is a varbit; none otherwise.
     pub parts: Vec<Part>,
     /// Other members of its union.
     pub rivals: Vec<u16>,
 }
 
-/// Offset of a header that was not extracted.
+/// Offset of a header that was not extracted, or of which a field was written since.
 pub const NOT_IN_FRAME: u64 = u64::MAX;
 
 impl HeaderLayout {
@@ -63,7 +61,6 @@ impl HeaderLayout {
             fields,
             windows: vec![Vec::new(); bytes.div_ceil(8) as usize],
             signed: Vec::new(),
-            written: false,
             parts: Vec::new(),
             rivals: Vec::new(),
         }
@@ -119,37 +116,9 @@ impl HeaderLayout {
         self.windows[window as usize].push(piece);
     }
 
-    /// Reads the header at `at` of the frame's buffer; the caller has checked that it is there.
-    #[inline]
-    pub fn extract(&self, frame: &Frame, at: usize, regs: &mut Registers) {
-        for (index, window) in self.windows.iter().enumerate() {
-            let word = frame.load(at + 8 * index);
-            for piece in window {
-                let bits = ((word >> piece.shift) & piece.mask) << piece.place;
-                let reg = &mut regs[piece.reg as usize % REGISTERS];
-                *reg = if piece.starts_word { bits } else { *reg | bits };
-            }
-        }
-        for &(reg, width) in &self.signed {
-            let reg = &mut regs[reg as usize % REGISTERS];
-            *reg = sign_extend(*reg, width);
-        }
-        regs[self.valid as usize % REGISTERS] = 1;
-        regs[self.offset as usize % REGISTERS] = at as u64;
-    }
-
-    /// Writes the header at `at` of the frame's buffer.
-    #[inline]
-    pub fn emit(&self, frame: &mut Frame, at: usize, regs: &Registers) {
-        if !self.parts.is_empty() {
-            let mut bytes = Vec::with_capacity(self.length(regs) as usize);
-            self.append_parts(&mut bytes, regs);
-            frame.write(at, &bytes);
-            return;
-        }
-        for (offset, word, len) in self.words(regs) {
-            frame.store(at + offset, word, len);
-        }
+    /// The pieces of each eight bytes.
+    pub fn windows(&self) -> &[Vec<Piece>] {
+        &self.windows
     }
 
     /// Appends the header.
@@ -158,21 +127,13 @@ impl HeaderLayout {
             self.append_parts(bytes, regs);
             return;
         }
-        for (_, word, len) in self.words(regs) {
-            bytes.extend_from_slice(&word.to_be_bytes()[..len]);
-        }
-    }
-
-    /// The header eight bytes at a time: (offset, word, bytes of the word).
-    #[inline]
-    fn words(&self, regs: &Registers) -> impl Iterator<Item = (usize, u64, usize)> {
-        self.windows.iter().enumerate().map(|(index, window)| {
+        for (index, window) in self.windows.iter().enumerate() {
             let mut word = 0u64;
             for piece in window {
                 word |= ((regs[piece.reg as usize % REGISTERS] >> piece.place) & piece.mask) << piece.shift;
             }
-            (8 * index, word, (self.bytes as usize - 8 * index).min(8))
-        })
+            bytes.extend_from_slice(&word.to_be_bytes()[..(self.bytes as usize - 8 * index).min(8)]);
+        }
     }
 }
 

@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From instructions to Cranelift's intermediate representation.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{
+    AbiParam, AliasRegion, AliasRegionData, Block, BlockArg, InstBuilder, MemFlagsData, Signature, StackSlotData,
+    StackSlotKind, Value,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, Switch};
+
+use super::helpers::{self, MISS};
+use crate::machine::code::{Code, Matching, Place, TableAction, TableCode};
+use crate::machine::frame::PacketState;
+use crate::machine::op::{Address, Compare, Op, Reg};
+use crate::machine::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
+use crate::machine::wire::NOT_IN_FRAME;
+use crate::machine::{Cells, CounterCell, DROP_PORT, Places, State};
+
+/// Registers that Cranelift follows one by one; more would make large programs slow to load.
+const FOLLOWED_REGISTERS: u32 = 512;
+
+/// Parts of memory that do not overlap, beside the registers.
+#[derive(Clone, Copy)]
+pub enum Memory {
+    /// The bytes of a frame.
+    Bytes,
+    /// Where a frame starts and ends.
+    Frame,
+    /// `State::packet`.
+    Packet,
+    /// `State::places`, and what tells where cells and tables are.
+    Places,
+    /// Keys, rows and indices of tables.
+    Tables,
+    /// What is counted and stored from packet to packet.
+    Cells,
+}
+
+/// Names for the registers' parts of memory start behind those.
+const FIRST_REGISTER: u32 = 16;
+
+pub struct Emitter<'f> {
+    pub builder: FunctionBuilder<'f>,
+    pub code: &'f Code,
+    /// Registers that nothing writes.
+    constants: HashMap<Reg, u64>,
+    /// For each register that stands on the wire, the one with its header's offset.
+    offsets: HashMap<Reg, Reg>,
+    /// Addresses that are jumped to.
+    leaders: HashSet<Address>,
+    call_conv: CallConv,
+    pub state: Value,
+    regs: Value,
+    now: Value,
+    pub frame: Value,
+    pub bytes: Value,
+}
+
+/// A piece of code that ends at one place: its blocks by address and, within an action, by where the action goes on.
+struct Region {
+    end: Block,
+    blocks: HashMap<(Address, Option<Address>), Block>,
+    /// Not yet emitted.
+    waiting: Vec<(Address, Option<Address>)>,
+}
+
+impl<'f> Emitter<'f> {
+    pub fn new(mut builder: FunctionBuilder<'f>, code: &'f Code, call_conv: CallConv) -> Self {
+        let entry = builder.create_block();
+        builder.append_block_params_for_function_params(entry);
+        builder.switch_to_block(entry);
+        let &[state, regs, now, frame, bytes] = builder.block_params(entry) else {
+            unreachable!("entries have five parameters");
+        };
+        let mut leaders = HashSet::new();
+        for op in &code.ops {
+            if let Op::Jump { to } | Op::Branch { to, .. } = op {
+                leaders.insert(*to);
+            }
+        }
+        let with_none = |table: &'f TableCode| table.actions.iter().chain([&table.no_action]);
+        for action in code.tables.iter().flat_map(with_none) {
+            leaders.extend([action.next_hit, action.next_miss]);
+            leaders.extend(action.body);
+        }
+        let constants = code.constants.iter().copied().collect();
+        let on_wire = code.headers.iter().filter(|header| !header.metadata);
+        let offsets = on_wire.flat_map(|h| h.fields.clone().map(|reg| (reg as Reg, h.offset))).collect();
+        Emitter { builder, code, constants, offsets, leaders, call_conv, state, regs, now, frame, bytes }
+    }
+
+    pub fn constant(&mut self, value: u64) -> Value {
+        self.builder.ins().iconst(I64, value as i64)
+    }
+
+    /// The address of something that lives as long as the program.
+    pub fn pointer<T>(&mut self, to: &T) -> Value {
+        self.constant(std::ptr::from_ref(to).expose_provenance() as u64)
+    }
+
+    fn region(&mut self, user_id: u32, description: &'static str) -> Option<AliasRegion> {
+        let data = AliasRegionData { user_id, description: description.into() };
+        Some(self.builder.func.dfg.alias_regions.insert(data))
+    }
+
+    pub fn memory(&mut self, memory: Memory) -> MemFlagsData {
+        // Headers start at any byte.
+        let aligned = !matches!(memory, Memory::Bytes);
+        let flags = if aligned { MemFlagsData::trusted() } else { MemFlagsData::new().with_notrap() };
+        flags.with_alias_region(self.region(memory as u32, "memory"))
+    }
+
+    fn register(&mut self, reg: Reg) -> MemFlagsData {
+        let region = self.region(FIRST_REGISTER + (reg as u32).min(FOLLOWED_REGISTERS), "register");
+        MemFlagsData::trusted().with_alias_region(region)
+    }
+
+    /// A word at an offset from an address.
+    pub fn load(&mut self, memory: Memory, address: Value, offset: usize) -> Value {
+        let flags = self.memory(memory);
+        self.builder.ins().load(I64, flags, address, offset as i32)
+    }
+
+    pub fn store(&mut self, memory: Memory, value: Value, address: Value, offset: usize) {
+        let flags = self.memory(memory);
+        self.builder.ins().store(flags, value, address, offset as i32);
+    }
+
+    /// Adds to a word.
+    fn add(&mut self, memory: Memory, amount: Value, address: Value, offset: usize) {
+        let before = self.load(memory, address, offset);
+        let after = self.builder.ins().iadd(before, amount);
+        self.store(memory, after, address, offset);
+    }
+
+    pub fn get(&mut self, reg: Reg) -> Value {
+        if let Some(&value) = self.constants.get(&reg) {
+            return self.constant(value);
+        }
+        let flags = self.register(reg);
+        self.builder.ins().load(I64, flags, self.regs, 8 * reg as i32)
+    }
+
+    pub fn put(&mut self, reg: Reg, value: Value) {
+        self.touch(reg);
+        self.put_extracted(reg, value);
+    }
+
+    /// A value that the frame holds too.
+    pub fn put_extracted(&mut self, reg: Reg, value: Value) {
+        let flags = self.register(reg);
+        self.builder.ins().store(flags, value, self.regs, 8 * reg as i32);
+    }
+
+    /// From here on, the register's header is not what the frame holds.
+    fn touch(&mut self, reg: Reg) {
+        if let Some(&offset) = self.offsets.get(&reg) {
+            let nowhere = self.constant(NOT_IN_FRAME);
+            self.put_extracted(offset, nowhere);
+        }
+    }
+
+    /// A field, without the copies of a sign; low word first.
+    pub fn get_place(&mut self, place: Place) -> Vec<Value> {
+        let low = self.get(place.reg);
+        let low = self.builder.ins().band_imm_s(low, place.mask() as i64);
+        let high = (1..place.words()).map(|word| self.get(place.reg + word as Reg));
+        [low].into_iter().chain(high).collect()
+    }
+
+    /// Writes a field of at most 64 bits.
+    pub fn put_place(&mut self, place: Place, value: Value) {
+        let value = self.builder.ins().band_imm_s(value, place.mask() as i64);
+        self.put(place.reg, value);
+    }
+
+    /// Calls a helper with the state, the program and `arguments`.
+    pub fn call<const RESULTS: usize>(&mut self, helper: *const (), arguments: &[Value]) -> [Value; RESULTS] {
+        let code = self.pointer(self.code);
+        let arguments: Vec<Value> = [self.state, code].into_iter().chain(arguments.iter().copied()).collect();
+        self.call_plain(helper, &arguments)
+    }
+
+    fn call_plain<const RESULTS: usize>(&mut self, helper: *const (), arguments: &[Value]) -> [Value; RESULTS] {
+        let mut signature = Signature::new(self.call_conv);
+        signature.params = vec![AbiParam::new(I64); arguments.len()];
+        signature.returns = vec![AbiParam::new(I64); RESULTS];
+        let signature = self.builder.import_signature(signature);
+        let helper = self.constant(helper.expose_provenance() as u64);
+        let call = self.builder.ins().call_indirect(signature, helper, arguments);
+        std::array::from_fn(|index| self.builder.inst_results(call)[index])
+    }
+
+    pub fn jump(&mut self, to: Block) {
+        self.builder.ins().jump(to, &[]);
+    }
+
+    /// Emits the code that starts at `start`; it ends at `end`, which the caller fills.
+    pub fn run(&mut self, start: Address, end: Block) {
+        let mut region = Region { end, blocks: HashMap::new(), waiting: Vec::new() };
+        let first = self.block(&mut region, start, None);
+        self.jump(first);
+        while let Some((address, after)) = region.waiting.pop() {
+            self.builder.switch_to_block(region.blocks[&(address, after)]);
+            self.fill(&mut region, address, after);
+        }
+    }
+
+    /// The block of the code at `address`. `after`: where it goes on, if it is an action's.
+    fn block(&mut self, region: &mut Region, address: Address, after: Option<Address>) -> Block {
+        *region.blocks.entry((address, after)).or_insert_with(|| {
+            region.waiting.push((address, after));
+            self.builder.create_block()
+        })
+    }
+
+    fn fill(&mut self, region: &mut Region, address: Address, after: Option<Address>) {
+        let code = self.code;
+        let mut next = address;
+        loop {
+            let op = &code.ops[next as usize];
+            next += 1;
+            match op {
+                Op::Jump { to } => {
+                    let to = self.block(region, *to, after);
+                    return self.jump(to);
+                }
+                Op::Branch { compare, a, b, to } => {
+                    let holds = self.compare(*compare, *a, *b);
+                    let (yes, no) = (self.block(region, *to, after), self.block(region, next, after));
+                    self.builder.ins().brif(holds, yes, &[], no, &[]);
+                    return;
+                }
+                Op::Apply { table } => return self.apply(region, *table),
+                Op::Return => {
+                    let to = after.map_or(region.end, |after| self.block(region, after, None));
+                    return self.jump(to);
+                }
+                Op::Exit => return self.jump(region.end),
+                Op::MarkToDrop => {
+                    let (port, none) = (self.constant(DROP_PORT), self.constant(0));
+                    self.put_place(code.standard.egress_spec, port);
+                    self.put(code.standard.mcast_grp.reg, none);
+                }
+                Op::Count { counter, index } => {
+                    let size = size_of::<CounterCell>();
+                    let skip = self.cell(offset_of!(Places, counters), *counter, *index, size, |emitter, cell| {
+                        let one = emitter.constant(1);
+                        let length = emitter.ingress_length();
+                        emitter.add(Memory::Cells, one, cell, offset_of!(CounterCell, packets));
+                        emitter.add(Memory::Cells, length, cell, offset_of!(CounterCell, bytes));
+                    });
+                    self.builder.switch_to_block(skip);
+                }
+                Op::ReadRegister { dst, register, index } => {
+                    let skip = self.cell(offset_of!(Places, registers), *register, *index, 8, |emitter, cell| {
+                        let value = emitter.load(Memory::Cells, cell, 0);
+                        emitter.put(*dst, value);
+                    });
+                    self.builder.switch_to_block(skip);
+                }
+                Op::WriteRegister { register, index, a } => {
+                    let skip = self.cell(offset_of!(Places, registers), *register, *index, 8, |emitter, cell| {
+                        let value = emitter.get(*a);
+                        emitter.store(Memory::Cells, value, cell, 0);
+                    });
+                    self.builder.switch_to_block(skip);
+                }
+                Op::Effect(effect) => {
+                    let (first, words) = effect.destination().unwrap_or_default();
+                    (first..first + words).for_each(|reg| self.touch(reg));
+                    let (effect, now) = (self.pointer(effect), self.now);
+                    self.call::<0>(helpers::effect as *const (), &[effect, now]);
+                }
+                op => self.arithmetic(op),
+            }
+            if self.leaders.contains(&next) {
+                let to = self.block(region, next, after);
+                return self.jump(to);
+            }
+        }
+    }
+
+    /// Does something with the cell at an index of an array, unless the index is beyond it. `arrays`: offset in
+    /// [`Places`]. Goes on in the block that is returned.
+    fn cell(
+        &mut self,
+        arrays: usize,
+        array: u16,
+        index: Reg,
+        size: usize,
+        use_it: impl FnOnce(&mut Self, Value),
+    ) -> Block {
+        let arrays = self.load(Memory::Places, self.state, offset_of!(State, places) + arrays);
+        let array = size_of::<Cells>() * array as usize;
+        let len = self.load(Memory::Places, arrays, array + offset_of!(Cells, len));
+        let index = self.get(index);
+        let (there, skip) = (self.builder.create_block(), self.builder.create_block());
+        let is_there = self.builder.ins().icmp(IntCC::UnsignedLessThan, index, len);
+        self.builder.ins().brif(is_there, there, &[], skip, &[]);
+        self.builder.switch_to_block(there);
+        let start = self.load(Memory::Places, arrays, array + offset_of!(Cells, start));
+        let offset = self.builder.ins().imul_imm_u(index, size as i64);
+        let cell = self.builder.ins().iadd(start, offset);
+        use_it(self, cell);
+        self.jump(skip);
+        skip
+    }
+
+    /// Bytes as received.
+    fn ingress_length(&mut self) -> Value {
+        let flags = self.memory(Memory::Packet);
+        let offset = offset_of!(State, packet) + offset_of!(PacketState, ingress_length);
+        self.builder.ins().uload32(flags, self.state, offset as i32)
+    }
+
+    /// Looks the table up and counts the hit; then the action, with its parameters in their registers.
+    fn apply(&mut self, region: &mut Region, index: u16) {
+        let code = self.code;
+        let table = &code.tables[index as usize];
+        let tables = self.load(Memory::Places, self.state, offset_of!(State, places) + offset_of!(Places, tables));
+        let address = self.builder.ins().iadd_imm_u(tables, (size_of::<Table>() * index as usize) as i64);
+        let part =
+            |emitter: &mut Self, part: usize| emitter.load(Memory::Places, address, offset_of!(Table, parts) + part);
+        let same_next = table.actions.iter().all(|action| action.next_hit == action.next_miss);
+        let (on_hit, on_miss) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.append_block_param(on_hit, I64);
+        // A miss that goes on as a hit does shares its code.
+        let on_default = if same_next { on_hit } else { self.builder.create_block() };
+        if !same_next {
+            self.builder.append_block_param(on_default, I64);
+        }
+
+        if let Some(slot) = self.find(table, address, part) {
+            let hit = self.builder.create_block();
+            let is_hit = self.builder.ins().icmp_imm_s(IntCC::NotEqual, slot, MISS as i64);
+            self.builder.ins().brif(is_hit, hit, &[], on_miss, &[]);
+            self.builder.switch_to_block(hit);
+            if let Some((target, bytes)) = table.meter {
+                let amount = if bytes { self.ingress_length() } else { self.constant(1) };
+                let (number, now) = (self.constant(index as u64), self.now);
+                let [colour] = self.call(helpers::entry_meter as *const (), &[number, slot, amount, now]);
+                self.put(target.reg, colour);
+            }
+            if table.counter || table.timeout {
+                let stats = part(self, offset_of!(Parts, stats));
+                let offset = self.builder.ins().imul_imm_u(slot, size_of::<EntryStats>() as i64);
+                let stats = self.builder.ins().iadd(stats, offset);
+                let (one, length) = (self.constant(1), self.ingress_length());
+                self.add(Memory::Cells, one, stats, offset_of!(EntryStats, packets));
+                self.add(Memory::Cells, length, stats, offset_of!(EntryStats, bytes));
+                self.store(Memory::Cells, self.now, stats, offset_of!(EntryStats, last_hit));
+            }
+            let shape = RowShape::new(table);
+            let rows = part(self, offset_of!(Parts, rows));
+            let offset = self.builder.ins().imul_imm_u(slot, 8 * shape.len as i64);
+            let row = self.builder.ins().iadd(rows, offset);
+            let action = self.builder.ins().iadd_imm_u(row, 8 * shape.action as i64);
+            if table.profile.is_some() {
+                let number = self.constant(index as u64);
+                let [action] = self.call(helpers::member as *const (), &[number, slot]);
+                let empty = self.block(region, table.no_action.next_hit, None);
+                self.builder.ins().brif(action, on_hit, &[BlockArg::Value(action)], empty, &[]);
+            } else {
+                self.builder.ins().jump(on_hit, &[BlockArg::Value(action)]);
+            }
+        } else {
+            self.jump(on_miss);
+        }
+
+        self.builder.switch_to_block(on_miss);
+        let default = part(self, offset_of!(Parts, default));
+        let nothing = self.block(region, table.no_action.next_miss, None);
+        self.builder.ins().brif(default, on_default, &[BlockArg::Value(default)], nothing, &[]);
+        for (block, hit) in [(on_hit, true), (on_default, false)].into_iter().take(2 - same_next as usize) {
+            self.builder.switch_to_block(block);
+            let action = self.builder.block_params(block)[0];
+            self.choose(region, &table.actions, action, hit);
+        }
+    }
+
+    /// The slot of the entry for the registers, or [`MISS`]; `None`: the table has no key.
+    fn find(&mut self, table: &TableCode, address: Value, part: impl Fn(&mut Self, usize) -> Value) -> Option<Value> {
+        if table.matching == Matching::None {
+            return None;
+        }
+        let mut key: Vec<Option<Value>> = vec![None; table.key_words];
+        for chunk in &table.chunks {
+            let value = self.key_field(chunk.reg, chunk.mask, chunk.valid);
+            let value = self.builder.ins().ishl_imm_u(value, chunk.shift as i64);
+            let word = &mut key[chunk.word as usize];
+            *word = Some(word.map_or(value, |before| self.builder.ins().bor(before, value)));
+        }
+        let mut values: Vec<Value> = key.into_iter().flatten().collect();
+        if table.matching == Matching::Direct {
+            let slots = part(self, offset_of!(Parts, slots));
+            let flags = self.memory(Memory::Tables);
+            let offset = self.builder.ins().ishl_imm_u(values[0], 2);
+            let place = self.builder.ins().iadd(slots, offset);
+            // Sign extension makes the slot that is none a miss.
+            const { assert!(NO_SLOT as i32 as i64 as u64 == MISS) };
+            return Some(self.builder.ins().sload32(flags, place, 0));
+        }
+        for &(reg, mask, valid) in &table.ranges {
+            values.push(self.key_field(reg, mask, valid));
+        }
+        let size = 8 * values.len() as u32;
+        let slot = self.builder.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        let place = self.builder.ins().stack_addr(I64, slot, 0);
+        for (word, value) in values.iter().enumerate() {
+            self.store(Memory::Tables, *value, place, 8 * word);
+        }
+        let words = self.constant(values.len() as u64);
+        let [found] = self.call_plain(helpers::find as *const (), &[address, place, words]);
+        Some(found)
+    }
+
+    /// Bits of a register, 0 unless its header is valid.
+    fn key_field(&mut self, reg: Reg, mask: u64, valid: Reg) -> Value {
+        let value = self.get(reg);
+        let value = self.builder.ins().band_imm_s(value, mask as i64);
+        if self.code.headers.iter().any(|header| header.valid == valid && header.metadata) {
+            return value;
+        }
+        let valid = self.get(valid);
+        let all = self.builder.ins().ineg(valid);
+        self.builder.ins().band(value, all)
+    }
+
+    /// Runs the action whose number and parameters stand at `action`.
+    fn choose(&mut self, region: &mut Region, actions: &[TableAction], action: Value, hit: bool) {
+        let blocks: Vec<Block> = actions.iter().map(|_| self.builder.create_block()).collect();
+        let mut switch = Switch::new();
+        // The last one needs no comparison.
+        let (last, others) = blocks.split_last().expect("a table has actions");
+        others.iter().enumerate().for_each(|(number, &block)| switch.set_entry(number as u128, block));
+        let number = self.load(Memory::Tables, action, 0);
+        switch.emit(&mut self.builder, number, *last);
+        for (chosen, block) in actions.iter().zip(blocks) {
+            self.builder.switch_to_block(block);
+            let next = if hit { chosen.next_hit } else { chosen.next_miss };
+            let to = match chosen.body {
+                None => self.block(region, next, None),
+                Some(body) => {
+                    for word in 0..chosen.param_words {
+                        let value = self.load(Memory::Tables, action, 8 * (1 + word));
+                        self.put((self.code.params + word) as Reg, value);
+                    }
+                    self.block(region, body, Some(next))
+                }
+            };
+            self.jump(to);
+        }
+    }
+
+    fn compare(&mut self, compare: Compare, a: Reg, b: Reg) -> Value {
+        let condition = match compare {
+            Compare::Equal => IntCC::Equal,
+            Compare::NotEqual => IntCC::NotEqual,
+            Compare::Less => IntCC::UnsignedLessThan,
+            Compare::LessOrEqual => IntCC::UnsignedLessThanOrEqual,
+            Compare::SignedLess => IntCC::SignedLessThan,
+            Compare::SignedLessOrEqual => IntCC::SignedLessThanOrEqual,
+        };
+        let (a, b) = (self.get(a), self.get(b));
+        self.builder.ins().icmp(condition, a, b)
+    }
+
+    fn arithmetic(&mut self, op: &Op) {
+        let (dst, value) = match *op {
+            Op::Move { dst, a } => (dst, self.get(a)),
+            Op::Add { dst, a, b } => {
+                let (a, b) = (self.get(a), self.get(b));
+                (dst, self.builder.ins().iadd(a, b))
+            }
+            Op::Subtract { dst, a, b } => {
+                let (a, b) = (self.get(a), self.get(b));
+                (dst, self.builder.ins().isub(a, b))
+            }
+            Op::Multiply { dst, a, b } => {
+                let (a, b) = (self.get(a), self.get(b));
+                (dst, self.builder.ins().imul(a, b))
+            }
+            Op::Divide { dst, a, b } => {
+                let (divisor, by_zero) = self.divisor(b);
+                let (a, zero) = (self.get(a), self.constant(0));
+                let quotient = self.builder.ins().udiv(a, divisor);
+                (dst, self.builder.ins().select(by_zero, zero, quotient))
+            }
+            Op::Modulo { dst, a, b } => {
+                // The rest of a division by 1 is 0.
+                let (divisor, _) = self.divisor(b);
+                let a = self.get(a);
+                (dst, self.builder.ins().urem(a, divisor))
+            }
+            Op::And { dst, a, b } => {
+                let (a, b) = (self.get(a), self.get(b));
+                (dst, self.builder.ins().band(a, b))
+            }
+            Op::Or { dst, a, b } => {
+                let (a, b) = (self.get(a), self.get(b));
+                (dst, self.builder.ins().bor(a, b))
+            }
+            Op::Xor { dst, a, b } => {
+                let (a, b) = (self.get(a), self.get(b));
+                (dst, self.builder.ins().bxor(a, b))
+            }
+            Op::Not { dst, a } => {
+                let a = self.get(a);
+                (dst, self.builder.ins().bnot(a))
+            }
+            Op::ShiftLeft { dst, a, b } => {
+                let (a, b, zero) = (self.get(a), self.get(b), self.constant(0));
+                let shifted = self.builder.ins().ishl(a, b);
+                let fits = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, b, 64);
+                (dst, self.builder.ins().select(fits, shifted, zero))
+            }
+            Op::ShiftRight { dst, a, b } => {
+                let (a, b, zero) = (self.get(a), self.get(b), self.constant(0));
+                let shifted = self.builder.ins().ushr(a, b);
+                let fits = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, b, 64);
+                (dst, self.builder.ins().select(fits, shifted, zero))
+            }
+            Op::SignedShiftRight { dst, a, b } => {
+                let (a, b, most) = (self.get(a), self.get(b), self.constant(63));
+                let b = self.builder.ins().umin(b, most);
+                (dst, self.builder.ins().sshr(a, b))
+            }
+            Op::Compare { dst, a, b, compare } => {
+                let holds = self.compare(compare, a, b);
+                (dst, self.builder.ins().uextend(I64, holds))
+            }
+            Op::Select { dst, condition, a, b } => {
+                let (condition, a, b) = (self.get(condition), self.get(a), self.get(b));
+                (dst, self.builder.ins().select(condition, a, b))
+            }
+            Op::SignExtend { dst, a, width } => {
+                let a = self.get(a);
+                (dst, self.sign_extend(a, width))
+            }
+            Op::Clamp { dst, a, low, high } => {
+                let (a, low, high) = (self.get(a), self.get(low), self.get(high));
+                let a = self.builder.ins().umax(a, low);
+                (dst, self.builder.ins().umin(a, high))
+            }
+            Op::SignedClamp { dst, a, low, high } => {
+                let (a, low, high) = (self.get(a), self.get(low), self.get(high));
+                let a = self.builder.ins().smax(a, low);
+                (dst, self.builder.ins().smin(a, high))
+            }
+            _ => unreachable!("not arithmetic"),
+        };
+        self.put(dst, value);
+    }
+
+    /// The two's complement value of the low `width` bits (1 to 64).
+    pub fn sign_extend(&mut self, value: Value, width: u8) -> Value {
+        let unused = 64 - width as i64;
+        let top = self.builder.ins().ishl_imm_u(value, unused);
+        self.builder.ins().sshr_imm_u(top, unused)
+    }
+
+    /// The register's value or, if it is 0, 1; and whether it is 0.
+    fn divisor(&mut self, reg: Reg) -> (Value, Value) {
+        let (value, one) = (self.get(reg), self.constant(1));
+        let is_zero = self.builder.ins().icmp_imm_u(IntCC::Equal, value, 0);
+        (self.builder.ins().select(is_zero, one, value), is_zero)
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What native code calls: methods of [`State`] with C's calling convention.
+
+use crate::machine::State;
+use crate::machine::code::{Code, OtherParserOp};
+use crate::machine::frame::Frame;
+use crate::machine::op::Effect;
+use crate::machine::select::Select;
+use crate::machine::table::Table;
+
+/// The slot of an entry that is not there.
+pub const MISS: u64 = u64::MAX;
+
+/// No error of a parser is that large.
+pub const NO_ERROR: u64 = u64::MAX;
+
+/// Two words come back in registers.
+#[repr(C)]
+pub struct Pair(u64, u64);
+
+pub extern "C" fn effect(state: &mut State, code: &Code, effect: &Effect, now: u64) {
+    state.effect(code, *effect, now);
+}
+
+/// The slot of the entry for `words` values of a key, or [`MISS`].
+///
+/// # Safety
+/// `values` points to as many words as the table's key has, with its range fields.
+pub unsafe extern "C" fn find(table: &Table, values: *const u64, words: usize) -> u64 {
+    // SAFETY: as the caller promises.
+    let values = unsafe { std::slice::from_raw_parts(values, words) };
+    table.lookup(values).map_or(MISS, u64::from)
+}
+
+/// The colour that an entry's meter gives to a packet of `amount` bytes, or 1 packet.
+pub extern "C" fn entry_meter(state: &mut State, _: &Code, table: usize, slot: usize, amount: u64, now: u64) -> u64 {
+    state.tables[table].meters[slot].execute(amount, now)
+}
+
+/// Pointer to the action of the member that an entry refers to; 0: there is none.
+pub extern "C" fn member(state: &mut State, code: &Code, table: usize, slot: u32) -> u64 {
+    state.member(code, table, slot).map_or(0, |action| action.as_ptr().expose_provenance() as u64)
+}
+
+/// The error or [`NO_ERROR`].
+pub extern "C" fn parse_other(state: &mut State, code: &Code, frame: &Frame, op: &OtherParserOp) -> u64 {
+    state.parse_other(code, op, frame).err().unwrap_or(NO_ERROR)
+}
+
+/// The error or [`NO_ERROR`], and the next state; as many as there are states: accept.
+pub extern "C" fn select(state: &mut State, code: &Code, frame: &Frame, select: &Select) -> Pair {
+    match state.select(code, select, frame) {
+        Ok(next) => Pair(NO_ERROR, next.map_or(code.parser.states.len() as u64, u64::from)),
+        Err(error) => Pair(error, 0),
+    }
+}
+
+pub extern "C" fn checksum(state: &mut State, code: &Code, frame: &Frame, calculation: u16) -> u64 {
+    state.checksum(code, frame, calculation)
+}
+
+/// 0: the frame does not fit its buffer.
+pub extern "C" fn make_room(state: &mut State, _: &Code, frame: &mut Frame, len: usize) -> u64 {
+    state.make_room(frame, len) as u64
+}
+
+pub extern "C" fn emit_parts(state: &mut State, code: &Code, frame: &mut Frame, header: u16, at: usize) {
+    state.emit_parts(code, frame, header, at);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Native code: a program's parser, controls and deparser, translated by Cranelift when the program is loaded.
+//!
+//! An instruction means what is said of it here, in `emit` (arithmetic and jumps) and `parser`, or, if it does more, in
+//! the method of [`State`] that the native code calls for it (`helpers`); nothing is said twice. A new kind of
+//! [`Effect`](crate::machine::op::Effect), parser operation or transition needs no more than an arm in that method.
+//!
+//! The registers stay where they are, in memory: Cranelift knows that no two of them overlap, keeps what is read and
+//! written again in the processor, and leaves out what is overwritten before a call can see it.
+#![allow(unsafe_code)]
+
+mod emit;
+mod helpers;
+mod parser;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{AbiParam, InstBuilder};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+
+use self::emit::Emitter;
+use crate::machine::State;
+use crate::machine::code::Code;
+use crate::machine::frame::Frame;
+
+/// Arguments: state, its registers, time in ns, frame and its buffer (null in the controls).
+type Entry = unsafe extern "C" fn(*mut State, *mut u64, u64, *mut Frame, *mut u8) -> u64;
+
+const SETTINGS: [(&str, &str); 4] =
+    [("opt_level", "speed"), ("is_pic", "false"), ("unwind_info", "false"), ("enable_probestack", "false")];
+
+/// The native code of one program.
+pub struct Native {
+    parse: Entry,
+    ingress: Entry,
+    egress: Entry,
+    deparse: Entry,
+    /// The memory of the code; taken out only to be freed.
+    module: Mutex<Option<JITModule>>,
+    /// The native code holds pointers into it.
+    _code: Arc<Code>,
+}
+
+impl Native {
+    /// Fails if this machine's processor is none that Cranelift knows, or the program is too large for it.
+    pub fn compile(code: &Arc<Code>) -> Result<Native, String> {
+        let mut flags = settings::builder();
+        for (name, value) in SETTINGS {
+            flags.set(name, value).map_err(|e| e.to_string())?;
+        }
+        let isa = cranelift_native::builder()?;
+        let isa = isa.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())?;
+        let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
+        let parse = define(&mut module, code, "parse", parser::parse)?;
+        let ingress = define(&mut module, code, "ingress", |emitter| control(emitter, code.ingress))?;
+        let egress = define(&mut module, code, "egress", |emitter| control(emitter, code.egress))?;
+        let deparse = define(&mut module, code, "deparse", parser::deparse)?;
+        module.finalize_definitions().map_err(|e| e.to_string())?;
+        let entry = |id: FuncId| {
+            // SAFETY: the function was built with the signature of `Entry`, and its memory stays until `self` is dropped.
+            unsafe { std::mem::transmute::<*const u8, Entry>(module.get_finalized_function(id)) }
+        };
+        let (parse, ingress, egress, deparse) = (entry(parse), entry(ingress), entry(egress), entry(deparse));
+        Ok(Native { parse, ingress, egress, deparse, module: Mutex::new(Some(module)), _code: code.clone() })
+    }
+
+    pub fn parse(&self, state: &mut State, frame: &Frame, now: u64) {
+        let bytes = frame.buffer().as_ptr().cast_mut();
+        // The parser only reads the frame.
+        self.call(self.parse, state, now, std::ptr::from_ref(frame).cast_mut(), bytes);
+    }
+
+    pub fn ingress(&self, state: &mut State, now: u64) {
+        self.call(self.ingress, state, now, std::ptr::null_mut(), std::ptr::null_mut());
+    }
+
+    pub fn egress(&self, state: &mut State, now: u64) {
+        self.call(self.egress, state, now, std::ptr::null_mut(), std::ptr::null_mut());
+    }
+
+    pub fn deparse(&self, state: &mut State, frame: &mut Frame, now: u64) -> bool {
+        let bytes = frame.buffer_mut().as_mut_ptr();
+        self.call(self.deparse, state, now, frame, bytes) != 0
+    }
+
+    #[inline]
+    fn call(&self, entry: Entry, state: &mut State, now: u64, frame: *mut Frame, bytes: *mut u8) -> u64 {
+        let state: *mut State = state;
+        // SAFETY: the state belongs to this program (a `Machine` keeps both), so every register, table and array that
+        // the code names is there; state and frame are borrowed for the whole call, and nobody else touches them.
+        // Registers are indexed below their number, and the frame's bytes between its start and end, with the tailroom
+        // behind it.
+        unsafe {
+            let regs = (&raw mut *(*state).regs).cast::<u64>();
+            entry(state, regs, now, frame, bytes)
+        }
+    }
+}
+
+impl fmt::Debug for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Native").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.get_mut().ok().and_then(Option::take) {
+            // SAFETY: whoever runs the code borrows `self`, so nobody does any more.
+            unsafe { module.free_memory() }
+        }
+    }
+}
+
+/// Ingress or egress.
+fn control(emitter: &mut Emitter, start: u32) {
+    let end = emitter.builder.create_block();
+    emitter.run(start, end);
+    emitter.builder.switch_to_block(end);
+    let done = emitter.constant(0);
+    emitter.builder.ins().return_(&[done]);
+}
+
+fn define(module: &mut JITModule, code: &Code, name: &str, emit: impl FnOnce(&mut Emitter)) -> Result<FuncId, String> {
+    let mut signature = module.make_signature();
+    signature.params = vec![AbiParam::new(I64); 5];
+    signature.returns = vec![AbiParam::new(I64)];
+    let mut context = module.make_context();
+    context.func.signature = signature.clone();
+    let mut builder_context = FunctionBuilderContext::new();
+    let mut emitter =
+        Emitter::new(FunctionBuilder::new(&mut context.func, &mut builder_context), code, signature.call_conv);
+    emit(&mut emitter);
+    emitter.builder.seal_all_blocks();
+    emitter.builder.finalize(module.target_config());
+    let id = module.declare_function(name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
+    module.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
+    Ok(id)
+}
