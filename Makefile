@@ -33,7 +33,7 @@ python:
 	@tools/install.sh python
 
 switch: python
-	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.88 or newer" >&2; exit 2; }
+	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.95 or newer" >&2; exit 2; }
 	@$(CARGO) build --release --quiet $(MANIFEST)
 
 hosts: setup ## build the program `hosts`: transports of end hosts

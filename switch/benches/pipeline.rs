@@ -1,30 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The time that the access point's program takes for a packet, without any port: `cargo bench`.
+//! What the access point's program costs for a packet, without any port: `cargo bench`. Times are those of the thread's
+//! own CPU, so that other work on the machine counts little.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use apswitch::change::Outbox;
 use apswitch::control::{LinkConfig, Program};
 use apswitch::machine::frame::Pool;
 use apswitch::machine::{Machine, Shared};
+use apswitch::reference::{Reference, Setup};
 use apswitch::store::Store;
 use apswitch::v1model::{Port, Switch};
-use common::{CPU_PORT, STATION, UPLINK, ap_entries, ap_program, udp_frame};
+use common::{CPU_PORT, STATION, UPLINK, ap_entries, ap_json, udp_frame};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use nix::time::{ClockId, clock_gettime};
 
 const BATCH: usize = 64;
+/// ns between two batches.
+const INTERVAL: u64 = 1_000_000;
 
-/// A switch that runs `program`; uplink with a link model or without.
-fn switch(program: Program, flows: u32, link: Option<LinkConfig>) -> Switch {
+/// A switch that runs the program, and the store with its entries; uplink with a link model or without.
+fn switch(flows: u32, link: Option<LinkConfig>) -> (Switch, Store) {
     let (packet_ins, _) = tokio::sync::mpsc::channel(1);
     let (digests, _) = tokio::sync::mpsc::channel(1);
     let ports = vec![Port::new(STATION, None, 1), Port::new(UPLINK, link, 1)];
     let pool = Pool::new(2048, 4096);
     let mut switch = Switch::new(ports, pool, Some(CPU_PORT), 8, Outbox { packet_ins, digests }, 1);
-    let program = Arc::new(program);
+    let program = Arc::new(Program::load(&ap_json()).unwrap());
     let shared = Arc::new(Shared::new(&program));
     let (mut store, mut changes) = Store::new(program.clone(), shared.clone()).unwrap();
     switch.commit(Box::new(Machine::new(&program, shared, 1)));
@@ -32,37 +38,83 @@ fn switch(program: Program, flows: u32, link: Option<LinkConfig>) -> Switch {
         store.update(update, 0, &mut changes).unwrap();
     }
     changes.into_iter().for_each(|change| switch.apply(change, 0));
-    switch
+    (switch, store)
+}
+
+/// The frames of all flows, in an order that is not that of their entries.
+fn frames(flows: u32) -> Vec<Vec<u8>> {
+    (0..flows).map(|flow| udp_frame(flow.wrapping_mul(7919) % flows, 60)).collect()
+}
+
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
 fn pipeline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pipeline");
     let queued = LinkConfig { rate: Some(1_000_000_000_000), ..Default::default() };
-    for (name, flows, link) in
-        [("1000_flows", 1000, None), ("65536_flows", 65_536, None), ("1000_flows_queued", 1000, Some(queued))]
-    {
-        let mut switch = switch(ap_program(), flows, link);
-        let frames: Vec<_> = (0..flows).map(|flow| udp_frame(flow.wrapping_mul(7919) % flows, 60)).collect();
+    for (name, flows, link) in [
+        ("1_flow", 1, None),
+        ("1000_flows", 1000, None),
+        ("65536_flows", 65_536, None),
+        ("1000_flows_queued", 1000, Some(queued)),
+    ] {
+        let mut switch = switch(flows, link).0;
+        let frames = frames(flows);
         let mut frames = frames.iter().cycle();
         let mut now = 0;
         group.throughput(Throughput::Elements(BATCH as u64));
         group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-            bencher.iter(|| {
-                now += 1_000_000;
-                for frame in frames.by_ref().take(BATCH) {
-                    let mut packet = switch.pool.take().unwrap();
-                    packet.frame.set(frame);
-                    switch.receive(STATION, packet, now);
+            bencher.iter_custom(|batches| {
+                let start = cpu_time();
+                for _ in 0..batches {
+                    now += INTERVAL;
+                    for frame in frames.by_ref().take(BATCH) {
+                        let mut packet = switch.pool.take().unwrap();
+                        packet.frame.set(frame);
+                        switch.receive(STATION, packet, now);
+                    }
+                    switch.serve(now + INTERVAL / 2);
+                    let Switch { ports, pool, .. } = &mut switch;
+                    assert_eq!(ports[1].output.len(), BATCH);
+                    ports[1].output.drain(..).for_each(|packet| pool.give(packet));
                 }
-                switch.serve(now + 500_000);
-                let sent: Vec<_> = switch.ports[1].output.drain(..).collect();
-                assert_eq!(sent.len(), BATCH);
-                sent.into_iter().for_each(|packet| switch.pool.give(packet));
+                cpu_time() - start
             });
         });
     }
+    // One flow: the reference looks through its entries one by one.
+    let store = switch(1, None).1;
+    let setup = Setup { ports: vec![STATION, UPLINK], cpu_port: Some(CPU_PORT), queues: 8, seed: 1 };
+    let mut reference = Reference::load(&ap_json(), setup).unwrap();
+    reference.sync(&store, 0);
+    let frame = udp_frame(0, 60);
+    let mut now = 0;
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(BenchmarkId::from_parameter("1_flow_reference"), |bencher| {
+        bencher.iter_custom(|packets| {
+            let start = cpu_time();
+            for _ in 0..packets {
+                now += INTERVAL;
+                assert_eq!(reference.receive(STATION, &frame, now).len(), 1);
+            }
+            cpu_time() - start
+        });
+    });
     group.finish();
 }
 
-criterion_group!(benches, pipeline);
+/// From JSON to native code.
+fn load(criterion: &mut Criterion) {
+    let json = ap_json();
+    criterion.bench_function("load", |bencher| {
+        bencher.iter_custom(|times| {
+            let start = cpu_time();
+            (0..times).for_each(|_| drop(Program::load(&json).unwrap()));
+            cpu_time() - start
+        });
+    });
+}
+
+criterion_group!(benches, pipeline, load);
 criterion_main!(benches);

@@ -8,8 +8,9 @@
 //! | description | [`program`] | what the control plane may ask about a loaded program |
 //! | loader | `compile` | BMv2 JSON to instructions, or the name and place of what is not supported |
 //! | machine | `machine` | how one packet is processed: parser, instructions, tables, meters, checksums, deparser |
+//! | native code | `jit` | the machine's instructions for this processor; `unsafe`, each block with its reason |
 //! | link | [`link`], [`trace`] | rate or recorded rate, queues, delay, jitter and loss of one port |
-//! | port | [`port`] | frames in and out of an interface, in batches; the only `unsafe` code |
+//! | port | [`port`] | frames in and out of an interface, in batches; `unsafe` as well, and nothing else is |
 //! | architecture | `v1model`, `digest` | between the ports: queues, multicast, clones, resubmission, digests |
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
 //! | control | [`control`], [`update`], `store`, `profiles`, `rows`, `value_sets`, `change` | the handle through which everybody else reads and writes |

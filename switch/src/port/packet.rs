@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports on network interfaces: AF_PACKET sockets (packet(7)) with recvmmsg and sendmmsg.
 //!
-//! All `unsafe` code of the crate is here. It hands the kernel pointers to frames that outlive the call and are not
-//! touched during it; every array below is built anew, on the stack, for each call.
+//! The `unsafe` code hands the kernel pointers to frames that outlive the call and are not touched during it; every
+//! array below is built anew, on the stack, for each call.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;

@@ -15,10 +15,13 @@ pub const CPU_PORT: u16 = 510;
 pub const STATION: u16 = 1;
 pub const UPLINK: u16 = 2;
 
-pub fn ap_program() -> Program {
+pub fn ap_json() -> Vec<u8> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4src/ap.json");
-    let json = std::fs::read(path).expect("the compiled program is part of the repository");
-    Program::load(&json).unwrap()
+    std::fs::read(path).expect("the compiled program is part of the repository")
+}
+
+pub fn ap_program() -> Program {
+    Program::load(&ap_json()).unwrap()
 }
 
 /// A program of `tests/programs`, compiled by p4c.
