@@ -233,8 +233,7 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
         headers.setdefault(name, value)
     if scope["path"] == "/docs":
         headers["content-security-policy"] = DOCS_POLICY
-    if not scope["path"].startswith(STATIC[1]):
-        headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
+    headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
     if scope["scheme"] == "https":
         headers.setdefault("strict-transport-security", "max-age=31536000")
 

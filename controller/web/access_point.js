@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// One access point: figures, charts over live samples or history, ports, classes and weights, flows, stations.
+
+import { Problem, ask, query } from "./api.js";
+import { Charts } from "./chart.js";
+import { fromHistory, largest, total } from "./model.js";
+import { count, h, mark, milliseconds, percent, perSecond, rate, say, soon } from "./ui.js";
+import { flows, stations } from "./tables.js";
+import { weights } from "./weights.js";
+
+/** Text, seconds, resolution of history; up to ten minutes live samples follow. */
+const RANGES = [["2 min", 120, 1], ["10 min", 600, 1], ["1 h", 3600, 10], ["1 day", 86400, 60], ["7 days", 604800, 600]];
+const FIGURES = ["down", "up", "queue delay", "feedback", "marks", "drops", "ACKs filtered", "active flows", "stations", "tick p99", "missed ticks"];
+
+export function accessPoint(page, ap) {
+  const path = `/access-points/${encodeURIComponent(ap.name)}`;
+  let range = 0;
+  let chosen = null;
+  let history = [];
+  let timer = 0;
+  let open = true;
+  const wanted = (port) => chosen == null || port === chosen;
+
+  const charts = new Charts();
+  const pick = (name, how) => (sample) => how(sample, wanted, name);
+  const direction = (role) => (sample) => {
+    const mine = ap.role(role);
+    return total(sample, (port) => mine(port) && wanted(port), "sent");
+  };
+  const target = () => {
+    const targets = (ap.event?.ports ?? []).filter((port) => wanted(port.port) && port.regulated).map((port) => port.target_ms);
+    return targets.length ? Math.min(...targets) : null;
+  };
+  const chartsElement = h("div", { class: "charts" },
+    charts.add("Throughput", rate, 1e5, [
+      { name: "down", colour: "--down", value: direction("station") }, { name: "up", colour: "--up", value: direction("uplink") },
+    ]),
+    charts.add("Queue delay", milliseconds, 10, [
+      { name: "delay", colour: "--queue", value: pick("delay", largest) },
+      { name: "target", colour: "--faint", dash: true, value: target },
+    ]),
+    charts.add("Feedback terms", percent, 0.01, [
+      { name: "device", colour: "--device", value: pick("device", largest) },
+      { name: "class downlink", colour: "--down", value: pick("downlink", largest) },
+      { name: "class uplink", colour: "--up", value: pick("uplink", largest) },
+      { name: "largest flow", colour: "--flow", value: pick("flow", largest) },
+    ]),
+    charts.add("Marks, drops, ACKs filtered", perSecond, 5, [
+      { name: "marks", colour: "--marks", value: pick("marked", total) },
+      { name: "drops", colour: "--drops", value: pick("dropped", total) },
+      { name: "ACKs filtered", colour: "--acks", value: pick("filtered", total) },
+    ]),
+  );
+
+  const dot = h("i", { class: "dot", "aria-hidden": "true" });
+  const state = h("span", { class: "faint" });
+  const why = h("p", { class: "why notice", hidden: true });
+  const values = FIGURES.map(() => h("dd", {}, "–"));
+  const figures = h("dl", { class: "figures" }, ...FIGURES.map((name, index) => h("div", {}, h("dt", {}, name), values[index])));
+  const ranges = RANGES.map(([text], index) =>
+    h("button", { type: "button", "aria-pressed": String(index === range), onclick: () => show(index) }, text));
+  const portPick = h("select", { id: "port", onchange: () => {
+    chosen = portPick.value === "" ? null : Number(portPick.value);
+    update();
+  } }, h("option", { value: "" }, "All ports"));
+  const failed = h("span", { class: "why", role: "status" });
+
+  const portRows = new Map();
+  const portBody = h("tbody", { role: "rowgroup" });
+  const PORT_COLUMNS = ["Port", "Link", "Sent", "Of capacity", "Queue", "Delay", "Target", "Active flows", "Device term", "Marks", "Drops", "ACKs filtered"];
+  const portTable = h("table", { class: "grid", role: "table", "aria-label": "Ports" },
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...PORT_COLUMNS.map((title, index) =>
+      h("th", { scope: "col", role: "columnheader", class: index > 1 ? "number" : "" }, title)))), portBody);
+
+  const parts = [weights(page, ap, path, wanted, marked), flows(page, ap, path), stations(path, (port) => parts[1].filter(port))];
+  const element = h("div", {},
+    h("nav", { class: "crumbs", "aria-label": "Where" }, h("a", { href: "#/" }, "Access points"), " / ", h("h1", {}, ap.name), dot, state),
+    why, figures,
+    h("div", { class: "tools" }, h("div", { class: "segments", role: "group", "aria-label": "Time range" }, ...ranges),
+      h("label", { for: "port", class: "hidden" }, "Port"), portPick, failed),
+    chartsElement, parts[0].element,
+    h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable)),
+    parts[1].element, parts[2].element);
+
+  function marked(text) {
+    charts.markers.push({ time: Date.now() / 1000, text });
+    if (charts.markers.length > 8) charts.markers.shift();
+    soon(draw);
+  }
+
+  function show(index) {
+    range = index;
+    ranges.forEach((button, each) => button.setAttribute("aria-pressed", String(each === index)));
+    history = [];
+    soon(draw);
+    load();
+  }
+
+  /** History, and again when there is more of it: it is written every ten seconds. */
+  async function load() {
+    clearTimeout(timer);
+    const [, seconds, resolution] = RANGES[range];
+    const asked = range;
+    try {
+      const { body } = await ask("GET", `${path}/history${query({ start: -seconds, resolution })}`);
+      if (!open || asked !== range) return;
+      history = fromHistory(body);
+      say(failed, "");
+      soon(draw);
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      if (open && asked === range) say(failed, `History: ${problem.message}`);
+    }
+    if (open) timer = setTimeout(load, Math.max(11, resolution) * 1000);
+  }
+
+  function draw() {
+    const [, seconds, resolution] = RANGES[range];
+    const from = history.at(-1)?.time ?? 0;
+    // Behind what history has, the live samples; they are of one second, too fine for the long ranges.
+    const live = resolution === 1 ? ap.samples.filter((sample) => sample.time > from + 0.5) : [];
+    charts.show([...history, ...live], seconds, resolution);
+  }
+
+  function portRow(port) {
+    const name = h("th", { scope: "row", role: "rowheader" }, `${port.port} ${port.role}`);
+    const cells = PORT_COLUMNS.slice(1).map((_, index) => h("td", { role: "cell", class: index ? "number" : "" }));
+    const meter = h("span", { class: "meter", "aria-hidden": "true" }, h("i"));
+    cells[2].append(meter, h("span"));
+    return { cells, meter, element: h("tr", { role: "row" }, name, ...cells) };
+  }
+
+  function updatePorts(event) {
+    for (const port of event.ports) {
+      if (!portRows.has(port.port)) {
+        const row = portRow(port);
+        portRows.set(port.port, row);
+        portBody.append(row.element);
+        portPick.append(h("option", { value: port.port }, `Port ${port.port}, ${port.role}`));
+      }
+      const { cells, meter } = portRows.get(port.port);
+      const last = ap.last?.ports.get(port.port);
+      const used = last ? last.sent / port.capacity_bps : null;
+      const texts = [port.link, rate(last?.sent), null, `${count(port.queue_packets)} packets`, milliseconds(port.delay_ms),
+        port.regulated ? milliseconds(port.target_ms) : "not regulated", count(port.flows_active), percent(port.device),
+        perSecond(last?.marked), perSecond(last?.dropped), perSecond(last?.filtered)];
+      texts.forEach((text, index) => text != null && say(cells[index], text));
+      say(cells[2].lastChild, used == null ? "–" : `${count(used * 100)} % of ${rate(port.capacity_bps)}`);
+      meter.firstChild.style.width = `${Math.min(100, 100 * (used ?? 0))}%`;
+    }
+  }
+
+  function update() {
+    const { event } = ap;
+    if (!event) return;
+    const now = ap.now();
+    dot.className = `dot ${event.state}`;
+    say(state, `${event.state}${page.addresses.get(ap.name) ? `, ${page.addresses.get(ap.name)}` : ""}`);
+    why.hidden = event.state === "ready" || !ap.problem;
+    say(why, ap.problem ?? "");
+    const active = event.ports.reduce((result, port) => result + port.flows_active, 0);
+    const texts = [rate(now.down), rate(now.up), milliseconds(now.delay), percent(now.feedback), perSecond(now.marked),
+      perSecond(now.dropped), perSecond(now.filtered), `${count(active)} of ${count(event.flows)}`, count(event.stations),
+      milliseconds(event.loop.tick_ms_p99), count(event.loop.missed)];
+    texts.forEach((text, index) => say(values[index], text));
+    mark(values[2], "warn", now.delay > 2 * now.target && now.delay > 5);
+    updatePorts(event);
+    parts[0].update();
+    draw();
+  }
+
+  load();
+  soon(update);
+  return {
+    element, title: ap.name, path: `${path}/events`, update: () => soon(update),
+    close() {
+      open = false;
+      clearTimeout(timer);
+      charts.close();
+      for (const part of parts) part.close?.();
+    },
+  };
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples: what an event or a row of history says of each port, as rates. A sample is {time, ports: Map(number -> record)}.
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const COUNTS = ["sent_bytes", "marked_packets", "dropped_packets", "refused_packets", "filtered_packets"];
+
+/** The sample between two events of one access point; null for the first, and when its counters began anew. */
+export function between(before, event) {
+  const seconds = before ? event.time - before.time : 0;
+  if (seconds <= 0) return null;
+  const ports = new Map();
+  for (const port of event.ports) {
+    const then = before.ports.find((entry) => entry.port === port.port);
+    if (!then) return null;
+    const classes = new Map();
+    for (const now of port.classes) {
+      const old = then.classes.find((entry) => entry.class_id === now.class_id);
+      const [sent, marked, dropped, refused, filtered] = COUNTS.map((name) => (now[name] - (old?.[name] ?? 0)) / seconds);
+      if (Math.min(sent, marked, dropped, refused, filtered) < 0) return null;
+      classes.set(now.class_id, {
+        sent: sent * 8, marked, dropped: dropped + refused, filtered, feedback: now.feedback, desired: now.desired_bps,
+        arriving: now.arriving_bps,
+      });
+    }
+    const all = [...classes.values()];
+    ports.set(port.port, {
+      sent: sum(all.map((entry) => entry.sent)),
+      delay: port.delay_ms, queue: port.queue_packets, device: port.device, flow: port.largest_flow,
+      downlink: classes.get(1)?.feedback ?? 0, uplink: classes.get(2)?.feedback ?? 0,
+      marked: sum(all.map((entry) => entry.marked)), dropped: sum(all.map((entry) => entry.dropped)),
+      filtered: sum(all.map((entry) => entry.filtered)), classes,
+    });
+  }
+  return { time: event.time, ports };
+}
+
+/** The samples of GET .../history. */
+export function fromHistory(history) {
+  const samples = new Map();
+  const step = history.resolution;
+  for (const { port, columns } of history.ports) {
+    columns.time.forEach((time, row) => {
+      if (!samples.has(time)) samples.set(time, { time: time + step / 2, ports: new Map() });
+      samples.get(time).ports.set(port, {
+        sent: columns.sent_downlink_bps[row] + columns.sent_uplink_bps[row] + columns.sent_other_bps[row],
+        delay: columns.delay_ms[row], queue: columns.queue_packets[row],
+        device: columns.feedback_device[row], flow: columns.feedback_flow[row],
+        downlink: columns.feedback_downlink[row], uplink: columns.feedback_uplink[row],
+        marked: columns.marked_packets[row] / step,
+        dropped: (columns.dropped_packets[row] + columns.refused_packets[row]) / step,
+        filtered: columns.filtered_packets[row] / step,
+      });
+    });
+  }
+  return [...samples.entries()].sort(([a], [b]) => a - b).map(([, sample]) => sample);
+}
+
+/** One value of a sample over the ports that `wanted` takes: their sum, or the largest. */
+function over(sample, wanted, name, how) {
+  let result = null;
+  for (const [port, record] of sample.ports) {
+    if (!wanted(port)) continue;
+    result = result == null ? record[name] : how === "sum" ? result + record[name] : Math.max(result, record[name]);
+  }
+  return result;
+}
+export const total = (sample, wanted, name) => over(sample, wanted, name, "sum");
+export const largest = (sample, wanted, name) => over(sample, wanted, name, "max");
+
+/** An access point as the page knows it: the last event, and live samples of some minutes. */
+export class AccessPoint {
+  constructor(name) {
+    this.name = name;
+    this.event = null;
+    this.samples = [];
+    this.problem = null;
+  }
+
+  take(event) {
+    const before = this.event;
+    this.event = event;
+    this.problem = event.problem;
+    const sample = between(before, event);
+    if (sample) this.samples.push(sample);
+    if (this.samples.length > 720) this.samples.splice(0, 120);
+  }
+
+  get last() {
+    return this.samples.at(-1) ?? null;
+  }
+
+  /** Ports with this role, as a filter. */
+  role(role) {
+    const ports = new Set((this.event?.ports ?? []).filter((port) => port.role === role).map((port) => port.port));
+    return (port) => ports.has(port);
+  }
+
+  /** Figures of now: rates by direction in bit/s, the longest delay of a regulated port and its target in ms, ... */
+  now() {
+    const { last, event } = this;
+    const all = () => true;
+    let delay = null;
+    let target = null;
+    let feedback = null;
+    for (const port of event?.ports ?? []) {
+      if (!port.regulated) continue;
+      if (delay == null || port.delay_ms > delay) [delay, target] = [port.delay_ms, port.target_ms];
+      const classes = Math.max(0, ...port.classes.map((entry) => entry.feedback));
+      feedback = Math.max(feedback ?? 0, Math.min(1, port.device + classes + port.largest_flow));
+    }
+    return {
+      down: last && total(last, this.role("station"), "sent"), up: last && total(last, this.role("uplink"), "sent"),
+      marked: last && total(last, all, "marked"), dropped: last && total(last, all, "dropped"),
+      filtered: last && total(last, all, "filtered"), delay, target, feedback,
+    };
+  }
+}
