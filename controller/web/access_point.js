@@ -27,23 +27,27 @@ export function accessPoint(page, ap) {
     const mine = ap.role(role);
     return total(sample, (port) => mine(port) && wanted(port), "sent");
   };
-  const target = () => {
-    const targets = (ap.event?.ports ?? []).filter((port) => wanted(port.port) && port.regulated).map((port) => port.target_ms);
-    return targets.length ? Math.min(...targets) : null;
+  const delay = (role) => (sample) => {
+    const mine = ap.role(role);
+    return largest(sample, (port) => mine(port) && wanted(port), "delay");
+  };
+  const target = (role) => () => {
+    const ports = (ap.event?.ports ?? []).filter((port) => port.role === role && wanted(port.port) && port.regulated);
+    return ports.length ? Math.min(...ports.map((port) => port.target_ms)) : null;
   };
   const chartsElement = h("div", { class: "charts" },
     charts.add("Throughput", rate, 1e5, [
       { name: "down", colour: "--down", value: direction("station") }, { name: "up", colour: "--up", value: direction("uplink") },
     ]),
     charts.add("Queue delay", milliseconds, 10, [
-      { name: "delay", colour: "--queue", value: pick("delay", largest) },
-      { name: "target", colour: "--faint", dash: true, value: target },
+      { name: "down", colour: "--down", value: delay("station") }, { name: "target", colour: "--down", dash: true, value: target("station") },
+      { name: "up", colour: "--up", value: delay("uplink") }, { name: "target", colour: "--up", dash: true, value: target("uplink") },
     ]),
     charts.add("Feedback terms", percent, 0.01, [
       { name: "device", colour: "--device", value: pick("device", largest) },
-      { name: "class downlink", colour: "--down", value: pick("downlink", largest) },
-      { name: "class uplink", colour: "--up", value: pick("uplink", largest) },
-      { name: "largest flow", colour: "--flow", value: pick("flow", largest) },
+      { name: "downlink", colour: "--down", value: pick("downlink", largest) },
+      { name: "uplink", colour: "--up", value: pick("uplink", largest) },
+      { name: "flow", colour: "--flow", value: pick("flow", largest) },
     ]),
     charts.add("Marks, drops, ACKs filtered", perSecond, 5, [
       { name: "marks", colour: "--marks", value: pick("marked", total) },
@@ -67,7 +71,7 @@ export function accessPoint(page, ap) {
 
   const portRows = new Map();
   const portBody = h("tbody", { role: "rowgroup" });
-  const PORT_COLUMNS = ["Port", "Link", "Sent", "Of capacity", "Queue", "Delay", "Target", "Active flows", "Device term", "Marks", "Drops", "ACKs filtered"];
+  const PORT_COLUMNS = ["Port", "Link", "Sent", "Of capacity", "Packets queued", "Delay", "Target", "Active flows", "Device term", "Marks", "Drops", "ACKs filtered"];
   const portTable = h("table", { class: "grid", role: "table", "aria-label": "Ports" },
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...PORT_COLUMNS.map((title, index) =>
       h("th", { scope: "col", role: "columnheader", class: index > 1 ? "number" : "" }, title)))), portBody);
@@ -141,7 +145,7 @@ export function accessPoint(page, ap) {
       const { cells, meter } = portRows.get(port.port);
       const last = ap.last?.ports.get(port.port);
       const used = last ? last.sent / port.capacity_bps : null;
-      const texts = [port.link, rate(last?.sent), null, `${count(port.queue_packets)} packets`, milliseconds(port.delay_ms),
+      const texts = [port.link, rate(last?.sent), null, count(port.queue_packets), milliseconds(port.delay_ms),
         port.regulated ? milliseconds(port.target_ms) : "not regulated", count(port.flows_active), percent(port.device),
         perSecond(last?.marked), perSecond(last?.dropped), perSecond(last?.filtered)];
       texts.forEach((text, index) => text != null && say(cells[index], text));

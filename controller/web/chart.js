@@ -197,7 +197,7 @@ class Chart {
         const value = rows[row][index];
         points.push(value == null ? null : [x(sample.time), y(value)]);
       });
-      line(pen, points, colour(entry.colour), 1.5, entry.dash ? [4, 3] : []);
+      line(pen, points, colour(entry.colour), entry.dash ? 1 : 1.5, entry.dash ? [4, 3] : []);
     });
     this.tell(shown, rows, x, height, pen);
   }

@@ -74,8 +74,8 @@ export function overview(page) {
     const value = h("dd", {}, "–");
     return { value, element: h("div", {}, h("dt", {}, name), value) };
   });
-  const filter = h("input", { type: "search", id: "filter", placeholder: "Name", oninput: () => arrange() });
-  const state = h("select", { id: "state", onchange: () => arrange() }, h("option", { value: "" }, "All states"),
+  const filter = h("input", { type: "search", id: "filter", placeholder: "Name", oninput: () => choose() });
+  const state = h("select", { id: "state", onchange: () => choose() }, h("option", { value: "" }, "All states"),
     ...["ready", "backup", "connecting", "stopped"].map((each) => h("option", { value: each }, each)));
   const body = h("tbody", { role: "rowgroup" });
   const heads = ["Access point", "2 min", ...COLUMNS.map(([title]) => title)].map((title, index) => {
@@ -84,7 +84,7 @@ export function overview(page) {
     return h("th", { scope: "col", role: "columnheader", class: index ? "number" : "" }, button);
   });
   const empty = h("p", { class: "empty", hidden: true });
-  const table = h("table", { class: "grid overview", role: "table", "aria-label": "Access points" },
+  const table = h("table", { class: "grid overview cards", role: "table", "aria-label": "Access points" },
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads)), body);
   const element = h("div", {},
     h("h1", { class: "hidden" }, "Access points"), h("dl", { class: "figures" }, ...figures.map((figure) => figure.element)),
@@ -116,14 +116,20 @@ export function overview(page) {
       const by = (row) => (column < 0 ? 0 : (COLUMNS[column][1](row) ?? -1));
       return (by(a) - by(b)) * (falling ? -1 : 1) || a.ap.name.localeCompare(b.ap.name, "en", { numeric: true }) * (column < 0 && falling ? -1 : 1);
     });
+    order.forEach((row, index) => {
+      if (body.children[index] !== row.element) body.insertBefore(row.element, body.children[index] ?? null);
+    });
+    choose();
+  }
+
+  function choose() {
     const wanted = filter.value.trim().toLowerCase();
     let shown = 0;
-    order.forEach((row, index) => {
+    for (const row of rows.values()) {
       const fits = row.ap.name.toLowerCase().includes(wanted) && (!state.value || row.condition === state.value);
       row.element.hidden = !fits;
       shown += fits;
-      if (body.children[index] !== row.element) body.insertBefore(row.element, body.children[index] ?? null);
-    });
+    }
     table.hidden = !rows.size;
     empty.hidden = shown > 0;
     empty.textContent = rows.size
@@ -153,8 +159,9 @@ export function overview(page) {
     const texts = [count(all.length), count(all.filter((row) => row.condition === "ready").length), rate(sum("down")), rate(sum("up")),
       milliseconds(Math.max(0, ...delays)), perSecond(sum("marked")), perSecond(sum("dropped")), perSecond(sum("filtered"))];
     texts.forEach((text, index) => say(figures[index].value, text));
-    // Rows that move by themselves cannot be read: only a change of the list, a filter or a click arranges them.
-    if (fresh || state.value) arrange();
+    // Rows that move by themselves cannot be read: only a change of the list or a click arranges them.
+    if (fresh) arrange();
+    else choose();
     for (const row of all) if (!row.element.hidden) row.draw();
   }
 

@@ -3,7 +3,7 @@
 
 import { Problem, ask, query } from "./api.js";
 import { Charts } from "./chart.js";
-import { ago, announce, className, count, end, h, number, percent, protocol, rate, say } from "./ui.js";
+import { ago, announce, className, count, end, h, percent, protocol, rate, say } from "./ui.js";
 import { slider } from "./weights.js";
 
 const PAGE = 50;
@@ -47,7 +47,7 @@ function pages({ title, path, parameters, columns, seconds, choose, empty, tools
       if (!made.element.isConnected) body.append(made.element);
     });
     for (const made of rows.splice(entries.length)) made.element.remove();
-    say(many, total ? `${count(offset + 1)}–${count(offset + entries.length)} of ${count(total)}` : "");
+    say(many, total ? `${count(offset + 1)} to ${count(offset + entries.length)} of ${count(total)}` : "");
     back.disabled = offset === 0;
     forth.disabled = offset + PAGE >= total;
     back.hidden = forth.hidden = total <= PAGE && offset === 0;
@@ -130,7 +130,7 @@ export function flows(page, ap, path) {
       ["Protocol", (flow) => protocol(flow.protocol)], ["Direction", (flow) => flow.direction], ["Class", (flow) => className(flow.class_id)],
       ["Rate", (flow) => rate(flow.rate_bps), "number"], ["Flow term", (flow) => percent(flow.feedback), "number"],
       ["Class term", (flow) => percent(flow.feedback_class), "number"], ["Device term", (flow) => percent(flow.feedback_device), "number"],
-      ["Together", (flow) => percent(flow.feedback_total), "number"], ["Weight", (flow) => number(flow.weight), "number"],
+      ["Together", (flow) => percent(flow.feedback_total), "number"], ["Weight", (flow) => String(flow.weight), "number"],
       ["Packets", (flow) => count(flow.packets), "number"], ["Age", (flow) => ago(flow.since), "number"],
     ],
   });
@@ -178,7 +178,7 @@ function oneFlow(page, path, flow) {
   const handle = slider("this flow", async (weight) => {
     try {
       await ask("PATCH", where, { weight });
-      say(note, `Weight is ${number(weight)} now, as long as the flow lives.`);
+      say(note, `Weight is ${weight} now, as long as the flow lives.`);
       charts.markers.push({ time: Date.now() / 1000, text: `weight ${weight}` });
     } catch (problem) {
       say(note, `Not changed: ${problem.message}`);

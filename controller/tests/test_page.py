@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in a real browser, fed by a real controller."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from .browser import Browser, browser, missing_browser
+from .switches import SERVER, STATION, Controller, Lab, free_port, udp, wait_for
+
+AP = "#/access-points/ap1"
+NAMES = "return [...document.querySelectorAll('.overview tbody tr:not([hidden]) a')].map((link) => link.textContent)"
+
+
+@pytest.fixture
+def window() -> Iterator[Browser]:
+    """A browser."""
+    if reason := missing_browser():
+        pytest.skip(reason)
+    with browser() as made:
+        yield made
+
+
+@contextlib.contextmanager
+def talking(made: Lab, flows: int = 3) -> Iterator[None]:
+    """Some packets of some flows a second, in both directions."""
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not stop.wait(0.02):
+            number = (number + 1) % flows
+            made.wires[2].send(udp(SERVER, STATION, 443, 40_000 + number, 1000))
+            made.wires[1].send(udp(STATION, SERVER, 50_000 + number, 443, 500))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def token(controller: Controller, role: str) -> str:
+    made = controller.request("POST", "/api/v1/tokens", json={"name": role, "role": role})
+    return str(made.json()["token"])
+
+
+def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    window.open(controller.url)
+    window.find("#token").send_keys("nothing")
+    window.find("form.login button").click()
+    window.wait_text("form.login .why", lambda text: "opens nothing" in text)
+    window.run("document.getElementById('token').value = ''")
+    window.log_in(controller.url, token(controller, "operator"))
+    assert "operator" in window.text("#who")
+    with talking(link_lab):
+        window.wait_text(".overview td:nth-child(3)", lambda text: text.endswith("kbit/s") and text != "0 kbit/s")
+        window.find(".overview th a").click()
+        window.wait_text("h1", lambda text: text == "ap1")
+        assert window.driver.title == "ap1"
+        window.wait_text(".chart .legend b", lambda text: "bit/s" in text)
+        # A flow, from the table into its dialog and back by the keyboard.
+        window.wait_text("button.link", lambda text: "10.0.0." in text)
+        window.find("button.link").send_keys("\n")
+        window.wait_text("dialog .legend b", lambda text: "bit/s" in text)
+        window.find("dialog button").send_keys("\n")
+        wait_for(lambda: not window.all("dialog"))
+        # A class's weight by its slider.
+        before = controller.get("class-weights")["uplink"]
+        slider = window.find("input[type=range][aria-label='Weight of uplink']")
+        wait_for(slider.is_enabled)
+        slider.send_keys("\ue014")  # arrow to the right
+        after = wait_for(lambda: (now := controller.get("class-weights")["uplink"]) != before and now)
+        assert after > before
+        window.wait_text(".note", lambda text: f"Weight of uplink is {after:g} now" in text)
+        # What somebody else changes is seen.
+        controller.send("PATCH", "class-weights", {"uplink": 3})
+        exact = "return document.querySelector(\"input[type=number][aria-label^='Weight of uplink']\").value"
+        wait_for(lambda: window.run(exact) == "3")
+    assert window.complaints() == []
+
+
+def test_a_change_that_crosses_another_is_not_done(link_lab: Lab, window: Browser) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    window.log_in(controller.url, controller.token)
+    window.open(f"{controller.url}/{AP}")
+    wait_for(window.find("input[type=range][aria-label='Weight of uplink']").is_enabled)
+    # The page does not hear of the other change before its own was answered.
+    window.run(
+        "const real = window.fetch; let answered = false;"
+        "window.fetch = async (path, options) => {"
+        "  const asks = path.endsWith('/class-weights') && options.method === 'GET';"
+        "  if (asks && !answered) throw new TypeError('held back');"
+        "  const answer = await real(path, options);"
+        "  answered ||= options.method === 'PATCH';"
+        "  return answer; }"
+    )
+    controller.send("PATCH", "class-weights", {"uplink": 3})
+    window.set("input[type=number][aria-label^='Weight of uplink']", 9)
+    window.wait_text(".note", lambda text: "Somebody else changed the weights meanwhile: uplink is 3" in text)
+    assert controller.get("class-weights")["uplink"] == 3
+
+
+def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: Lab, window: Browser) -> None:
+    controller = link_lab.controller(ready=False)
+    window.log_in(controller.url, token(controller, "viewer"))
+    # The switch is away: it says so, and what to do.
+    window.wait_text(".overview .why", lambda text: "no P4Runtime switch answers at 127.0.0.1:" in text)
+    link_lab.start_switch()
+    window.wait_text(".overview tbody th", lambda text: text.endswith("ready"))
+    window.open(f"{controller.url}/{AP}")
+    window.wait_text(".note", lambda text: text == "Your role, viewer, may look but not change weights.")
+    assert not window.find("input[type=range]").is_enabled()
+    window.wait_text("[aria-label=Flows] .empty", lambda text: text == "No flow has traffic now.")
+    controller.process.send_signal(signal.SIGSTOP)
+    window.wait_text("#stream", lambda text: text == "disconnected")
+    assert "what stands here is old" in window.text("#banner")
+    controller.process.send_signal(signal.SIGCONT)
+    window.wait_text("#stream", lambda text: text == "live")
+    assert not window.find("#banner").is_displayed()
+    window.find("#leave").click()
+    window.find("#token")
+    window.open(f"{controller.url}/#/")
+    window.find("#token")
+
+
+def test_fifty_access_points_and_a_thousand_flows(link_lab: Lab, window: Browser) -> None:
+    link_lab.start_switch()
+    away = [
+        {**link_lab.config()["access_points"][0], "name": f"ap{number}", "address": f"127.0.0.1:{free_port()}"}
+        for number in range(2, 51)
+    ]
+    controller = link_lab.controller()
+    for entry in away:
+        assert controller.request("POST", "/api/v1/access-points", json={**entry, "enabled": False}).status_code == 201
+    link_lab.introduce(controller)
+    for number in range(500):
+        link_lab.wires[1].send(udp(STATION, SERVER, 10_000 + number, 443))
+        link_lab.wires[2].send(udp(SERVER, STATION, 443, 10_000 + number))
+        time.sleep(0.001)
+    wait_for(lambda: controller.get()["flows"] >= 990)
+    window.size(1360, 900)
+    window.log_in(controller.url, controller.token)
+    wait_for(lambda: len(window.run(NAMES)) == 50)
+    assert window.run(NAMES)[:3] == ["ap1", "ap2", "ap3"]
+    # Most of the time nothing is being computed, with all of them on show.
+    window.run(
+        "window.busy = 0; new PerformanceObserver((list) => { for (const task of list.getEntries())"
+        " window.busy += task.duration; }).observe({type: 'longtask'})"
+    )
+    time.sleep(3)
+    assert window.run("return window.busy") < 1500
+    window.find("#filter").send_keys("ap4")
+    wait_for(lambda: len(window.run(NAMES)) == 11)
+    window.set("#state", "ready")
+    wait_for(lambda: window.run(NAMES) == [])
+    assert window.text("p.empty") == "No access point fits this filter."
+    window.open(f"{controller.url}/{AP}")
+    window.set("#flows-active", "")
+    shown = "[aria-label=Flows] .tools > span:not(.grow)"
+    window.wait_text(shown, lambda text: text.startswith("1 to 50 of ") and int(text[11:].replace(",", "")) >= 990)
+    assert len(window.all("[aria-label=Flows] tbody tr")) == 50
+    window.find("[aria-label=Flows] .tools button:last-child").send_keys("\n")
+    window.wait_text(shown, lambda text: text.startswith("51 to 100 of "))
+    # What is removed elsewhere goes.
+    assert controller.request("DELETE", "/api/v1/access-points/ap1").status_code == 204
+    window.wait_text("p.empty", lambda text: text == "Access point ap1 was removed.")
+
+
+@pytest.mark.parametrize("path", ["#/", AP])
+def test_it_fits_a_phone_and_follows_the_colours(link_lab: Lab, window: Browser, path: str) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    window.size(360, 740)
+    window.log_in(controller.url, controller.token)
+    window.open(f"{controller.url}/{path}")
+    window.wait_text("dl.figures dd", lambda text: text[:1].isdigit())
+    assert window.run("return document.documentElement.scrollWidth") <= 360
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    for scheme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 22, 29)")):
+        window.colours(scheme)
+        assert window.run(paper) == colour
+    window.set("#theme", "light")
+    assert window.run(paper) == "rgb(255, 255, 255)"
+    # Everything that can be operated has a name.
+    nameless = window.run(
+        "return [...document.querySelectorAll('button, input, select, a, canvas:not([aria-hidden])')]"
+        ".filter((element) => !(element.textContent.trim() || element.ariaLabel || element.labels?.length))"
+        ".map((element) => element.outerHTML)"
+    )
+    assert nameless == []
