@@ -28,20 +28,25 @@ class Collector(PrometheusCollector):
     def collect(self) -> Iterator[Metric]:
         """The metrics of all access points."""
         by_ap = ["access_point"]
-        by_port = ["access_point", "port"]
-        by_class = ["access_point", "port", "class_id"]
+        by_port = ["access_point", "port", "role"]
+        by_class = [*by_port, "class_id"]
         ready = GaugeMetricFamily("ap_ready", "1 when the access point is under control", labels=by_ap)
         flows = GaugeMetricFamily("ap_flows", "Known flows", labels=by_ap)
+        flows_free = GaugeMetricFamily("ap_flows_free", "Flows that there is room for", labels=by_ap)
         stations = GaugeMetricFamily("ap_stations", "Known MAC addresses", labels=by_ap)
         ticks = CounterMetricFamily("ap_ticks", "Ticks of the loop", labels=by_ap)
         late = CounterMetricFamily("ap_late_ticks", "Ticks that began late", labels=by_ap)
         missed = CounterMetricFamily("ap_missed_ticks", "Ticks that were left out", labels=by_ap)
+        median = GaugeMetricFamily("ap_tick_median_seconds", "Median of the last 1000 ticks", labels=by_ap)
+        slow = GaugeMetricFamily("ap_tick_p99_seconds", "99th percentile of the last 1000 ticks", labels=by_ap)
         delay = GaugeMetricFamily("ap_queue_delay_seconds", "Delay of the port's queue", labels=by_port)
+        target = GaugeMetricFamily("ap_queue_target_seconds", "Delay that feedback aims at", labels=by_port)
         queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
         active = GaugeMetricFamily("ap_active_flows", "Flows with traffic through the port", labels=by_port)
         link = GaugeMetricFamily("ap_link_active", "1 when something left within 10 s", labels=by_port)
-        device = GaugeMetricFamily("ap_feedback_device", "Device term, a probability", labels=by_port)
-        class_term = GaugeMetricFamily("ap_feedback_class", "Class term, a probability", labels=by_class)
+        device = GaugeMetricFamily("ap_device_feedback_ratio", "Device term, a probability", labels=by_port)
+        largest = GaugeMetricFamily("ap_flow_feedback_ratio", "Largest flow term, a probability", labels=by_port)
+        class_term = GaugeMetricFamily("ap_class_feedback_ratio", "Class term, a probability", labels=by_class)
         counters = {
             column: CounterMetricFamily(f"ap_{column}", text, labels=by_class) for column, text in COUNTERS.items()
         }
@@ -49,21 +54,27 @@ class Collector(PrometheusCollector):
             name = seen["name"]
             ready.add_metric([name], float(seen["state"] == "ready"))
             flows.add_metric([name], seen["flows"])
+            flows_free.add_metric([name], seen["flows_free"])
             stations.add_metric([name], seen["stations"])
             ticks.add_metric([name], seen["ticks"])
             late.add_metric([name], seen["late"])
             missed.add_metric([name], seen["missed"])
+            median.add_metric([name], seen["tick_ms_p50"] / 1000)
+            slow.add_metric([name], seen["tick_ms_p99"] / 1000)
             for entry in seen["ports"]:
-                port = [name, str(entry["port"])]
+                port = [name, str(entry["port"]), entry["role"]]
                 delay.add_metric(port, entry["delay_ms"] / 1000)
+                target.add_metric(port, entry["target_ms"] / 1000)
                 queue.add_metric(port, entry["queue_packets"])
                 active.add_metric(port, entry["flows_active"])
                 link.add_metric(port, float(entry["link"] == "active"))
                 device.add_metric(port, entry["device"])
+                largest.add_metric(port, entry["largest_flow"])
                 for of_class in entry["classes"]:
                     labels = [*port, str(of_class["class_id"])]
                     class_term.add_metric(labels, of_class["feedback"])
                     for column, family in counters.items():
                         family.add_metric(labels, of_class[column])  # type: ignore[literal-required]
-        yield from (ready, flows, stations, ticks, late, missed, delay, queue, active, link, device, class_term)
+        yield from (ready, flows, flows_free, stations, ticks, late, missed, median, slow)
+        yield from (delay, target, queue, active, link, device, largest, class_term)
         yield from counters.values()

@@ -68,6 +68,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _system(app: FastAPI, service: Service) -> None:
     registry = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
     registry.register(Collector(lambda: [*service.seen.values()]))
 
     @app.get("/metrics", include_in_schema=False)

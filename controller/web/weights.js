@@ -2,7 +2,7 @@
 // Classes: what each is worth, what it gets against that, and sliders that change the weights of an access point.
 
 import { Problem, ask } from "./api.js";
-import { announce, classColour, className, h, percent, perSecond, rate, say, weightName } from "./ui.js";
+import { announce, classColour, className, count, h, percent, perSecond, rate, say, weightName } from "./ui.js";
 
 const STEPS = [0.1, 0.2, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 50, 64, 100];
 const RECENT_SECONDS = 5;
@@ -165,7 +165,7 @@ export function weights(page, ap, path, wanted, marked) {
         one.element.hidden = !(mine > 0);
         one.fill.style.width = `${all ? (100 * mine) / all : 0}%`;
         one.due.style.left = `${together ? (100 * worth) / together : 0}%`;
-        say(one.text, mine > 0 ? `${percent(mine / all)}, by weight ${percent(worth / together)}` : "");
+        say(one.text, mine > 0 ? `${count((100 * mine) / all)} %, by weight ${count((100 * worth) / together)} %` : "");
       }
       for (const [port, one] of made.bars) if (!ports.has(port)) one.element.hidden = true;
       const now = [...(last?.ports ?? [])].filter(([port]) => wanted(port)).map(([, record]) => record.classes.get(id)).filter(Boolean);
