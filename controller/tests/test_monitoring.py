@@ -101,7 +101,7 @@ def test_a_prometheus_scrapes_and_the_dashboard_shows(link_lab: Lab, tmp_path: P
 def test_the_dashboard_is_whole() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels) > 10
-    cells = set()
+    cells: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
         mine = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
