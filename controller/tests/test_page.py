@@ -2,16 +2,19 @@
 """The page in a real browser, fed by a real controller."""
 
 import contextlib
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from .browser import Browser, browser, missing_browser
-from .switches import SERVER, STATION, Controller, Lab, free_port, udp, wait_for
+from .switches import ROOT, SERVER, STATION, Controller, Lab, free_port, udp, wait_for
 
+WEB = ROOT / "controller/web"
 AP = "#/access-points/ap1"
 NAMES = "return [...document.querySelectorAll('.overview tbody tr:not([hidden]) a')].map((link) => link.textContent)"
 
@@ -62,6 +65,24 @@ def token(controller: Controller, role: str) -> str:
     return str(made.json()["token"])
 
 
+def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: Lab) -> None:
+    controller = link_lab.controller(ready=False)
+    page = httpx.get(f"{controller.url}/")
+    assert (page.status_code, page.text) == (200, (WEB / "index.html").read_text())
+    for file in WEB.iterdir():
+        text = file.read_text()
+        assert "SPDX-License-Identifier: Apache-2.0" in text
+        assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), file
+        # Markup and scripts name what is there.
+        names = re.findall(r"/static/([\w.]+)", text) + re.findall(r'from "\./([\w.]+)"', text)
+        assert all((WEB / name).is_file() for name in names)
+        answer = httpx.get(f"{controller.url}/static/{file.name}")
+        # A new version is seen at once.
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-cache")
+        again = httpx.get(f"{controller.url}/static/{file.name}", headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+
+
 def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
@@ -79,6 +100,10 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser
         window.wait_text("h1", lambda text: text == "ap1")
         assert window.driver.title == "ap1"
         window.wait_text(".chart .legend b", lambda text: "bit/s" in text)
+        # The cursor of the charts, by the keyboard.
+        window.find("canvas.plot").send_keys("\ue012")  # arrow to the left
+        window.wait_text(".chart .when", lambda text: text.count(":") == 2)
+        assert "down" in window.find("canvas.plot").get_attribute("aria-label")
         # A flow, from the table into its dialog and back by the keyboard.
         window.wait_text("button.link", lambda text: "10.0.0." in text)
         window.find("button.link").send_keys("\n")

@@ -136,7 +136,7 @@ function logIn(reason = "") {
 }
 
 async function start() {
-  say(document.getElementById("who"), `${page.session.name}, ${page.session.role}`);
+  say(document.getElementById("who"), `${page.session.name} (${page.session.role})`);
   document.getElementById("leave").hidden = false;
   await list();
   await route();

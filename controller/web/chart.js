@@ -119,7 +119,8 @@ export class Charts {
 class Chart {
   constructor(charts, title, unit, least, series) {
     Object.assign(this, { charts, unit, least, series });
-    this.canvas = h("canvas", { tabindex: "0", role: "img", class: "plot" });
+    this.canvas = h("canvas", { tabindex: "0", role: "img", class: "plot", "aria-label": title, "aria-description": "Arrow keys move the cursor" });
+    this.label = title;
     this.values = series.map(() => h("b", {}, "–"));
     this.when = h("span", { class: "faint when" });
     this.title = title;
@@ -131,6 +132,8 @@ class Chart {
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("h3", {}, title), this.when, h("ul", { class: "legend" }, ...legend)), this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.charts.point(this.timeAt(event.offsetX)));
     this.canvas.addEventListener("pointerleave", () => this.charts.point(null));
+    // What stands here changes every second: a screen reader hears of it when it comes, and when the cursor moves.
+    this.canvas.addEventListener("focus", () => this.canvas.setAttribute("aria-label", this.label));
     this.canvas.addEventListener("blur", () => this.charts.point(null));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
   }
@@ -174,7 +177,7 @@ class Chart {
     pen.textAlign = "right";
     for (let value = 0; value <= top * 1.001; value += step) {
       line(pen, [[LEFT, y(value)], [width - RIGHT, y(value)]], colour("--line"), 1);
-      pen.fillText(short(this.unit(value)), LEFT - 6, y(value));
+      pen.fillText(value ? short(this.unit(value)) : "0", LEFT - 6, y(value));
     }
     pen.textAlign = "center";
     const gap = TIME_STEPS.find((each) => (each / charts.seconds) * (width - LEFT) >= 84) ?? 86400;
@@ -214,8 +217,8 @@ class Chart {
     const texts = this.series.map((entry, index) => this.unit(row < 0 ? null : rows[row][index]));
     texts.forEach((text, index) => say(this.values[index], text));
     say(this.when, cursor != null && row >= 0 ? clock(shown[row].time, this.charts.seconds > 86400, true) : "");
-    const label = `${this.title}: ${this.series.map((entry, index) => `${entry.name} ${texts[index]}`).join(", ")}. Arrow keys move the cursor.`;
-    if (cursor != null || !this.canvas.hasAttribute("aria-label")) this.canvas.setAttribute("aria-label", label);
+    this.label = `${this.title}, ${this.when.textContent || "now"}: ${this.series.map((entry, index) => `${entry.name} ${texts[index]}`).join(", ")}`;
+    if (cursor != null && document.activeElement === this.canvas) this.canvas.setAttribute("aria-label", this.label);
     if (!shown.length) {
       pen.fillStyle = colour("--faint");
       pen.textAlign = "center";

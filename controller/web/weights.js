@@ -90,7 +90,7 @@ export function weights(page, ap, path, wanted, marked) {
       const answer = await ask("PATCH", `${path}/class-weights`, { [name]: weight }, tag);
       [current, tag] = [answer.body, answer.etag];
       busy = false;
-      say(note, `Weight of ${name} is ${weight} now; the next tick uses it.`);
+      say(note, `Weight of ${name} is ${weight}${ap.event?.state === "ready" ? " now; the next tick uses it" : ", for when the switch is back"}.`);
       marked(`${name} ${before} → ${weight}`);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
@@ -110,7 +110,7 @@ export function weights(page, ap, path, wanted, marked) {
     const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
     swatch.style.color = `var(${classColour(id)})`;
     const share = h("td", { role: "cell", class: "share" });
-    const handle = slider(name, (weight) => change(name, weight));
+    const handle = slider(name === className(id) ? name : `${name}, ${className(id)}`, (weight) => change(name, weight));
     const cells = TITLES.slice(3).map((title) => h("td", { class: "number", role: "cell", "data-label": title }));
     const made = { share, bars: new Map(), handle, cells };
     made.element = h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, swatch, className(id)), h("td", { role: "cell" }, handle.element), share, ...cells);
