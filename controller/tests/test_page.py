@@ -103,7 +103,7 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser
         # The cursor of the charts, by the keyboard.
         window.find("canvas.plot").send_keys("\ue012")  # arrow to the left
         window.wait_text(".chart .when", lambda text: text.count(":") == 2)
-        assert "down" in window.find("canvas.plot").get_attribute("aria-label")
+        assert "down" in str(window.find("canvas.plot").get_attribute("aria-label"))
         # A flow, from the table into its dialog and back by the keyboard.
         window.wait_text("button.link", lambda text: "10.0.0." in text)
         window.find("button.link").send_keys("\n")
