@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command line: `python -m controller --config FILE.json [--rest HOST:PORT] [--database URL] [--stats FILE.csv]`."""
 
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from . import app, config
+from . import app, config, log
 
 DATABASE = Path("controller.db")
 
@@ -30,12 +29,10 @@ def controller(
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (chain) of the REST API, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     stats: Annotated[Path | None, typer.Option(help="Log queue, feedback and rates here, as CSV.")] = None,
+    log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
 ) -> None:
     """Control access points over P4Runtime, and serve the REST API."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    # finsy and grpc repeat, with tracebacks, what is said here in one line.
-    logging.getLogger("finsy").setLevel(logging.CRITICAL)
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    log.begin(log_format)
     beside = config_file or DATABASE
     try:
         loaded = config.load(config_file) if config_file else None

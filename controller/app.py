@@ -78,6 +78,8 @@ def web_server(app: object, options: Options) -> Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="warning",
+        # Its lines go where ours go, and look like them.
+        log_config=None,
         lifespan="off",
         access_log=False,
         server_header=False,

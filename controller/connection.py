@@ -165,7 +165,7 @@ class Connection:
         """Say a problem once, however often it comes back."""
         if problem != self.problem:
             self.problem = problem
-            LOG.warning("%s", problem)
+            LOG.warning("%s", problem, extra={"access_point": self.config.name})
 
     def _explain(self, error: fy.P4ClientError) -> str:
         """One line for a failed call."""
@@ -313,7 +313,12 @@ class Connection:
             case "idle_timeout_notification":
                 self.idle_timeouts.put_nowait(message.idle_timeout_notification)
             case "error":
-                LOG.warning("%s: the switch says: %s", self.config.name, message.error.message)
+                LOG.warning(
+                    "%s: the switch says: %s",
+                    self.config.name,
+                    message.error.message,
+                    extra={"access_point": self.config.name},
+                )
 
     async def _request_primary(self) -> None:
         await self._send(

@@ -270,7 +270,12 @@ class Flows:
         if taken is None:
             self.refused += 1
             if self.refused == 1:
-                LOG.warning("%s: %d flows are known, more stay unknown", self._config.name, FLOWS_SIZE)
+                LOG.warning(
+                    "%s: %d flows are known, more stay unknown",
+                    self._config.name,
+                    FLOWS_SIZE,
+                    extra={"access_point": self._config.name},
+                )
             return None
         flow = self.by_key[key] = self._made(key, taken, (ingress_port, egress_port), flow_class=0, feedback=0)
         return flow
@@ -299,7 +304,12 @@ class Flows:
             [p4r.Update(type=p4r.Update.INSERT, entity=flow.change.entity) for flow in flows]
         )
         if refused:
-            LOG.warning("%s: the switch refuses a flow: %s", self._config.name, next(iter(refused.values())))
+            LOG.warning(
+                "%s: the switch refuses a flow: %s",
+                self._config.name,
+                next(iter(refused.values())),
+                extra={"access_point": self._config.name},
+            )
         learned: list[NewFlow] = []
         for number, flow in enumerate(flows):
             if self.by_key.get(flow.key) is not flow:

@@ -94,11 +94,21 @@ class Stations:
             if len(self.by_mac) >= STATIONS_SIZE:
                 self.refused += 1
                 if self.refused == 1:
-                    LOG.warning("%s: %d MAC addresses are known, more are flooded", self._config.name, STATIONS_SIZE)
+                    LOG.warning(
+                        "%s: %d MAC addresses are known, more are flooded",
+                        self._config.name,
+                        STATIONS_SIZE,
+                        extra={"access_point": self._config.name},
+                    )
                 return
             refused = await connection.insert([self._update(p4r.Update.INSERT, entry) for entry in (learn, forward)])
             if refused:
-                LOG.warning("%s: the switch refuses a station: %s", self._config.name, next(iter(refused.values())))
+                LOG.warning(
+                    "%s: the switch refuses a station: %s",
+                    self._config.name,
+                    next(iter(refused.values())),
+                    extra={"access_point": self._config.name},
+                )
                 return
             self.by_mac[mac] = Station(mac, port, time.time())
             return
