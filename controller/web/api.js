@@ -44,10 +44,12 @@ export function query(parameters) {
   return set.length ? `?${new URLSearchParams(set)}` : "";
 }
 
-/** The one stream of events of this page. It comes back by itself; `tell` gets "connecting", "live" or "lost". */
+/** The one stream of events of this page. It comes back by itself; `tell` gets "connecting", "live" or "lost",
+ * `expecting` says whether there is anything that events should come of. */
 export class Stream {
-  constructor(tell) {
+  constructor(tell, expecting) {
     this.tell = tell;
+    this.expecting = expecting;
     this.source = null;
     this.timer = 0;
     this.tries = 0;
@@ -68,20 +70,31 @@ export class Stream {
     for (const kind of ["access_point", "problem"]) {
       source.addEventListener(kind, (event) => {
         if (source !== this.source) return;
-        this.tries = 0;
-        this.tell("live");
-        this.watch();
+        this.live();
         this.take(kind, JSON.parse(event.data));
       });
     }
+    source.addEventListener("open", () => {
+      if (source === this.source && !this.expecting()) this.live();
+    });
     source.addEventListener("error", () => source === this.source && this.again());
+    this.watch();
+  }
+
+  live() {
+    this.tries = 0;
+    this.tell("live");
     this.watch();
   }
 
   /** A connection can be dead without an error. */
   watch() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.again(), SILENT_SECONDS * 1000);
+    this.timer = setTimeout(() => {
+      const quiet = !this.expecting() && this.source?.readyState === EventSource.OPEN;
+      if (quiet) this.live();
+      else this.again();
+    }, SILENT_SECONDS * 1000);
   }
 
   again() {

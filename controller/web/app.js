@@ -28,7 +28,7 @@ const stream = new Stream((state) => {
   element.className = `stream ${state}`;
   main.classList.toggle("stale", state === "lost");
   warn(state === "lost" ? "No answer from the controller: what stands here is old. Trying again." : "");
-});
+}, () => page.access_points.size > 0);
 
 function warn(text) {
   if (banner.textContent !== text) banner.textContent = text;
@@ -37,6 +37,7 @@ function warn(text) {
 
 function show(next) {
   view?.close?.();
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
   view = next;
   main.replaceChildren(next.element);
   document.title = next.title;
@@ -53,7 +54,9 @@ async function route() {
   if (name === undefined) show(overview(page));
   else {
     const wanted = decodeURIComponent(name);
+    const here = location.hash;
     if (!page.access_points.has(wanted)) await list();
+    if (location.hash !== here) return;
     const ap = page.access_points.get(wanted);
     if (!ap) {
       show(message("No such access point", `There is no access point ${wanted}.`));

@@ -214,12 +214,11 @@ function oneFlow(page, path, flow) {
       }
       say(note, problem.message);
     }
-    timer = setTimeout(load, 1000);
+    if (dialog.open) timer = setTimeout(load, 1000);
   }
 
   dialog.addEventListener("close", () => {
     clearTimeout(timer);
-    timer = null;
     charts.close();
     dialog.remove();
   });
