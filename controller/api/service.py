@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..config import AccessPointConfig, ConfigError, Ncr, one_line
+from ..connection import State
 from ..control import Control, Refused
 from ..observation import FlowObservation, Observation, StationObservation
 from ..state.database import explain
@@ -219,7 +220,10 @@ class Service:
                 await asyncio.sleep(max(0.0, due + number * SAMPLE_SECONDS / len(names) - time.monotonic()))
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
-                    self.recorder.add(self.observe(name))
+                    seen = self.observe(name)
+                    # Of what is not under control nothing is measured: history has a gap there, not zeros.
+                    if seen["state"] == State.READY.value:
+                        self.recorder.add(seen)
             # A clock that jumps makes no work to catch up with, and a busy second is left out.
             due = max(due + SAMPLE_SECONDS, time.monotonic())
             await asyncio.sleep(max(0.0, due - time.monotonic()))

@@ -122,6 +122,9 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser
         controller.send("PATCH", "class-weights", {"uplink": 3})
         exact = "return document.querySelector(\"input[type=number][aria-label^='Weight of uplink']\").value"
         wait_for(lambda: window.run(exact) == "3")
+        # What was seen is also kept.
+        history = wait_for(lambda: controller.get("history?start=-60&resolution=1")["ports"])
+        assert max(history[0]["columns"]["sent_downlink_bps"]) > 0
     assert window.complaints() == []
 
 
@@ -152,6 +155,8 @@ def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: Lab, window: Bro
     window.log_in(controller.url, token(controller, "viewer"))
     # The switch is away: it says so, and what to do.
     window.wait_text(".overview .why", lambda text: "no P4Runtime switch answers at 127.0.0.1:" in text)
+    # Nothing is known of it, which is not the same as nothing.
+    assert [cell.text for cell in window.all(".overview td.number")] == ["\N{EN DASH}"] * 11
     link_lab.start_switch()
     window.wait_text(".overview tbody th", lambda text: text.endswith("ready"))
     window.open(f"{controller.url}/{AP}")

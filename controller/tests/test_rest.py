@@ -101,6 +101,14 @@ async def test_what_is_known_can_be_read_without_a_switch(client: httpx.AsyncCli
     assert [(await client.get(AP + path)).status_code for path in READABLE] == [200] * len(READABLE)
 
 
+async def test_history_has_nothing_of_what_is_away(api: Api) -> None:
+    sampling = asyncio.create_task(api.service.sample())
+    await asyncio.sleep(1.2)
+    sampling.cancel()
+    assert "ap1" in api.service.seen
+    assert api.service.recorder.take(everything=True) == {}
+
+
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/api/v1/access-points/nobody", None, 404, "no access point nobody; there are: ap1"),
     ("GET", "/api/v1/nothing", None, 404, "Not Found"),

@@ -145,8 +145,9 @@ export function accessPoint(page, ap) {
       const { cells, meter } = portRows.get(port.port);
       const last = ap.last?.ports.get(port.port);
       const used = last ? last.sent / port.capacity_bps : null;
-      const texts = [port.link, rate(last?.sent), null, count(port.queue_packets), milliseconds(port.delay_ms),
-        port.regulated ? milliseconds(port.target_ms) : "not regulated", count(port.flows_active), percent(port.device),
+      const seen = ap.ready ? port : {};
+      const texts = [port.link, rate(last?.sent), null, count(seen.queue_packets), milliseconds(seen.delay_ms),
+        port.regulated ? milliseconds(port.target_ms) : "not regulated", count(seen.flows_active), percent(seen.device),
         perSecond(last?.marked), perSecond(last?.dropped), perSecond(last?.filtered)];
       texts.forEach((text, index) => text != null && say(cells[index], text));
       say(cells[2].lastChild, used == null ? "–" : `${count(used * 100)} % of ${rate(port.capacity_bps)}`);
@@ -163,9 +164,10 @@ export function accessPoint(page, ap) {
     why.hidden = event.state === "ready" || !ap.problem;
     say(why, ap.problem ?? "");
     const active = event.ports.reduce((result, port) => result + port.flows_active, 0);
+    const loop = ap.ready ? event.loop : {};
     const texts = [rate(now.down), rate(now.up), milliseconds(now.delay), percent(now.feedback), perSecond(now.marked),
-      perSecond(now.dropped), perSecond(now.filtered), `${count(active)} of ${count(event.flows)}`, count(event.stations),
-      milliseconds(event.loop.tick_ms_p99), count(event.loop.missed)];
+      perSecond(now.dropped), perSecond(now.filtered), ap.ready ? `${count(active)} of ${count(event.flows)}` : count(null), count(ap.ready ? event.stations : null),
+      milliseconds(loop.tick_ms_p99), count(loop.missed)];
     texts.forEach((text, index) => say(values[index], text));
     mark(values[2], "warn", now.delay > 2 * now.target && now.delay > 5);
     updatePorts(event);

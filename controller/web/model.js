@@ -80,13 +80,18 @@ export class AccessPoint {
     const before = this.event;
     this.event = event;
     this.problem = event.problem;
-    const sample = between(before, event);
+    // Of what is not under control nothing is measured: a gap, not zeros.
+    const sample = this.ready && before?.state === "ready" ? between(before, event) : null;
     if (sample) this.samples.push(sample);
     if (this.samples.length > 720) this.samples.splice(0, 120);
   }
 
+  get ready() {
+    return this.event?.state === "ready";
+  }
+
   get last() {
-    return this.samples.at(-1) ?? null;
+    return (this.ready && this.samples.at(-1)) || null;
   }
 
   /** Ports with this role, as a filter. */
@@ -97,12 +102,13 @@ export class AccessPoint {
 
   /** Figures of now: rates by direction in bit/s, the longest delay of a regulated port and its target in ms, ... */
   now() {
+    if (!this.ready) return {};
     const { last, event } = this;
     const all = () => true;
     let delay = null;
     let target = null;
     let feedback = null;
-    for (const port of event?.ports ?? []) {
+    for (const port of event.ports) {
       if (!port.regulated) continue;
       if (delay == null || port.delay_ms > delay) [delay, target] = [port.delay_ms, port.target_ms];
       const classes = Math.max(0, ...port.classes.map((entry) => entry.feedback));

@@ -17,10 +17,10 @@ const COLUMNS = [
   ["Marks", (row) => row.now.marked, perSecond],
   ["Drops", (row) => row.now.dropped, perSecond],
   ["ACKs filtered", (row) => row.now.filtered, perSecond],
-  ["Stations", (row) => row.ap.event?.stations, count],
-  ["Flows", (row) => row.ap.event?.flows, count],
-  ["Tick p99", (row) => row.ap.event?.loop.tick_ms_p99, milliseconds, (row) => row.ap.event?.loop.tick_ms_p99 > 10],
-  ["Missed", (row) => row.ap.event?.loop.missed, count],
+  ["Stations", (row) => row.live?.stations, count],
+  ["Flows", (row) => row.live?.flows, count],
+  ["Tick p99", (row) => row.live?.loop.tick_ms_p99, milliseconds, (row) => row.live?.loop.tick_ms_p99 > 10],
+  ["Missed", (row) => row.live?.loop.missed, count],
 ];
 
 class Row {
@@ -38,6 +38,11 @@ class Row {
       h("th", { scope: "row", role: "rowheader" }, this.dot, name, " ", this.state, this.why),
       h("td", { role: "cell", class: "trend" }, this.trend), ...this.cells,
     );
+  }
+
+  /** The last event, when it is of something under control. */
+  get live() {
+    return this.ap.ready ? this.ap.event : null;
   }
 
   get condition() {
