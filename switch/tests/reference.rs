@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use apswitch::control::*;
 use common::frames::{mutate, seed_frame};
-use common::guess::{Seen, action, copies};
+use common::guess::{Seen, action, copies, profiles};
 use common::pair::{PORTS, Pair, cases};
 use common::{STATION, UPLINK, ap_entries, mac};
 use fastrand::Rng;
@@ -30,6 +30,7 @@ fn compare(path: &str, rounds: u32, seed: u64, frame: impl Fn(&mut Rng) -> Vec<u
         let program = pair.program.clone();
         writable |= program.tables.iter().any(|table| !table.key.is_empty() && !table.const_entries);
         pair.write(copies(&mut rng).into_iter());
+        pair.write(profiles(&program, &mut rng).into_iter());
         let mut seen = Seen::default();
         // Twice: what the first entries do leads to other keys.
         for _ in 0..2 {
@@ -98,6 +99,15 @@ fn varbits_and_selects() {
     compare("tests/programs/variable.json", cases(20), 7, |rng| {
         let mut frame = vec![rng.u8(1..9), rng.u8(..64)];
         frame.extend((0..rng.usize(..50)).map(|_| rng.u8(..)));
+        frame
+    });
+}
+
+#[test]
+fn profiles_and_selectors() {
+    compare("tests/programs/profiles.json", cases(20), 8, |rng| {
+        let mut frame = vec![rng.u8(..9), rng.u8(..4)];
+        frame.extend((0..8).map(|_| rng.u8(..3)));
         frame
     });
 }

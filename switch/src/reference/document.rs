@@ -254,7 +254,7 @@ fn parser(loader: &mut Loader, parser: &Value) -> Result<(Vec<State>, Option<usi
                     continue;
                 }
                 "hexstr" => Case::Value { value: loader.hex(&transition["value"])?, mask },
-                "parse_vset" => Case::Set { set: loader.find(Kind::ValueSet, text(&transition["value"]))?, mask },
+                "parse_vset" => Case::Set(loader.find(Kind::ValueSet, text(&transition["value"]))?),
                 other => return loader.refuse(format!("a transition of type `{other}`")),
             };
             state.cases.push((case, next));
@@ -325,6 +325,7 @@ fn control(loader: &mut Loader, document: &Value, name: &'static str) -> Result<
             default_next: find(loader, &value["base_default_next"])?,
             has_counter: value["with_counters"] == true,
             meter: direct_meter(loader, document, value)?,
+            selector: selector(loader, pipeline, value)?,
         }))
     })?;
     nodes.extend(each(loader, &pipeline["conditionals"], "condition", |loader, value| {
@@ -359,4 +360,15 @@ fn direct_meter(loader: &Loader, document: &Value, table: &Value) -> Result<Opti
     };
     let (header, part) = loader.plain_field(&meter["result_target"])?;
     Ok(Some((FieldRef { header: HeaderRef::Header(header), part }, meter["type"] == "bytes")))
+}
+
+fn selector(loader: &Loader, pipeline: &Value, table: &Value) -> Result<Option<Calculation>> {
+    if table["type"] != "indirect_ws" {
+        return Ok(None);
+    }
+    let profile = list(&pipeline["action_profiles"]).iter().find(|p| p["name"] == table["action_profile"]);
+    match profile.map(|profile| &profile["selector"]) {
+        Some(selector) => loader.calculation(selector).map(Some),
+        None => loader.refuse(format!("unknown action profile {}", table["action_profile"])),
+    }
 }

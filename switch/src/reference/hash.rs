@@ -10,6 +10,8 @@ pub enum Algorithm {
     Crc32,
     CrcCcitt,
     Identity,
+    /// Any number, whatever the input.
+    Random,
 }
 
 impl Algorithm {
@@ -22,11 +24,12 @@ impl Algorithm {
             "crc32" | "crc32_custom" => Algorithm::Crc32,
             "crcCCITT" => Algorithm::CrcCcitt,
             "identity" => Algorithm::Identity,
+            "random" => Algorithm::Random,
             _ => return None,
         })
     }
 
-    pub fn hash(self, bytes: &[u8]) -> u64 {
+    pub fn hash(self, bytes: &[u8], rng: &mut fastrand::Rng) -> u64 {
         // 16-bit words in network order, the last one filled with a zero.
         let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0)));
         match self {
@@ -38,6 +41,7 @@ impl Algorithm {
             Algorithm::Crc16 => crc(bytes, 16, 0x8005, 0, true, 0),
             Algorithm::Crc32 => crc(bytes, 32, 0x04c1_1db7, 0xffff_ffff, true, 0xffff_ffff),
             Algorithm::CrcCcitt => crc(bytes, 16, 0x1021, 0xffff, false, 0),
+            Algorithm::Random => rng.u64(..),
             Algorithm::Identity => bytes.iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte)),
         }
     }
@@ -69,12 +73,13 @@ mod tests {
     #[test]
     fn the_check_values_of_the_catalogues() {
         let digits = b"123456789";
-        assert_eq!(Algorithm::Crc16.hash(digits), 0xbb3d);
-        assert_eq!(Algorithm::Crc32.hash(digits), 0xcbf4_3926);
-        assert_eq!(Algorithm::CrcCcitt.hash(digits), 0x29b1);
+        let hash = |algorithm: Algorithm, bytes: &[u8]| algorithm.hash(bytes, &mut fastrand::Rng::with_seed(1));
+        assert_eq!(hash(Algorithm::Crc16, digits), 0xbb3d);
+        assert_eq!(hash(Algorithm::Crc32, digits), 0xcbf4_3926);
+        assert_eq!(hash(Algorithm::CrcCcitt, digits), 0x29b1);
         // RFC 1071, section 3.
-        assert_eq!(Algorithm::Csum16.hash(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xffff - 0xddf2);
-        assert_eq!(Algorithm::Xor16.hash(&[0x12, 0x34, 0x56]), 0x1234 ^ 0x5600);
-        assert_eq!(Algorithm::Identity.hash(&[1, 2]), 0x0102);
+        assert_eq!(hash(Algorithm::Csum16, &[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xffff - 0xddf2);
+        assert_eq!(hash(Algorithm::Xor16, &[0x12, 0x34, 0x56]), 0x1234 ^ 0x5600);
+        assert_eq!(hash(Algorithm::Identity, &[1, 2]), 0x0102);
     }
 }

@@ -13,7 +13,7 @@ use super::story::{Event, show};
 use super::tables::{Entries, meter, show as show_key};
 use crate::change::{CounterValue, MeterConfig};
 use crate::machine::meter::Meter;
-use crate::program::{ActionCall, Value};
+use crate::program::{ActionCall, KeyField, Value};
 
 /// v1model's port of packets that are dropped.
 pub const DROP_PORT: u64 = 511;
@@ -93,8 +93,8 @@ pub struct Interpreter {
     pub counters: Vec<Vec<CounterValue>>,
     pub meters: Vec<Vec<(Option<MeterConfig>, Meter)>>,
     pub registers: Vec<Vec<BigInt>>,
-    /// Each value padded as the keys of the parser's states are.
-    pub value_sets: Vec<Vec<BigInt>>,
+    /// Members, field by field.
+    pub value_sets: Vec<Vec<Vec<KeyField>>>,
     /// P4's `random`.
     pub rng: fastrand::Rng,
     /// ns since the start.
@@ -172,7 +172,12 @@ impl Interpreter {
         let entries = self.tables.get(&table.name);
         let entry = entries.and_then(|entries| found.map(|index| &entries.entries[index]));
         let call: Option<ActionCall> = match entry {
-            Some(entry) => Some(entry.action.clone()),
+            Some(entry) => {
+                let hash =
+                    table.selector.as_ref().map_or(0, |selector| calculate(&program, selector, packet, &mut self.rng));
+                // An empty group does nothing.
+                hash.checked_rem(entry.actions.len() as u64).map(|chosen| entry.actions[chosen as usize].clone())
+            }
             None => entries.and_then(|entries| entries.default.clone()),
         };
         let action = call.as_ref().map(|call| &program.actions[call.action.0]);
@@ -386,7 +391,7 @@ impl Interpreter {
             }
             Primitive::Hash { to, calculation, low, size } => {
                 let (low, size) = (low64(&eval(low, packet)), low64(&eval(size, packet)));
-                let hash = calculate(&program, &program.calculations[*calculation], packet);
+                let hash = calculate(&program, &program.calculations[*calculation], packet, &mut self.rng);
                 let value = low.wrapping_add(hash % size.max(1));
                 result = self.assign(to, &BigInt::from(value), packet, params);
             }
@@ -554,7 +559,7 @@ fn pop(program: &Program, phv: &mut Phv, stack: AnyStack, count: usize) {
 }
 
 /// The hash of what is valid of the input.
-pub fn calculate(program: &Program, calculation: &Calculation, packet: &Packet) -> u64 {
+pub fn calculate(program: &Program, calculation: &Calculation, packet: &Packet, rng: &mut fastrand::Rng) -> u64 {
     let mut bits = Bits::default();
     let mut payload = false;
     for input in &calculation.input {
@@ -576,5 +581,5 @@ pub fn calculate(program: &Program, calculation: &Calculation, packet: &Packet) 
     if payload {
         bytes.extend_from_slice(packet.payload());
     }
-    Algorithm::hash(calculation.algorithm, &bytes)
+    Algorithm::hash(calculation.algorithm, &bytes, rng)
 }

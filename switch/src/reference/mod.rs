@@ -28,6 +28,7 @@ pub mod story;
 mod tables;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter::repeat_n;
 
 use num_bigint::BigInt;
 
@@ -36,11 +37,10 @@ use self::phv::{Phv, fit, small};
 use self::program::{Part, Program as Tree};
 use self::story::{Event, show};
 use crate::change::{CloneSession, CounterValue, Replica};
-use crate::control::{CounterId, RegisterId};
+use crate::control::{ActionCall, CounterId, EntryAction, ProfileId, RegisterId, ValueSetId};
 use crate::port::PortNumber;
 use crate::program::{DigestId, EntryKey, LoadError, TableId, Value};
 use crate::store::Store;
-use crate::update::EntryAction;
 
 /// Values of `instance_type`.
 mod instance {
@@ -116,11 +116,9 @@ impl Reference {
         self.interpreter.now = now;
         for (index, info) in store.program.tables.iter().enumerate() {
             let entries = store.entries(TableId(index), now).unwrap_or_default().into_iter();
-            let direct = entries.filter_map(|view| match view.entry.action {
-                EntryAction::Call(call) => Some((view.entry.key, call, view.entry.meter)),
-                _ => None,
-            });
-            let entries = direct.collect();
+            let entries = entries
+                .map(|view| (view.entry.key, actions(store, info.profile, &view.entry.action), view.entry.meter))
+                .collect();
             let table = self.interpreter.tables.entry(info.name.clone()).or_default();
             table.replace(entries, now);
             table.default = store.default_action(TableId(index)).unwrap_or_default();
@@ -131,6 +129,10 @@ impl Reference {
                 .into_iter()
                 .enumerate()
                 .for_each(|(index, config)| self.interpreter.set_meter(array, index, config));
+        }
+        for (members, name) in self.interpreter.value_sets.iter_mut().zip(&self.interpreter.program.value_sets) {
+            let set = store.program.value_sets.iter().position(|set| set.name == *name);
+            *members = set.and_then(|set| store.value_set(ValueSetId(set)).ok()).unwrap_or_default();
         }
         for (digest, enabled) in self.digests.iter_mut().enumerate() {
             *enabled = store.digest_config(digest).is_ok_and(|config| config.is_some());
@@ -405,6 +407,27 @@ impl Reference {
         self.interpreter.note(|| Event::Digest { name: program.digests[digest].name.clone(), values: shown, sent });
         if sent {
             self.outputs.push(Output::Digest { digest: DigestId(digest), values });
+        }
+    }
+}
+
+/// What an entry may do: one action, or those of its group, each as often as its weight says. All ports are up.
+fn actions(store: &Store, profile: Option<ProfileId>, action: &EntryAction) -> Vec<ActionCall> {
+    let profile = profile.and_then(|profile| store.profile(profile).ok());
+    let member = |id: u32| {
+        let mut members = profile.iter().flat_map(|profile| profile.members());
+        members.find(|(member, _)| *member == id).map(|(_, call)| call.clone())
+    };
+    match action {
+        EntryAction::Call(call) => vec![call.clone()],
+        EntryAction::Member(id) => member(*id).into_iter().collect(),
+        EntryAction::Group(id) => {
+            let group = profile.iter().flat_map(|profile| profile.groups()).find(|(group, _)| group == id);
+            let members = group.into_iter().flat_map(|(_, group)| &group.members);
+            members.filter_map(|m| Some(repeat_n(member(m.member)?, m.weight as usize))).flatten().collect()
+        }
+        EntryAction::OneShot(calls) => {
+            calls.iter().flat_map(|call| repeat_n(call.call.clone(), call.weight as usize)).collect()
         }
     }
 }

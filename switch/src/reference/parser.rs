@@ -7,6 +7,8 @@ use super::interpreter::{Interpreter, Packet, calculate, scope};
 use super::phv::{Bits, bits_of, fit, is_true, low64};
 use super::program::*;
 use super::story::{Event, Named, show};
+use super::tables::matches;
+use crate::program::Value;
 
 /// States that a packet passes at most; more is a parser that loops.
 const MAX_STATES: usize = 1024;
@@ -49,7 +51,7 @@ impl Interpreter {
             if !packet.phv.headers[checksum.header].valid || !condition(&program, checksum, packet) {
                 continue;
             }
-            let value = calculate(&program, &program.calculations[checksum.calculation], packet);
+            let value = calculate(&program, &program.calculations[checksum.calculation], packet, &mut self.rng);
             let part = Part::Field(checksum.field);
             let width = packet.phv.width(&program, checksum.header, part);
             let correct =
@@ -64,6 +66,9 @@ impl Interpreter {
     fn state(&mut self, state: &State, packet: &mut Packet) -> Result<Option<usize>, Error> {
         let program = self.program.clone();
         for op in &state.ops {
+            if op.expressions().any(|expr| scope(&program, packet, &[]).reads_last_of_empty(expr)) {
+                return error("StackOutOfBounds");
+            }
             match op {
                 ParserOp::Extract(target, varbit) => {
                     let varbit = varbit.as_ref().map(|bits| low64(&scope(&program, packet, &[]).eval(bits)));
@@ -98,6 +103,7 @@ impl Interpreter {
             }
         }
         let mut key = Bits::default();
+        let mut parts: Vec<(Value, u32)> = Vec::new();
         let mut shown: Vec<Named> = Vec::new();
         for part in &state.select {
             let (name, value, width) = match part {
@@ -116,16 +122,16 @@ impl Interpreter {
             };
             key.push(&BigInt::ZERO, width.next_multiple_of(8) - width);
             key.push(&value, width);
+            parts.push((Value::try_from(fit(&value, width, false)).unwrap_or(Value::MAX), width));
             shown.push((name, show(&fit(&value, width, false), width)));
         }
         let key = key.value();
         let hits = |(case, _): &&(Case, Option<usize>)| match case {
             Case::Value { value, mask: Some(mask) } => &key & mask == value & mask,
             Case::Value { value, mask: None } => key == *value,
-            Case::Set { set, mask } => self.value_sets[*set].iter().any(|value| match mask {
-                Some(mask) => &key & mask == value & mask,
-                None => key == *value,
-            }),
+            Case::Set(set) => self.value_sets[*set]
+                .iter()
+                .any(|member| member.iter().zip(&parts).all(|(field, &(value, width))| matches(field, value, width))),
         };
         let next = match state.cases.iter().find(hits) {
             Some((_, next)) => *next,
@@ -198,7 +204,7 @@ impl Interpreter {
         let program = self.program.clone();
         for checksum in program.checksums.iter().filter(|checksum| checksum.update) {
             if condition(&program, checksum, packet) {
-                let value = calculate(&program, &program.calculations[checksum.calculation], packet);
+                let value = calculate(&program, &program.calculations[checksum.calculation], packet, &mut self.rng);
                 packet.phv.set(&program, checksum.header, checksum.field, &BigInt::from(value));
                 let field = program.field_name(checksum.header, Part::Field(checksum.field));
                 self.note(|| Event::ChecksumUpdated { field, value: show(&BigInt::from(value), 16) });

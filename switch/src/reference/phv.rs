@@ -235,6 +235,24 @@ impl Scope<'_> {
         }
     }
 
+    /// The language calls it an error of the parser.
+    pub fn reads_last_of_empty(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Field(field) => {
+                let is_last = match &field.header {
+                    HeaderRef::Last { .. } => true,
+                    HeaderRef::Member { union, .. } => matches!(union, UnionRef::Last { .. }),
+                    _ => false,
+                };
+                is_last && self.header(&field.header).is_none()
+            }
+            Expr::Unary(_, a) => self.reads_last_of_empty(a),
+            Expr::Binary(_, a, b) => self.reads_last_of_empty(a) || self.reads_last_of_empty(b),
+            Expr::Choose(a, b, c) => [a, b, c].into_iter().any(|expr| self.reads_last_of_empty(expr)),
+            _ => false,
+        }
+    }
+
     /// Both are valid and equal.
     fn same(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.phv.headers[a], &self.phv.headers[b]);

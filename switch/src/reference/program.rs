@@ -259,6 +259,19 @@ pub enum ParserOp {
     Run(Statement),
 }
 
+impl ParserOp {
+    /// What it reads.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let (first, second) = match self {
+            ParserOp::Extract(_, length) => (length.as_ref(), None),
+            ParserOp::Set(_, value) | ParserOp::Advance(value) => (Some(value), None),
+            ParserOp::Verify(condition, error) => (Some(condition), Some(error)),
+            ParserOp::SetAhead(..) | ParserOp::Run(_) => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum SelectKey {
     Field(FieldRef),
@@ -269,8 +282,8 @@ pub enum SelectKey {
 pub enum Case {
     /// A key whose bits under the mask are these.
     Value { value: BigInt, mask: Option<BigInt> },
-    /// A key that is in the value set, under the mask.
-    Set { set: usize, mask: Option<BigInt> },
+    /// A key that is in the value set.
+    Set(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -335,6 +348,8 @@ pub struct Table {
     pub has_counter: bool,
     /// Direct meter: where the colour goes, and whether it counts bytes.
     pub meter: Option<(FieldRef, bool)>,
+    /// What is hashed to choose one of several actions.
+    pub selector: Option<Calculation>,
 }
 
 #[derive(Clone, Debug)]

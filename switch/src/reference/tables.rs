@@ -10,7 +10,8 @@ use crate::program::{ActionCall, EntryKey, KeyField, Value};
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: EntryKey,
-    pub action: ActionCall,
+    /// One, or those of a group, each as often as its weight says.
+    pub actions: Vec<ActionCall>,
     pub config: Option<MeterConfig>,
     pub meter: Meter,
     pub counter: CounterValue,
@@ -26,11 +27,11 @@ pub struct Entries {
 
 impl Entries {
     /// Takes the entries' place; what is the same keeps its counter and its meter's state. `now`: ns.
-    pub fn replace(&mut self, new: Vec<(EntryKey, ActionCall, Option<MeterConfig>)>, now: u64) {
+    pub fn replace(&mut self, new: Vec<(EntryKey, Vec<ActionCall>, Option<MeterConfig>)>, now: u64) {
         let mut old: HashMap<EntryKey, Entry> =
             self.entries.drain(..).map(|entry| (entry.key.clone(), entry)).collect();
         self.exact.clear();
-        for (key, action, config) in new {
+        for (key, actions, config) in new {
             let same = old.remove(&key);
             let counter = same.as_ref().map(|entry| entry.counter).unwrap_or_default();
             let meter = match same {
@@ -40,7 +41,7 @@ impl Entries {
             if let Some(values) = exact_values(&key) {
                 self.exact.insert(values, self.entries.len());
             }
-            self.entries.push(Entry { key, action, config, meter, counter });
+            self.entries.push(Entry { key, actions, config, meter, counter });
         }
     }
 
@@ -79,7 +80,7 @@ fn exact_values(key: &EntryKey) -> Option<Vec<Value>> {
     key.fields.iter().map(value).collect()
 }
 
-fn matches(field: &KeyField, value: Value, width: u32) -> bool {
+pub fn matches(field: &KeyField, value: Value, width: u32) -> bool {
     match *field {
         KeyField::Exact(wanted) => value == wanted,
         KeyField::Lpm { value: wanted, prefix_len } => {

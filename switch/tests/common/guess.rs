@@ -53,11 +53,11 @@ impl Seen {
         }
         // Among equal priorities nobody promises an order.
         let priority = if info.needs_priority() { rng.i32(1..i32::MAX) } else { 0 };
-        let action = action(program, table, rng)?;
+        let action = entry_action(program, table, rng)?;
         let entry = TableEntry {
             table,
             key: EntryKey { fields, priority },
-            action: action.into(),
+            action,
             meter: None,
             counter: None,
             idle_timeout_ns: 0,
@@ -100,6 +100,58 @@ pub fn action(program: &Program, table: TableId, rng: &mut Rng) -> Option<Action
         value & all
     });
     Some(ActionCall { action, params: params.collect() })
+}
+
+/// What an entry may name: in a table with an action profile, members and groups of [`profiles`] or a group of its own.
+fn entry_action(program: &Program, table: TableId, rng: &mut Rng) -> Option<EntryAction> {
+    let Some(profile) = program.tables[table.0].profile else { return action(program, table, rng).map(Into::into) };
+    let groups = program.profiles[profile.0].has_selector;
+    Some(match rng.u8(..3) {
+        0 if groups => EntryAction::Group(rng.u32(1..3)),
+        1 if groups => {
+            let call = |rng: &mut Rng| {
+                Some(WeightedCall { call: action(program, table, rng)?, weight: rng.u32(1..3), watch: None })
+            };
+            EntryAction::OneShot((0..rng.u8(..4)).filter_map(|_| call(rng)).collect())
+        }
+        _ => EntryAction::Member(rng.u32(1..4)),
+    })
+}
+
+/// Three members and two groups of every action profile, some values of every value set. What a profile with groups of
+/// entries' own does not take is refused later.
+pub fn profiles(program: &Program, rng: &mut Rng) -> Vec<Update> {
+    let mut updates = Vec::new();
+    for (index, info) in program.profiles.iter().enumerate() {
+        let profile = ProfileId(index);
+        let table = program.tables.iter().position(|table| table.profile == Some(profile)).map(TableId);
+        if info.has_selector && rng.u8(..3) == 0 {
+            continue;
+        }
+        for member in 1..4 {
+            let action = table.and_then(|table| action(program, table, rng));
+            updates.extend(action.map(|action| Update::InsertMember { profile, member, action }));
+        }
+        for group in 1..3 {
+            let members = (1..4).filter(|_| rng.bool()).collect::<Vec<_>>();
+            let member = |member| GroupMember { member, weight: rng.u32(1..3), watch: None };
+            let value = ProfileGroup { members: members.into_iter().map(member).collect(), max_size: 0 };
+            updates.push(Update::InsertGroup { profile, group, value });
+        }
+    }
+    for (index, info) in program.value_sets.iter().enumerate() {
+        let member = |rng: &mut Rng| -> Vec<KeyField> {
+            let field = |&width: &u16| {
+                let all = Value::MAX >> (128 - width);
+                let value = if rng.bool() { rng.u128(..64) & all } else { rng.u128(..) & all };
+                field([MatchKind::Exact, MatchKind::Ternary, MatchKind::Range][rng.usize(..3)], value, width, rng)
+            };
+            info.widths.iter().map(field).collect()
+        };
+        let members = (0..rng.usize(..4)).map(|_| member(rng)).collect();
+        updates.push(Update::SetValueSet { set: ValueSetId(index), members });
+    }
+    updates
 }
 
 /// Groups and sessions 1 to 3 and 7, each to some ports.
