@@ -24,7 +24,7 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
 #[test]
 fn generated_programs() {
     // Failures are made again from the seed; there is no file to keep.
-    let config = Config { cases: cases(150), failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(600), failure_persistence: None, ..Config::default() };
     let strategy = (prop::collection::vec(any::<u32>(), 0..1500), any::<u64>());
     let mut runner =
         TestRunner::new_with_rng(config, prop::test_runner::TestRng::deterministic_rng(Default::default()));

@@ -9,7 +9,7 @@ use super::reference::{self, HeaderRef};
 use super::{LoadError, Objects, place_of};
 use crate::machine::code::Message;
 use crate::machine::headers::{self, HeaderOp};
-use crate::machine::op::{Effect, Op, Reg};
+use crate::machine::op::{Compare, Effect, Op, Reg};
 use crate::machine::wide::Binary;
 
 /// Compiles the body of an action. [`Assembler::params`] tells what its parameters are.
@@ -124,22 +124,28 @@ impl Step<'_, '_> {
                 self.push(Op::Count { counter, index });
             }
             "execute_meter" => {
-                let meter = self.object(0, "meter_array", |o, name| o.meters.get(name).copied())?;
+                let (meter, size) = self.object(0, "meter_array", |o, name| o.meters.get(name).copied())?;
                 let (index, target) = (self.value(1)?, self.target(2)?);
+                let end = self.asm.constant(size as u64)?;
+                let exists = self.condition(target.field, index, Compare::Less, end)?;
                 self.effect(Effect::ExecuteMeter { meter, index, dst: target.field.reg });
-                self.fit(target.field, 2)?;
+                self.fit(target.field, 2, exists)?;
                 self.store(target);
             }
             "register_read" => {
                 let target = self.target(0)?;
-                let (register, width) = self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
+                let (register, width, size) =
+                    self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(2)?;
+                let end = self.asm.constant(size as u64)?;
+                let exists = self.condition(target.field, index, Compare::Less, end)?;
                 self.push(Op::ReadRegister { dst: target.field.reg, register, index });
-                self.fit(target.field, width)?;
+                self.fit(target.field, width, exists)?;
                 self.store(target);
             }
             "register_write" => {
-                let (register, width) = self.object(0, "register_array", |o, name| o.registers.get(name).copied())?;
+                let (register, width, _) =
+                    self.object(0, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(1)?;
                 // The cell keeps its own width.
                 let mask = constant(u128::from(u64::MAX >> (64 - width)));
@@ -156,8 +162,9 @@ impl Step<'_, '_> {
             "modify_field_rng_uniform" => {
                 let target = self.target(0)?;
                 let (low, high) = (self.value(1)?, self.value(2)?);
+                let some = self.condition(target.field, low, Compare::LessOrEqual, high)?;
                 self.effect(Effect::Random { dst: target.field.reg, low, high });
-                self.fit(target.field, 64)?;
+                self.fit(target.field, 64, some)?;
                 self.store(target);
             }
             "modify_field_with_hash_based_offset" => {
@@ -169,7 +176,7 @@ impl Step<'_, '_> {
                     return self.asm.refuse("a hash over the payload is not supported");
                 }
                 self.effect(Effect::Hash { dst: target.field.reg, calculation, low, size });
-                self.fit(target.field, 64)?;
+                self.fit(target.field, 64, None)?;
                 self.store(target);
             }
             "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress" => {
@@ -235,11 +242,25 @@ impl Step<'_, '_> {
         self.asm.code.push(op);
     }
 
-    /// Cuts what an instruction has just written into `dst` (`width` bits) to the field.
-    fn fit(&mut self, dst: Field, width: u16) -> Result<(), LoadError> {
+    /// Whether an instruction will write to a wide field, which is more than it can tell itself.
+    fn condition(&mut self, dst: Field, a: Reg, compare: Compare, b: Reg) -> Result<Option<Reg>, LoadError> {
+        if !dst.is_wide() {
+            return Ok(None);
+        }
+        let condition = self.asm.temporaries(1)?;
+        self.push(Op::Compare { dst: condition, a, b, compare });
+        Ok(Some(condition))
+    }
+
+    /// Cuts what an instruction has just written into `dst` (`width` bits) to the field. `written`: where it is 0, the
+    /// instruction has not written.
+    fn fit(&mut self, dst: Field, width: u16, written: Option<Reg>) -> Result<(), LoadError> {
         if dst.is_wide() {
-            let a = self.asm.constant(0)?;
-            self.push(Op::Move { dst: dst.reg + 1, a });
+            let (high, zero) = (dst.reg + 1, self.asm.constant(0)?);
+            self.push(match written {
+                Some(condition) => Op::Select { dst: high, condition, a: zero, b: high },
+                None => Op::Move { dst: high, a: zero },
+            });
         } else if !Range::Unsigned(width as u32).within(Range::of_field(dst)) {
             let written = Field { width: 64, signed: false, ..dst };
             self.asm.assign(dst, &Expr::Field(written))?;

@@ -42,8 +42,10 @@ fn place_of(kind: &str, name: &str, source: &Option<SourceInfo>) -> String {
 /// Indices of named objects, for references by name or id.
 struct Objects {
     counters: HashMap<String, u16>,
-    meters: HashMap<String, u16>,
-    registers: HashMap<String, (u16, u16)>,
+    /// Index and size.
+    meters: HashMap<String, (u16, usize)>,
+    /// Index, width and size.
+    registers: HashMap<String, (u16, u16, usize)>,
     /// Index, and whether the payload is part of the input.
     calculations: HashMap<String, (u16, bool)>,
     /// Learn list id to index.
@@ -156,7 +158,7 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
     for meter in &doc.meter_arrays {
         let unit = meter_unit(meter)?;
         if !meter.is_direct {
-            objects.meters.insert(meter.name.clone(), program.meters.len() as u16);
+            objects.meters.insert(meter.name.clone(), (program.meters.len() as u16, meter.size));
             program.meters.push(MeterInfo { name: meter.name.clone(), size: meter.size, unit });
         }
     }
@@ -167,7 +169,8 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
                 format!("cells of {} bits are not supported (1 to 64)", register.bitwidth),
             );
         }
-        objects.registers.insert(register.name.clone(), (program.registers.len() as u16, register.bitwidth));
+        let index = program.registers.len() as u16;
+        objects.registers.insert(register.name.clone(), (index, register.bitwidth, register.size));
         let (name, size, width) = (register.name.clone(), register.size, register.bitwidth);
         program.registers.push(RegisterInfo { name, size, width });
     }

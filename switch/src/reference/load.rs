@@ -254,8 +254,8 @@ impl Loader {
             "^" => binary(Binary::Xor),
             "<<" => binary(Binary::ShiftLeft),
             ">>" => binary(Binary::ShiftRight),
-            "==" => self.equality(left, right),
-            "!=" => Ok(Expr::Unary(Unary::Not, Box::new(self.equality(left, right)?))),
+            "==" | "==h" | "==u" | "==b" => self.equality(left, right),
+            "!=" | "!=h" | "!=u" | "!=b" => Ok(Expr::Unary(Unary::Not, Box::new(self.equality(left, right)?))),
             "<" => binary(Binary::Less),
             "<=" => binary(Binary::LessOrEqual),
             ">" => binary(Binary::Greater),
@@ -295,7 +295,10 @@ impl Loader {
             ("header_union", _) | ("expression", "dereference_union_stack") => {
                 Ok(Expr::SameUnion(self.union_ref(left)?, self.union_ref(right)?))
             }
-            _ => Ok(Expr::Binary(Binary::Equal, Box::new(self.expr(left)?), Box::new(self.expr(right)?))),
+            _ => match (self.expr(left)?, self.expr(right)?) {
+                (Expr::Field(a), Expr::Field(b)) => Ok(Expr::SameField(a, b)),
+                (a, b) => Ok(Expr::Binary(Binary::Equal, Box::new(a), Box::new(b))),
+            },
         }
     }
 

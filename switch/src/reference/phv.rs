@@ -220,6 +220,7 @@ impl Scope<'_> {
             Expr::ValidUnion(union) => {
                 bool(self.union(union).is_some_and(|union| self.phv.union_valid(self.program, union)))
             }
+            Expr::SameField(a, b) => bool(self.field(a) == self.field(b) && self.varbit(a) == self.varbit(b)),
             Expr::SameHeader(a, b) => match (self.header(a), self.header(b)) {
                 (Some(a), Some(b)) => bool(self.same(a, b)),
                 _ => bool(false),
@@ -227,7 +228,7 @@ impl Scope<'_> {
             Expr::SameUnion(a, b) => match (self.union(a), self.union(b)) {
                 (Some(a), Some(b)) => {
                     let mut pairs = self.program.unions[a].members.iter().zip(&self.program.unions[b].members);
-                    bool(pairs.any(|(&a, &b)| self.same(a, b)))
+                    bool(pairs.all(|(&a, &b)| self.same(a, b)))
                 }
                 _ => bool(false),
             },
@@ -246,6 +247,9 @@ impl Scope<'_> {
                 };
                 is_last && self.header(&field.header).is_none()
             }
+            Expr::SameField(a, b) => {
+                [a, b].into_iter().any(|field| self.reads_last_of_empty(&Expr::Field(field.clone())))
+            }
             Expr::Unary(_, a) => self.reads_last_of_empty(a),
             Expr::Binary(_, a, b) => self.reads_last_of_empty(a) || self.reads_last_of_empty(b),
             Expr::Choose(a, b, c) => [a, b, c].into_iter().any(|expr| self.reads_last_of_empty(expr)),
@@ -253,10 +257,20 @@ impl Scope<'_> {
         }
     }
 
-    /// Both are valid and equal.
+    /// Bits of a varbit; 0 of every other field.
+    fn varbit(&self, field: &FieldRef) -> u32 {
+        match (self.header(&field.header), field.part) {
+            (Some(header), Part::Field(index)) if self.program.headers[header].fields[index].varbit => {
+                self.phv.headers[header].varbit
+            }
+            _ => 0,
+        }
+    }
+
+    /// Both are invalid, or valid and equal.
     fn same(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.phv.headers[a], &self.phv.headers[b]);
-        a.valid && b.valid && a.fields == b.fields && a.varbit == b.varbit
+        a.valid == b.valid && (!a.valid || a.fields == b.fields && a.varbit == b.varbit)
     }
 }
 

@@ -129,6 +129,8 @@ pub enum Expr {
     Choose(Box<Expr>, Box<Expr>, Box<Expr>),
     Valid(HeaderRef),
     ValidUnion(UnionRef),
+    /// Varbits have also the same length.
+    SameField(FieldRef, FieldRef),
     SameHeader(HeaderRef, HeaderRef),
     SameUnion(UnionRef, UnionRef),
     /// Filled elements of a stack; less one, the index of the last.
