@@ -134,8 +134,8 @@ packets have, so that they are hit. {versions}
 NOT_COMPARED = """
 ## What is left out
 
-Both are known to differ here, so that the packets keep away from it or the page names it as a reason; all of it, with
-the why, is on [v1model on the switch](../switch/v1model.md).
+The two are known to differ in this, and the packets keep away from it; every difference, with the why, is on
+[v1model on the switch](../switch/v1model.md).
 
 - Meters that are configured, times and queue depths: each has a clock of its own.
 - What BMv2 does not survive: a failed `assert`, an index beyond a stack; built with `-DNDEBUG`, one beyond an array.
