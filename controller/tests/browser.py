@@ -2,7 +2,9 @@
 """Debian's Chromium without a window, for tests of the page."""
 
 import contextlib
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,8 +98,11 @@ def browser() -> Iterator[Browser]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--lang=en"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    try:
-        yield Browser(driver)
-    finally:
-        driver.quit()
+    # Chromium leaves files in the folder for temporary ones.
+    with tempfile.TemporaryDirectory(prefix="browser", ignore_cleanup_errors=True) as directory:
+        service = webdriver.ChromeService(shutil.which("chromedriver"), env={**os.environ, "TMPDIR": directory})
+        driver = webdriver.Chrome(options, service)
+        try:
+            yield Browser(driver)
+        finally:
+            driver.quit()
