@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,14 +144,14 @@ class Lab:
         self.switch: subprocess.Popen[bytes] | None = None
         self.controllers: list[Controller] = []
 
-    def start_switch(self, *links: str) -> None:
-        """Start the switch; `links` are apswitch's `--link` values."""
+    def start_switch(self, *links: str, options: Sequence[str] = ()) -> None:
+        """Start the switch; `links` are apswitch's `--link` values, `options` more of its words."""
         interfaces = {number: wire.near for number, wire in self.wires.items()}
         models = {int(port): model for port, _, model in (link.partition(":") for link in links)}
         wiring = targets.Wiring(interfaces, f"127.0.0.1:{self.grpc}", free_port(), links=models)
         command = targets.TARGETS[self.target].command(wiring)
         log = (self.directory / "switch.log").open("wb")
-        self.switch = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        self.switch = subprocess.Popen([*command, *options], stdout=log, stderr=subprocess.STDOUT)
 
     def stop_switch(self) -> None:
         """End the switch."""

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("apswitch: {message}");
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
     }
 }
@@ -59,8 +59,13 @@ async fn run(options: Options) -> Result<(), String> {
         }
     }
 
-    let address = options.grpc_server_addr.clone();
-    let server = P4RuntimeListener::bind(&ServerConfig { device_id: options.device_id, address }).await?;
+    let server = P4RuntimeListener::bind(&ServerConfig {
+        device_id: options.device_id,
+        address: options.grpc_server_addr.clone(),
+        tls: options.tls(),
+        insecure: options.insecure,
+    })
+    .await?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use apswitch::control::{LinkConfig, PortConfig, PortNumber};
+use apswitch::p4rt::Tls;
 use apswitch::trace::Trace;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
@@ -62,6 +63,22 @@ pub struct Options {
     /// Where the P4Runtime server listens
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
     pub grpc_server_addr: String,
+
+    /// Certificate of the P4Runtime server (PEM): TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Authority of the clients' certificates (PEM): mutual TLS, without which every client is let in
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+
+    /// Listen also beyond loopback without TLS
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub insecure: bool,
 
     /// Port number of packet-in and packet-out
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(0..511))]
@@ -144,6 +161,11 @@ impl From<LogLevel> for LevelFilter {
 }
 
 impl Options {
+    pub fn tls(&self) -> Option<Tls> {
+        let (cert, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(Tls { cert, key, client_ca: self.tls_client_ca.clone() })
+    }
+
     /// Every port with its link model.
     pub fn ports(&self) -> Result<Vec<PortConfig>, String> {
         let mut ports: Vec<PortConfig> = Vec::new();
@@ -310,6 +332,9 @@ mod tests {
             ("apswitch --no-p4 --link 1:trace=/nowhere", "/nowhere: No such file"),
             ("apswitch --no-p4 --link rate=1mbit", "PORT:KEY=VALUE"),
             ("apswitch --no-p4 --priority-queues 9", "from 1 to 8"),
+            ("apswitch --no-p4 --tls-cert a.pem", "--tls-key"),
+            ("apswitch --no-p4 --tls-client-ca a.pem", "--tls-cert"),
+            ("apswitch --no-p4 --tls-cert a.pem --tls-key a.key --insecure", "cannot be used with"),
         ] {
             let Err(error) = parse(line) else { panic!("accepted: {line}") };
             assert!(error.contains(message), "{line}: {error}");

@@ -92,11 +92,15 @@ class Client:
     election_id: int | None = None
     role: str = ""
     device_id: int = 1
+    credentials: grpc.ChannelCredentials | None = None
     received: queue.Queue = field(default_factory=queue.Queue)
 
     def __post_init__(self) -> None:
         options = [("grpc.max_metadata_size", 1 << 20), ("grpc.max_receive_message_length", 1 << 26)]
-        self.channel = grpc.insecure_channel(self.address, options)
+        if self.credentials:
+            self.channel = grpc.secure_channel(self.address, self.credentials, options)
+        else:
+            self.channel = grpc.insecure_channel(self.address, options)
         self.stub = p4r_grpc.P4RuntimeStub(self.channel)
         self.outgoing: queue.Queue = queue.Queue()
         self.reader: threading.Thread | None = None

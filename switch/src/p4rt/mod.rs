@@ -4,6 +4,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `proto` | the generated messages |
+//! | `listen` | where the server listens, with or without TLS |
 //! | `service` | the RPCs: who may do what, and in which order |
 //! | `arbitration`, `clients` | primary and backups; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
@@ -25,6 +26,7 @@ mod data;
 mod digest;
 mod entry;
 mod error;
+mod listen;
 mod packet_io;
 mod pipeline;
 mod profile;
@@ -43,9 +45,10 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use crate::control::{Dataplane, Events};
+use listen::Connections;
+pub use listen::Tls;
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
 use service::{Service, Shared};
 
@@ -63,11 +66,16 @@ pub struct ServerConfig {
     pub device_id: u64,
     /// Such as `127.0.0.1:9559`; port 0 takes a free one.
     pub address: String,
+    /// `None`: in the clear, which is for loopback only.
+    pub tls: Option<Tls>,
+    /// In the clear beyond loopback, too.
+    pub insecure: bool,
 }
 
 /// A server that has its port but does not serve yet.
 pub struct P4RuntimeListener {
-    listener: TcpListener,
+    connections: Connections,
+    server: Server,
     device_id: u64,
 }
 
@@ -82,11 +90,23 @@ impl P4RuntimeListener {
             };
             format!("P4Runtime server on {address}: {error}: {mend}")
         })?;
-        Ok(P4RuntimeListener { listener, device_id: config.device_id })
+        let connections = Connections::new(listener);
+        let is_loopback = connections.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let server = match &config.tls {
+            Some(tls) => Server::builder().tls_config(tls.config()?).map_err(|error| tls.error(&error))?,
+            None if is_loopback || config.insecure => Server::builder(),
+            None => {
+                return Err(format!(
+                    "P4Runtime server on {address}: everybody could control the switch: give --tls-cert, --tls-key and \
+                     --tls-client-ca, an address of loopback, or --insecure where that is meant"
+                ));
+            }
+        };
+        Ok(P4RuntimeListener { connections, server, device_id: config.device_id })
     }
 
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.connections.local_addr()
     }
 
     /// Serves until `stop` resolves.
@@ -100,12 +120,13 @@ impl P4RuntimeListener {
         let service = P4RuntimeServer::new(Service(shared.clone()))
             .max_decoding_message_size(LARGEST_REQUEST)
             .max_encoding_message_size(usize::MAX);
-        let server = Server::builder()
+        let server = self
+            .server
             .max_concurrent_streams(MOST_STREAMS)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .add_service(service)
-            .serve_with_incoming(TcpIncoming::from(self.listener).with_nodelay(Some(true)));
+            .serve_with_incoming(self.connections);
         // Streams live as long as their clients, so there is no waiting for them.
         tokio::select! {
             result = server => result.map_err(|error| format!("P4Runtime server: {error}")),
