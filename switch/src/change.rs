@@ -117,7 +117,7 @@ pub enum Change {
     SetRegister {
         register: usize,
         index: usize,
-        value: u64,
+        value: Value,
     },
     /// `action`: index among the profile's actions and parameters.
     SetMember {

@@ -347,7 +347,7 @@ impl Dataplane {
         self.read(|store, _| store.meters(meter.0, range))
     }
 
-    pub fn registers(&self, register: RegisterId, range: Range<usize>) -> Result<Vec<u64>, UpdateError> {
+    pub fn registers(&self, register: RegisterId, range: Range<usize>) -> Result<Vec<Value>, UpdateError> {
         self.read(|store, _| store.registers(register.0, range))
     }
 

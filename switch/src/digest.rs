@@ -96,45 +96,49 @@ impl DigestFilter {
 mod tests {
     use super::*;
 
+    fn values<const N: usize>(numbers: [u64; N]) -> [Value; N] {
+        numbers.map(Value::from)
+    }
+
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn a_value_is_sent_once_until_acknowledged() {
         let mut filter = DigestFilter::new(SECOND, 1);
-        assert!(filter.wants(&[1, 2], 0));
-        let sequence = filter.sent(&[1, 2], 0);
-        assert!(!filter.wants(&[1, 2], 10));
-        assert!(filter.wants(&[1, 3], 10));
+        assert!(filter.wants(&values([1, 2]), 0));
+        let sequence = filter.sent(&values([1, 2]), 0);
+        assert!(!filter.wants(&values([1, 2]), 10));
+        assert!(filter.wants(&values([1, 3]), 10));
         filter.acknowledge(&[sequence]);
-        assert!(filter.wants(&[1, 2], 20));
+        assert!(filter.wants(&values([1, 2]), 20));
     }
 
     #[test]
     fn an_unacknowledged_value_is_sent_again_after_the_timeout() {
         let mut filter = DigestFilter::new(SECOND, 1);
-        filter.sent(&[1], 0);
-        assert!(!filter.wants(&[1], SECOND - 1));
-        assert!(filter.wants(&[1], SECOND));
+        filter.sent(&values([1]), 0);
+        assert!(!filter.wants(&values([1]), SECOND - 1));
+        assert!(filter.wants(&values([1]), SECOND));
     }
 
     #[test]
     fn without_a_timeout_nothing_is_suppressed() {
         let mut filter = DigestFilter::new(0, 1);
-        assert_eq!(filter.sent(&[1], 0), 0);
-        assert!(filter.wants(&[1], 0));
-        assert_eq!(filter.sent(&[1], 0), 1);
+        assert_eq!(filter.sent(&values([1]), 0), 0);
+        assert!(filter.wants(&values([1]), 0));
+        assert_eq!(filter.sent(&values([1]), 0), 1);
     }
 
     #[test]
     fn the_oldest_values_are_forgotten_when_there_are_too_many() {
         let mut filter = DigestFilter::new(SECOND, 1);
-        let count = MAX_UNACKNOWLEDGED as u128 + 1;
-        (0..count).for_each(|value| assert_eq!(filter.sent(&[value], 0) as u128, value));
-        assert!(filter.wants(&[0], 0));
-        assert!((1..count).all(|value| !filter.wants(&[value], 0)));
+        let count = MAX_UNACKNOWLEDGED as u64 + 1;
+        (0..count).for_each(|value| assert_eq!(filter.sent(&values([value]), 0), value));
+        assert!(filter.wants(&values([0]), 0));
+        assert!((1..count).all(|value| !filter.wants(&values([value]), 0)));
         // Unknown and repeated acknowledgements are harmless.
         filter.acknowledge(&[0, 5, 5, 1 << 40]);
-        assert!(filter.wants(&[5], 0));
-        assert!(!filter.wants(&[6], 0));
+        assert!(filter.wants(&values([5]), 0));
+        assert!(!filter.wants(&values([6]), 0));
     }
 }

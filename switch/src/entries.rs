@@ -21,14 +21,14 @@ pub fn parse(json: &[u8], program: &Program) -> Result<Vec<(String, Update)>> {
         updates.push((what, update));
     }
     for group in list("multicast_group_entries") {
-        let id = number(&group["multicast_group_id"]).map_err(|e| format!("multicast_group_id: {e}"))? as u32;
+        let id = small(&group["multicast_group_id"]).map_err(|e| format!("multicast_group_id: {e}"))?;
         let replicas = replicas(&group)?;
         updates.push((format!("multicast group {id}"), Update::InsertMulticastGroup { group: id, replicas }));
     }
     for session in list("clone_session_entries") {
-        let id = number(&session["clone_session_id"]).map_err(|e| format!("clone_session_id: {e}"))? as u32;
+        let id = small(&session["clone_session_id"]).map_err(|e| format!("clone_session_id: {e}"))?;
         let length = &session["packet_length_bytes"];
-        let packet_length_bytes = if length.is_null() { 0 } else { number(length)? as u32 };
+        let packet_length_bytes = if length.is_null() { 0 } else { small(length)? };
         let config = CloneSession { replicas: replicas(&session)?, packet_length_bytes };
         updates.push((format!("clone session {id}"), Update::InsertCloneSession { session: id, config }));
     }
@@ -89,7 +89,6 @@ fn action(entry: &Json, program: &Program, table: TableId) -> Result<ActionCall>
 }
 
 fn key_field(given: Option<&Json>, kind: MatchKind, width: u16) -> Result<KeyField> {
-    let all = Value::MAX >> (128 - width);
     let pair = |given: &Json| match given.as_array().map(Vec::as_slice) {
         Some([first, second]) => Ok((number(first)?, number(second)?)),
         _ => Err(format!("{given} is not a pair")),
@@ -97,17 +96,17 @@ fn key_field(given: Option<&Json>, kind: MatchKind, width: u16) -> Result<KeyFie
     Ok(match (kind, given) {
         (MatchKind::Exact, Some(given)) => KeyField::Exact(number(given)?),
         (MatchKind::Exact, None) => return Err("an exact field needs a value".into()),
-        (MatchKind::Lpm, None) => KeyField::Lpm { value: 0, prefix_len: 0 },
+        (MatchKind::Lpm, None) => KeyField::Lpm { value: Value::ZERO, prefix_len: 0 },
         (MatchKind::Lpm, Some(given)) => {
             let (value, prefix_len) = pair(given)?;
-            KeyField::Lpm { value, prefix_len: prefix_len as u16 }
+            KeyField::Lpm { value, prefix_len: narrow(&prefix_len)? }
         }
-        (MatchKind::Ternary, None) => KeyField::Ternary { value: 0, mask: 0 },
+        (MatchKind::Ternary, None) => KeyField::Ternary { value: Value::ZERO, mask: Value::ZERO },
         (MatchKind::Ternary, Some(given)) => {
             let (value, mask) = pair(given)?;
             KeyField::Ternary { value, mask }
         }
-        (MatchKind::Range, None) => KeyField::Range { low: 0, high: all },
+        (MatchKind::Range, None) => KeyField::Range { low: Value::ZERO, high: Value::ones(width.into()) },
         (MatchKind::Range, Some(given)) => {
             let (low, high) = pair(given)?;
             KeyField::Range { low, high }
@@ -119,11 +118,21 @@ fn key_field(given: Option<&Json>, kind: MatchKind, width: u16) -> Result<KeyFie
 fn replicas(object: &Json) -> Result<Vec<Replica>> {
     let replicas = object["replicas"].as_array().cloned().unwrap_or_default();
     let replica = |replica: &Json| {
-        let port = number(&replica["egress_port"]).map_err(|e| format!("egress_port: {e}"))?;
-        let rid = if replica["instance"].is_null() { 0 } else { number(&replica["instance"])? };
-        Ok(Replica { port: port as u16, rid: rid as u16 })
+        let port = small(&replica["egress_port"]).map_err(|e| format!("egress_port: {e}"))?;
+        let rid = if replica["instance"].is_null() { 0 } else { small(&replica["instance"])? };
+        Ok(Replica { port, rid })
     };
     replicas.iter().map(replica).collect()
+}
+
+/// A number that its type can hold.
+fn small<T: TryFrom<u64>>(json: &Json) -> Result<T> {
+    narrow(&number(json)?)
+}
+
+fn narrow<T: TryFrom<u64>>(value: &Value) -> Result<T> {
+    let number = u64::try_from(value).ok().and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("{value} is too large"))
 }
 
 /// 5, "5", "0x1f", "10.0.1.1", "2001:db8::1", "08:00:00:00:01:11"; also as a list of one.
@@ -135,14 +144,14 @@ fn number(json: &Json) -> Result<Value> {
         Json::Null => return Err("is missing".into()),
         _ => return Err(format!("{json} is not a value")),
     };
-    let hex = |digits: &str| Value::from_str_radix(digits, 16).ok();
+    let hex = |digits: &str| Value::parse(digits, 16);
     let value = match text.strip_prefix("0x") {
         Some(digits) => hex(digits),
         None if text.len() == 17 && text.matches(':').count() == 5 => hex(&text.replace(':', "")),
         None => match text.parse() {
             Ok(IpAddr::V4(address)) => Some(address.to_bits().into()),
-            Ok(IpAddr::V6(address)) => Some(address.to_bits()),
-            Err(_) => text.parse().ok(),
+            Ok(IpAddr::V6(address)) => Some(address.to_bits().into()),
+            Err(_) => Value::parse(&text, 10),
         },
     };
     value.ok_or_else(|| format!("`{text}` is not a number, an address or 0x.."))

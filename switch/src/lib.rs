@@ -5,7 +5,7 @@
 //!
 //! | layer | modules | what it knows |
 //! | --- | --- | --- |
-//! | description | [`program`] | what the control plane may ask about a loaded program |
+//! | description | [`program`], `value` | what the control plane may ask about a loaded program |
 //! | loader | `compile` | BMv2 JSON to instructions, or the name and place of what is not supported |
 //! | machine | `machine` | how one packet is processed: parser, instructions, tables, meters, checksums, deparser |
 //! | native code | `jit` | the machine's instructions for this processor; `unsafe`, each block with its reason |
@@ -41,4 +41,5 @@ pub mod store;
 pub mod trace;
 pub mod update;
 pub mod v1model;
+mod value;
 mod value_sets;

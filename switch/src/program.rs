@@ -12,9 +12,7 @@ use thiserror::Error;
 use crate::compile;
 use crate::jit::Native;
 use crate::machine::code::Code;
-
-/// Values of key fields and parameters: at most 128 bits wide.
-pub type Value = u128;
+pub use crate::value::Value;
 
 /// Index into [`Program::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

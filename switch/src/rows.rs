@@ -25,48 +25,48 @@ pub fn pack_field(
     code: &TableCode,
     row: &mut [u64],
 ) -> Result<()> {
-    let all = Value::MAX >> (128 - width);
     let what = NamedField(name);
+    // `None`: all bits.
     let (value, mask) = match (kind, field) {
-        (MatchKind::Exact, KeyField::Exact(value)) => (*value, all),
+        (MatchKind::Exact, KeyField::Exact(value)) => (value, None),
         (MatchKind::Lpm, KeyField::Lpm { value, prefix_len }) => {
             if *prefix_len > width {
                 return invalid(format!("{what}: a prefix of {prefix_len} bits is longer than {width}"));
             }
-            (*value, all & !all.checked_shr(*prefix_len as u32).unwrap_or(0))
+            (value, Some(Value::prefix((*prefix_len).into(), width.into())))
         }
         (MatchKind::Ternary, KeyField::Ternary { value, mask }) => {
-            check_width(format_args!("{what}, mask"), *mask, width)?;
-            (*value, *mask)
+            check_width(format_args!("{what}, mask"), mask, width)?;
+            (value, Some(mask.clone()))
         }
         // The format calls optional fields ternary.
         (MatchKind::Optional | MatchKind::Ternary, KeyField::Optional(value)) => {
-            (value.unwrap_or(0), if value.is_some() { all } else { 0 })
+            (value.as_ref().unwrap_or(&Value::ZERO), value.is_none().then_some(Value::ZERO))
         }
         (MatchKind::Range, KeyField::Range { low, high }) => {
-            check_width(&what, *low, width)?;
-            check_width(&what, *high, width)?;
+            check_width(&what, low, width)?;
+            check_width(&what, high, width)?;
             if low > high {
                 return invalid(format!("{what}: the range {low}..{high} is empty"));
             }
             let KeyPlace::Range(index) = place else { return invalid(format!("{what}: not a range")) };
             let at = RowShape::new(code).ranges + 2 * index;
-            row[at..at + 2].copy_from_slice(&[*low as u64, *high as u64]);
+            row[at..at + 2].copy_from_slice(&[low.word(0), high.word(0)]);
             return Ok(());
         }
         (kind, _) => return invalid(format!("{what} has to be of kind {kind:?}")),
     };
     check_width(&what, value, width)?;
-    if value & !mask != 0 {
+    if mask.as_ref().is_some_and(|mask| !value.is_within(mask)) {
         return invalid(format!("{what}: value {value:#x} has bits outside its mask"));
     }
     let KeyPlace::Packed(places) = place else { return invalid(format!("{what}: a range is needed")) };
     let shape = RowShape::new(code);
     for (index, &(word, shift, bits)) in places.iter().enumerate() {
-        let cut = |value: Value| ((value >> (64 * index)) as u64 & (u64::MAX >> (64 - bits))) << shift;
-        row[word as usize] |= cut(value);
+        row[word as usize] |= value.word(index) << shift;
         if shape.ranges > shape.mask {
-            row[shape.mask + word as usize] |= cut(mask);
+            let bits = u64::MAX >> (64 - bits);
+            row[shape.mask + word as usize] |= mask.as_ref().map_or(bits, |mask| mask.word(index)) << shift;
         }
     }
     Ok(())
@@ -90,8 +90,8 @@ impl fmt::Display for NamedField<'_> {
     }
 }
 
-pub fn check_width(what: impl fmt::Display, value: Value, width: u16) -> Result<()> {
-    if width < 128 && value >> width != 0 {
+pub fn check_width(what: impl fmt::Display, value: &Value, width: u16) -> Result<()> {
+    if value.bits() > width.into() {
         return Err(UpdateError::OutOfRange(format!("{what}: {value:#x} does not fit in {width} bits")));
     }
     Ok(())

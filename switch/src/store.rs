@@ -18,6 +18,7 @@ use crate::program::{
 };
 use crate::rows::{check_index, check_width, no_cells, pack_field, prefix_length};
 use crate::update::{EntryAction, EntryView, TableEntry, Update, UpdateError};
+use crate::value::words;
 use crate::value_sets;
 
 type Result<T> = std::result::Result<T, UpdateError>;
@@ -145,7 +146,7 @@ impl Store {
             Update::SetRegister { register, index, value } => {
                 let info = self.program.registers.get(register.0);
                 check_index("register", info.map(|r| r.size), index)?;
-                check_width("register value", value as Value, info.map_or(64, |r| r.width))?;
+                check_width("register value", &value, info.map_or(0, |r| r.width))?;
                 changes.push(Change::SetRegister { register: register.0, index, value });
                 Ok(())
             }
@@ -369,9 +370,10 @@ impl Store {
         Ok(cells.ok_or_else(|| no_cells("meter", range))?.to_vec())
     }
 
-    pub fn registers(&self, register: usize, range: Range<usize>) -> Result<Vec<u64>> {
-        let cells = self.shared.registers.get(register).and_then(|cells| cells.get(range.clone()));
-        Ok(cells.ok_or_else(|| no_cells("register", range))?.iter().map(|cell| cell.load(Relaxed)).collect())
+    pub fn registers(&self, register: usize, range: Range<usize>) -> Result<Vec<Value>> {
+        let array = self.shared.registers.get(register).filter(|array| range.end <= array.cells());
+        let array = array.ok_or_else(|| no_cells("register", range.clone()))?;
+        Ok(range.map(|index| array.read(index)).collect())
     }
 
     pub fn digest_config(&self, digest: usize) -> Result<Option<DigestConfig>> {
@@ -555,12 +557,9 @@ impl Store {
             return invalid(format!("action `{}` takes {needs} parameters, not {has}", action.name));
         }
         let mut packed = vec![index as u64];
-        for (param, &value) in action.params.iter().zip(&call.params) {
+        for (param, value) in action.params.iter().zip(&call.params) {
             check_width(format_args!("parameter `{}`", param.name), value, param.width)?;
-            packed.push(value as u64);
-            if param.width > 64 {
-                packed.push((value >> 64) as u64);
-            }
+            packed.extend((0..words(param.width)).map(|word| value.word(word)));
         }
         Ok(packed)
     }

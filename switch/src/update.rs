@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::change::{CloneSession, CounterValue, DigestConfig, MeterConfig, Replica};
 use crate::port::PortNumber;
 use crate::program::{
-    ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, ValueSetId,
+    ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, Value, ValueSetId,
 };
 
 /// What an entry does: a call in direct tables, one of the others in tables with an action profile.
@@ -119,7 +119,7 @@ pub enum Update {
     SetRegister {
         register: RegisterId,
         index: usize,
-        value: u64,
+        value: Value,
     },
     InsertMulticastGroup {
         group: u32,

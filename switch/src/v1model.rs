@@ -23,7 +23,7 @@ use crate::machine::frame::{Packet, PacketState, Pool};
 use crate::machine::meter::Meter;
 use crate::machine::{DROP_PORT, Machine};
 use crate::port::{PortCells, PortNumber};
-use crate::program::DigestId;
+use crate::program::{DigestId, Value};
 
 /// Values of `instance_type`.
 mod instance {
@@ -434,7 +434,7 @@ impl Switch {
             let digest = digests.trailing_zeros() as usize;
             digests &= digests - 1;
             let Some(filter) = &mut self.digests[digest] else { continue };
-            let values: Vec<u128> = machine.digest_values(digest).collect();
+            let values: Vec<Value> = machine.digest_values(digest).collect();
             if !filter.wants(&values, now) {
                 continue;
             }
@@ -489,7 +489,7 @@ impl Switch {
             }
             Change::SetMeter { meter: array, index, config } => state.meters[array][index] = meter(config),
             Change::SetRegister { register, index, value } => {
-                state.shared.registers[register][index].store(value, Relaxed);
+                state.shared.registers[register].write(index, value.words());
             }
             Change::SetMember { profile, slot, action } => state.profiles[profile].set_member(slot, action),
             Change::SetGroup { profile, slot, members } => state.profiles[profile].set_group(slot, members),

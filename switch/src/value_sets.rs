@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Members of parser value sets as the parser compares them.
 
-use crate::machine::bits::BitWriter;
 use crate::machine::select::{KeyRange, SetMember};
 use crate::program::{KeyField, Value, ValueSetInfo};
 use crate::update::UpdateError;
@@ -28,29 +27,28 @@ fn pack_member(info: &ValueSetInfo, member: &[KeyField]) -> Result<SetMember, Up
     let (mut value, mut mask) = (Vec::new(), Vec::new());
     let mut ranges = Vec::new();
     for (field, &width) in member.iter().zip(&info.widths) {
-        let all = Value::MAX >> (Value::BITS - u32::from(width));
-        let fits = |v: Value| {
+        let all = Value::ones(width.into());
+        let fits = |v: &Value| {
             let error = || UpdateError::OutOfRange(format!("value set `{}`: {v:#x} exceeds {width} bits", info.name));
-            if v <= all { Ok(v) } else { Err(error()) }
+            if *v <= all { Ok(v.clone()) } else { Err(error()) }
         };
-        let (v, m) = match *field {
-            KeyField::Exact(v) | KeyField::Optional(Some(v)) => (fits(v)?, all),
-            KeyField::Optional(None) => (0, 0),
+        let (v, m) = match field {
+            KeyField::Exact(v) | KeyField::Optional(Some(v)) => (fits(v)?, all.clone()),
+            KeyField::Optional(None) => (Value::ZERO, Value::ZERO),
             KeyField::Ternary { value, mask } => (fits(value)?, fits(mask)?),
-            KeyField::Lpm { value, prefix_len } => {
-                (fits(value)?, all & !all.checked_shr(prefix_len.into()).unwrap_or(0))
-            }
+            KeyField::Lpm { value, prefix_len } => (fits(value)?, Value::prefix((*prefix_len).into(), width.into())),
             KeyField::Range { low, high } => {
                 let at = value.len()..value.len() + width.div_ceil(8) as usize;
-                ranges.push(KeyRange { at, low: bytes(fits(low)?, width), high: bytes(fits(high)?, width) });
-                (0, 0)
+                let (low, high) = (bytes(&fits(low)?, width), bytes(&fits(high)?, width));
+                ranges.push(KeyRange { at, low, high });
+                (Value::ZERO, Value::ZERO)
             }
         };
-        if v & !m != 0 {
+        if !v.is_within(&m) {
             return Err(invalid(format!("value set `{}`: bits outside the mask are set", info.name)));
         }
-        value.extend_from_slice(&bytes(v, width));
-        mask.extend_from_slice(&bytes(m, width));
+        value.extend_from_slice(&bytes(&v, width));
+        mask.extend_from_slice(&bytes(&m, width));
     }
     Ok(SetMember { value: value.into(), mask: mask.into(), ranges })
 }
@@ -60,9 +58,6 @@ fn invalid(reason: String) -> UpdateError {
 }
 
 /// `width` bits in network order, padded to whole bytes in front.
-fn bytes(value: Value, width: u16) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    let width = width.next_multiple_of(8).into();
-    BitWriter::new(&mut bytes).push(&[value as u64, (value >> 64) as u64], width);
-    bytes.into()
+fn bytes(value: &Value, width: u16) -> Box<[u8]> {
+    value.to_bytes(width.div_ceil(8).into()).into()
 }

@@ -109,7 +109,7 @@ fn the_longest_prefix_wins() {
     let lab = lab();
     let program = lab.program();
     let route = |value, prefix_len, answer| {
-        let field = KeyField::Lpm { value, prefix_len };
+        let field = common::prefix(value, prefix_len);
         Update::InsertEntry(entry(&program, "routes", &[field], 0, "answer", &[answer]))
     };
     lab.write(vec![
@@ -125,12 +125,12 @@ fn the_longest_prefix_wins() {
     assert_eq!(ask(0x0a01_0204), 3);
     assert_eq!(ask(0x0a02_0000), 2);
     assert_eq!(ask(0x0b00_0000), 1);
-    let key = EntryKey { fields: vec![KeyField::Lpm { value: 0, prefix_len: 0 }], priority: 0 };
+    let key = EntryKey { fields: vec![common::prefix(0, 0)], priority: 0 };
     lab.write(vec![Update::DeleteEntry { table: find_table(&program, "routes"), key }]);
     assert_eq!(ask(0x0b00_0000), 0);
 
     let prefix = |value: u128, prefix_len, answer| {
-        let field = KeyField::Lpm { value, prefix_len };
+        let field = common::prefix(value, prefix_len);
         Update::InsertEntry(entry(&program, "prefixes", &[field], 0, "set_answer", &[answer]))
     };
     let network = 0x2001_0db8_u128 << 96;
@@ -146,9 +146,8 @@ fn the_longest_prefix_wins() {
 fn ranges_optionals_and_masks_follow_their_priority() {
     let lab = lab();
     let program = lab.program();
-    let range = |low, high, optional, mask, priority, answer| {
-        let fields =
-            [KeyField::Range { low, high }, KeyField::Optional(optional), KeyField::Ternary { value: 0, mask }];
+    let range = |low, high, optional: Option<u128>, mask, priority, answer| {
+        let fields = [common::range(low, high), KeyField::Optional(optional.map(u128::into)), common::ternary(0, mask)];
         Update::InsertEntry(entry(&program, "ranges", &fields, priority, "set_answer", &[answer]))
     };
     lab.write(vec![
@@ -168,8 +167,8 @@ fn ranges_optionals_and_masks_follow_their_priority() {
     assert_eq!(ask(9, 1234), (12, 1));
     assert_eq!(ask(10, 1234), (10, 1));
 
-    let mask = |value, mask, index, priority, answer| {
-        let fields = [KeyField::Ternary { value, mask }, KeyField::Exact(index)];
+    let mask = |value, mask, index: u128, priority, answer| {
+        let fields = [common::ternary(value, mask), KeyField::Exact(index.into())];
         Update::InsertEntry(entry(&program, "masks", &fields, priority, "set_answer", &[answer]))
     };
     let entries =
@@ -235,7 +234,7 @@ fn wide_keys_and_parameters_and_writes_to_a_part_of_a_field() {
 fn direct_counters_and_meters_belong_to_their_entry() {
     let lab = lab();
     let program = lab.program();
-    let mut route = entry(&program, "routes", &[KeyField::Lpm { value: 8, prefix_len: 29 }], 0, "answer", &[5]);
+    let mut route = entry(&program, "routes", &[common::prefix(8, 29)], 0, "answer", &[5]);
     // Green, yellow, yellow, then red: no token comes back within the test.
     route.meter = Some(MeterConfig { cir: 0, cburst: 1, pir: 0, pburst: 3 });
     lab.write(vec![Update::InsertEntry(route.clone())]);
@@ -290,12 +289,12 @@ fn indirect_counters_meters_and_registers() {
     ask(&lab, &[request(7, 15, 0xdead_beef), vec![0; 2]].concat());
     let read = |index| value(&lab, &[request(8, index, 0), vec![0; 2]].concat());
     assert_eq!(read(15), 0xdead_beef);
-    assert_eq!(lab.dataplane.registers(register, 14..16).unwrap(), [0, 0xdead_beef]);
-    lab.write(vec![Update::SetRegister { register, index: 0, value: 77 }]);
+    assert_eq!(lab.dataplane.registers(register, 14..16).unwrap(), common::values(&[0, 0xdead_beef]));
+    lab.write(vec![Update::SetRegister { register, index: 0, value: 77u32.into() }]);
     assert_eq!(read(0), 77);
-    let too_wide = Update::SetRegister { register, index: 0, value: 1 << 32 };
+    let too_wide = Update::SetRegister { register, index: 0, value: (1u64 << 32).into() };
     assert!(matches!(lab.refused(too_wide), UpdateError::OutOfRange(_)));
-    let beyond = Update::SetRegister { register, index: 16, value: 0 };
+    let beyond = Update::SetRegister { register, index: 16, value: Value::ZERO };
     assert!(matches!(lab.refused(beyond), UpdateError::OutOfRange(_)));
     assert!(lab.dataplane.registers(register, 10..17).is_err());
 }
@@ -423,13 +422,13 @@ fn digests_are_sent_once_until_acknowledged() {
         ask(&lab, &frame);
     }
     let sample = lab.events.digests.blocking_recv().unwrap();
-    assert_eq!((sample.digest, &sample.values[..]), (digest, &[1, 42, 1 << 100][..]));
+    assert_eq!((sample.digest, &sample.values[..]), (digest, &common::values(&[1, 42, 1 << 100])[..]));
     assert!(lab.events.digests.try_recv().is_err());
     ask(&lab, &[request(0x13, 2, 42), vec![0; 2]].concat());
-    assert_eq!(lab.events.digests.blocking_recv().unwrap().values[0], 2);
+    assert_eq!(lab.events.digests.blocking_recv().unwrap().values[0], 2u32.into());
     lab.write(vec![Update::AckDigest { digest, sequences: vec![sample.sequence] }]);
     ask(&lab, &frame);
-    assert_eq!(lab.events.digests.blocking_recv().unwrap().values[0], 1);
+    assert_eq!(lab.events.digests.blocking_recv().unwrap().values[0], 1u32.into());
 }
 
 #[test]
@@ -446,15 +445,15 @@ fn idle_entries_are_told_and_hits_keep_them() {
         Some(Notice::IdleTimeout(entry)) => entry.key.fields[0].clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(told(&mut lab), KeyField::Exact(1));
+    assert_eq!(told(&mut lab), KeyField::Exact(1u32.into()));
     // And again after another timeout.
-    assert_eq!(told(&mut lab), KeyField::Exact(1));
+    assert_eq!(told(&mut lab), KeyField::Exact(1u32.into()));
     let key = EntryKey { fields: exact(&[1]), priority: 0 };
     let table = find_table(&program, "addresses");
     ask(&lab, &address_request(0x31, 1));
     let idle = lab.dataplane.entry(table, &key).unwrap().idle_ns;
     assert!(idle < SOON.as_nanos() as u64, "{idle}");
-    let wrong = entry(&program, "routes", &[KeyField::Lpm { value: 0, prefix_len: 0 }], 0, "answer", &[1]);
+    let wrong = entry(&program, "routes", &[common::prefix(0, 0)], 0, "answer", &[1]);
     let wrong = TableEntry { idle_timeout_ns: 1, ..wrong };
     assert!(matches!(lab.refused(Update::InsertEntry(wrong)), UpdateError::InvalidArgument(_)));
 }
@@ -501,8 +500,7 @@ fn packets_go_to_the_cpu_port_and_come_from_it() {
 fn a_wrong_update_changes_nothing() {
     let lab = lab();
     let program = lab.program();
-    let route =
-        |value, prefix_len| entry(&program, "routes", &[KeyField::Lpm { value, prefix_len }], 0, "answer", &[1]);
+    let route = |value, prefix_len| entry(&program, "routes", &[common::prefix(value, prefix_len)], 0, "answer", &[1]);
     let good = route(0x0a00_0000, 8);
     let insert = |entry: &TableEntry| Update::InsertEntry(entry.clone());
     let answer = |params: &[u128]| call(&program, find_table(&program, "routes"), "answer", params).into();
@@ -512,9 +510,9 @@ fn a_wrong_update_changes_nothing() {
         Update::InsertEntry(entry)
     };
     let invalid = [
-        with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1, prefix_len: 33 }),
-        with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1, prefix_len: 8 }),
-        with(&|e| e.key.fields[0] = KeyField::Exact(1)),
+        with(&|e| e.key.fields[0] = common::prefix(1, 33)),
+        with(&|e| e.key.fields[0] = common::prefix(1, 8)),
+        with(&|e| e.key.fields[0] = KeyField::Exact(1u32.into())),
         with(&|e| e.key.fields.clear()),
         with(&|e| e.key.priority = 1),
         with(&|e| e.action = answer(&[])),
@@ -525,7 +523,7 @@ fn a_wrong_update_changes_nothing() {
         let text = format!("{update:?}");
         assert!(matches!(lab.refused(update), UpdateError::InvalidArgument(_)), "{text}");
     }
-    let wide = with(&|e| e.key.fields[0] = KeyField::Lpm { value: 1 << 32, prefix_len: 32 });
+    let wide = with(&|e| e.key.fields[0] = common::prefix(1 << 32, 32));
     assert!(matches!(lab.refused(wide), UpdateError::OutOfRange(_)));
     assert!(matches!(lab.refused(with(&|e| e.action = answer(&[1 << 32]))), UpdateError::OutOfRange(_)));
     assert!(matches!(lab.refused(with(&|e| e.table = TableId(999))), UpdateError::NotFound(_)));

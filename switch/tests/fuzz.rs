@@ -7,7 +7,7 @@ mod common;
 use apswitch::control::*;
 use common::frames::{mutate, seed_frame};
 use common::lab::Lab;
-use common::{STATION, UPLINK, ap_entries, ap_program, entry, udp_frame};
+use common::{STATION, UPLINK, ap_entries, ap_program, entry, ternary, udp_frame};
 use fastrand::Rng;
 
 const PACKETS: u64 = 1_000_000;
@@ -20,11 +20,10 @@ fn a_million_packets_do_no_harm() {
     let mut lab = Lab::new(ap_program(), &[None, Some(queued)]);
     let program = lab.program();
     let mut updates = ap_entries(&program, 1000);
-    let ternary = |value, mask| KeyField::Ternary { value, mask };
     // Everything of the controller's that a packet can run into: classes, feedback, gate, copies to the controller.
     let any = ternary(0, 0);
     let class = [ternary(1, 3), any.clone(), any.clone(), any.clone()];
-    let ports = [KeyField::Range { low: 0, high: 50_000 }, KeyField::Range { low: 0, high: 65_535 }];
+    let ports = [common::range(0, 50_000), common::range(0, 65_535)];
     let rest = [any.clone(), any.clone(), any.clone()];
     let class: Vec<KeyField> = class.into_iter().chain(ports).chain(rest).collect();
     let punt = [ternary(STATION as u128, 511), any.clone(), any.clone(), ternary(17, 255), any];

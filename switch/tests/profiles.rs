@@ -38,7 +38,7 @@ fn place(flow: u32, of: u16) -> u32 {
 
 fn insert(program: &Program, table: &str, key: u8, action: EntryAction) -> TableEntry {
     let table = find_table(program, table);
-    let ternary = KeyField::Ternary { value: key.into(), mask: 0xff };
+    let ternary = common::ternary(key.into(), 0xff);
     let needs_priority = program.tables[table.0].needs_priority();
     let fields = if needs_priority { vec![ternary] } else { exact(&[key.into()]) };
     TableEntry {

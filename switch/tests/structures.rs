@@ -164,12 +164,12 @@ fn selects_take_long_keys_and_value_sets() {
     let pair = |a: u16, b: u32| (u32::from(a) << 20 | b).to_be_bytes();
     let way = |a, b| variable(&lab, 7, 0, &pair(a, b)).0.1;
     assert_eq!((way(1, 2), way(1, 3), way(0x801, 0)), (1, 0, 3));
-    let exact = |a, b| vec![KeyField::Exact(a), KeyField::Exact(b)];
+    let exact = |a: u128, b: u128| common::exact(&[a, b]);
     let members = vec![
         exact(1, 3),
         exact(1, 2),
-        vec![KeyField::Ternary { value: 0x900, mask: 0xf00 }, KeyField::Range { low: 0x100, high: 0xfffff }],
-        vec![KeyField::Optional(None), KeyField::Lpm { value: 0xabc00, prefix_len: 12 }],
+        vec![common::ternary(0x900, 0xf00), common::range(0x100, 0xfffff)],
+        vec![KeyField::Optional(None), common::prefix(0xabc00, 12)],
     ];
     lab.write(vec![Update::SetValueSet { set: set("pairs"), members: members.clone() }]);
     assert_eq!((way(1, 2), way(1, 3), way(0x801, 0)), (1, 2, 3));
@@ -178,7 +178,7 @@ fn selects_take_long_keys_and_value_sets() {
     assert_eq!(lab.dataplane.value_set(set("pairs")).unwrap(), members);
 
     assert_eq!(variable(&lab, 9, 0, &[]).0.1, 0);
-    lab.write(vec![Update::SetValueSet { set: set("ways"), members: vec![vec![KeyField::Exact(9)]] }]);
+    lab.write(vec![Update::SetValueSet { set: set("ways"), members: vec![vec![KeyField::Exact(9u32.into())]] }]);
     assert_eq!(variable(&lab, 9, 0, &[]).0.1, 100);
     lab.write(vec![Update::SetValueSet { set: set("ways"), members: vec![] }]);
     assert_eq!(variable(&lab, 9, 0, &[]).0.1, 0);
@@ -186,7 +186,7 @@ fn selects_take_long_keys_and_value_sets() {
     let update = |members| Update::SetValueSet { set: set("pairs"), members };
     assert!(matches!(lab.refused(update(vec![exact(1, 1); 2])), UpdateError::AlreadyExists(_)));
     assert!(matches!(lab.refused(update(vec![exact(1 << 12, 1)])), UpdateError::OutOfRange(_)));
-    assert!(matches!(lab.refused(update(vec![vec![KeyField::Exact(1)]])), UpdateError::InvalidArgument(_)));
+    assert!(matches!(lab.refused(update(vec![vec![KeyField::Exact(1u32.into())]])), UpdateError::InvalidArgument(_)));
     let five = (0..5).map(|a| exact(a, 1)).collect();
     assert!(matches!(lab.refused(update(five)), UpdateError::ResourceExhausted(_)));
     assert_eq!(lab.dataplane.value_set(set("pairs")).unwrap(), members);

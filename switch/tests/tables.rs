@@ -18,14 +18,16 @@ struct Reference {
 }
 
 fn matches(field: &KeyField, value: u128, width: u32) -> bool {
-    match *field {
-        KeyField::Exact(wanted) => value == wanted,
+    let number = |value: &Value| u128::from_be_bytes(value.to_bytes(16).try_into().unwrap());
+    match field {
+        KeyField::Exact(wanted) => value == number(wanted),
         KeyField::Lpm { value: wanted, prefix_len } => {
-            prefix_len == 0 || value >> (width - prefix_len as u32) == wanted >> (width - prefix_len as u32)
+            let rest = width - u32::from(*prefix_len);
+            *prefix_len == 0 || value >> rest == number(wanted) >> rest
         }
-        KeyField::Ternary { value: wanted, mask } => value & mask == wanted,
-        KeyField::Range { low, high } => (low..=high).contains(&value),
-        KeyField::Optional(wanted) => wanted.is_none_or(|wanted| value == wanted),
+        KeyField::Ternary { value: wanted, mask } => value & number(mask) == number(wanted),
+        KeyField::Range { low, high } => (number(low)..=number(high)).contains(&value),
+        KeyField::Optional(wanted) => wanted.as_ref().is_none_or(|wanted| value == number(wanted)),
     }
 }
 
@@ -106,7 +108,7 @@ fn masks() {
     let make = |rng: &mut Rng| {
         let mask = [0xff00_0000, 0x0fff_0000, 0, 0xff, u32::MAX][rng.usize(..5)] as u128;
         let value = rng.u32(..) as u128 & 0x0102_0003 & mask;
-        (vec![KeyField::Ternary { value, mask }, KeyField::Exact(rng.u128(..2))], rng.i32(1..8))
+        (vec![common::ternary(value, mask), KeyField::Exact(rng.u128(..2).into())], rng.i32(1..8))
     };
     let values = |rng: &mut Rng| vec![rng.u32(..) as u128 & 0x0102_0003, rng.u128(..3)];
     compare("masks", "set_answer", 1, &[32, 8], make, values, |v| request(3, v[1], v[0]));
@@ -116,9 +118,9 @@ fn masks() {
 fn ranges() {
     let make = |rng: &mut Rng| {
         let low = rng.u128(..250);
-        let range = KeyField::Range { low, high: rng.u128(low..256) };
-        let optional = KeyField::Optional(if rng.bool() { Some(rng.u128(..3)) } else { None });
-        (vec![range, optional, KeyField::Ternary { value: 0, mask: 0 }], rng.i32(1..5))
+        let range = common::range(low, rng.u128(low..256));
+        let optional = KeyField::Optional(if rng.bool() { Some(rng.u128(..3).into()) } else { None });
+        (vec![range, optional, common::ternary(0, 0)], rng.i32(1..5))
     };
     let values = |rng: &mut Rng| vec![rng.u128(..256), rng.u128(..4), 0];
     compare("ranges", "set_answer", 2, &[8, 32, 16], make, values, |v| request(2, v[0], v[1]));
@@ -129,7 +131,7 @@ fn prefixes() {
     let make = |rng: &mut Rng| {
         let prefix_len = rng.u16(..=32);
         let all = (u32::MAX as u128) << (32 - prefix_len) & u32::MAX as u128;
-        (vec![KeyField::Lpm { value: rng.u32(..) as u128 & 0xc000_0003 & all, prefix_len }], 0)
+        (vec![common::prefix(rng.u32(..) as u128 & 0xc000_0003 & all, prefix_len)], 0)
     };
     let values = |rng: &mut Rng| vec![rng.u32(..) as u128 & 0xc000_0003];
     compare("routes", "answer", 3, &[32], make, values, |v| request(1, 0, v[0]));
@@ -137,7 +139,7 @@ fn prefixes() {
 
 #[test]
 fn exact_addresses() {
-    let make = |rng: &mut Rng| (vec![KeyField::Exact(rng.u128(..8) << 100 | rng.u128(..3))], 0);
+    let make = |rng: &mut Rng| (vec![KeyField::Exact((rng.u128(..8) << 100 | rng.u128(..3)).into())], 0);
     let values = |rng: &mut Rng| vec![rng.u128(..8) << 100 | rng.u128(..3)];
     compare("addresses", "set_answer", 4, &[128], make, values, |v| {
         let mut frame = request(0x31, 0, 0);

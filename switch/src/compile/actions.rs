@@ -10,7 +10,7 @@ use super::{LoadError, Objects, place_of};
 use crate::machine::code::Message;
 use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Compare, Effect, Op, Reg};
-use crate::machine::wide::Binary;
+use crate::machine::wide::{Binary, low_word};
 
 /// Compiles the body of an action. [`Assembler::params`] tells what its parameters are.
 pub fn body(
@@ -138,6 +138,16 @@ impl Step<'_, '_> {
                     self.object(1, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(2)?;
                 let end = self.asm.constant(size as u64)?;
+                if width > 64 {
+                    let skip = self.asm.new_label();
+                    self.asm.branch_if(Compare::LessOrEqual, end, index, skip);
+                    let cell = self.asm.temporary_field(width)?;
+                    self.effect(Effect::ReadCell { dst: cell.reg, words: cell.words(), register, index });
+                    self.asm.assign(target.field, &Expr::Field(cell))?;
+                    self.store(target);
+                    self.asm.bind(skip);
+                    return Ok(());
+                }
                 let exists = self.condition(target.field, index, Compare::Less, end)?;
                 self.push(Op::ReadRegister { dst: target.field.reg, register, index });
                 self.fit(target.field, width, exists)?;
@@ -147,8 +157,14 @@ impl Step<'_, '_> {
                 let (register, width, _) =
                     self.object(0, "register_array", |o, name| o.registers.get(name).copied())?;
                 let index = self.value(1)?;
+                if width > 64 {
+                    let cell = self.asm.temporary_field(width)?;
+                    self.asm.assign(cell, &self.expr(2)?)?;
+                    self.effect(Effect::WriteCell { register, index, a: cell.reg, words: cell.words() });
+                    return Ok(());
+                }
                 // The cell keeps its own width.
-                let mask = constant(u128::from(u64::MAX >> (64 - width)));
+                let mask = constant(u64::MAX >> (64 - width));
                 let a = self.asm.value(&Expr::Binary(Binary::And, Box::new(self.expr(2)?), Box::new(mask)))?;
                 self.push(Op::WriteRegister { register, index, a });
             }
@@ -256,11 +272,13 @@ impl Step<'_, '_> {
     /// instruction has not written.
     fn fit(&mut self, dst: Field, width: u16, written: Option<Reg>) -> Result<(), LoadError> {
         if dst.is_wide() {
-            let (high, zero) = (dst.reg + 1, self.asm.constant(0)?);
-            self.push(match written {
-                Some(condition) => Op::Select { dst: high, condition, a: zero, b: high },
-                None => Op::Move { dst: high, a: zero },
-            });
+            let zero = self.asm.constant(0)?;
+            for high in dst.reg + 1..dst.reg + dst.words() {
+                self.push(match written {
+                    Some(condition) => Op::Select { dst: high, condition, a: zero, b: high },
+                    None => Op::Move { dst: high, a: zero },
+                });
+            }
         } else if !Range::Unsigned(width as u32).within(Range::of_field(dst)) {
             let written = Field { width: 64, signed: false, ..dst };
             self.asm.assign(dst, &Expr::Field(written))?;
@@ -373,7 +391,7 @@ impl Step<'_, '_> {
 
     fn number(&self, index: usize) -> Result<u64, LoadError> {
         match self.expr(index)? {
-            Expr::Constant(value) => Ok(value.as_u64()),
+            Expr::Constant(value) => Ok(low_word(&value)),
             _ => self.asm.refuse(format!("parameter {index} is not a constant")),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use ethnum::I256;
+use num_bigint::BigInt;
 
 use super::expr::{Expr, Range, constant};
 use super::phv::{Field, Phv};
@@ -11,17 +11,18 @@ use super::reference::HeaderRef;
 use super::{LoadError, refuse};
 use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Address, Compare, Effect, Op, REGISTERS, Reg};
-use crate::machine::wide::{Binary, Fit, Wide};
+use crate::machine::wide::{Binary, Fit, Wide, is_true, low_word, power, store};
+use crate::value;
 
 /// A place in the code that is not yet known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label(u32);
 
 /// What a reference to an action parameter means.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Param {
     Register { reg: Reg, width: u16 },
-    Constant(u128),
+    Constant(BigInt),
 }
 
 /// The expression needs more than 64 bits.
@@ -105,6 +106,11 @@ impl<'a> Assembler<'a> {
         self.temporaries(1)
     }
 
+    /// A temporary of so many bits.
+    pub fn temporary_field(&mut self, width: u16) -> Result<Field, LoadError> {
+        Ok(Field::of_none(self.temporaries(value::words(width) as Reg)?, width))
+    }
+
     /// Neighbouring registers for a value of so many words.
     pub fn temporaries(&mut self, words: u16) -> Result<Reg, LoadError> {
         let first = self.next_temporary;
@@ -134,13 +140,11 @@ impl<'a> Assembler<'a> {
         }
         let narrow = self.narrow(expr, Some(field.reg))?;
         let Ok((reg, range)) = narrow else {
-            return self.wide_into(field.reg, if field.signed { 64 } else { field.width }, &{
-                if field.signed {
-                    Expr::Fit(Fit::TwosComplement, Box::new(expr.clone()), field.width)
-                } else {
-                    expr.clone()
-                }
-            });
+            return if field.signed {
+                self.wide_into(field.reg, 64, &Expr::Fit(Fit::TwosComplement, Box::new(expr.clone()), field.width))
+            } else {
+                self.wide_into(field.reg, field.width, expr)
+            };
         };
         if range.within(Range::of_field(field)) {
             if reg != field.reg {
@@ -156,29 +160,35 @@ impl<'a> Assembler<'a> {
     }
 
     fn assign_wide(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
-        let (low, high) = match expr {
-            Expr::Field(from) if !from.signed => {
-                let high = if from.is_wide() { from.reg + 1 } else { self.constant(0)? };
-                if from.width > width {
-                    return self.wide_into(dst, width, expr);
-                }
-                (from.reg, high)
+        let words = value::words(width) as Reg;
+        let from = match expr {
+            // Of the same width, the bits are the same whatever they mean.
+            Expr::Field(from) if from.width == width || from.width < width && !from.signed => {
+                Some((from.reg, from.words()))
             }
             Expr::Param(index) => match self.param(*index)? {
-                Param::Register { reg, width: from } if from <= width => {
-                    (reg, if from > 64 { reg + 1 } else { self.constant(0)? })
-                }
-                _ => return self.wide_into(dst, width, expr),
+                Param::Register { reg, width: from } if from <= width => Some((reg, value::words(from) as Reg)),
+                _ => None,
             },
-            Expr::Constant(value) if *value >= I256::ZERO => {
-                let value = value.as_u128() & (u128::MAX >> (128 - width));
-                (self.constant(value as u64)?, self.constant((value >> 64) as u64)?)
-            }
-            _ => return self.wide_into(dst, width, expr),
+            _ => None,
         };
-        self.code.push(Op::Move { dst, a: low });
-        self.code.push(Op::Move { dst: dst + 1, a: high });
-        Ok(())
+        if let Some((reg, given)) = from {
+            for word in 0..words {
+                let a = if word < given { reg + word } else { self.constant(0)? };
+                self.code.push(Op::Move { dst: dst + word, a });
+            }
+            return Ok(());
+        }
+        if let Expr::Constant(value) = expr {
+            let mut values = vec![0; words.into()];
+            store(value, width, &mut values);
+            for (word, value) in (0..).zip(values) {
+                let a = self.constant(value)?;
+                self.code.push(Op::Move { dst: dst + word, a });
+            }
+            return Ok(());
+        }
+        self.wide_into(dst, width, expr)
     }
 
     /// A register with the value of the expression modulo 2^64.
@@ -193,11 +203,16 @@ impl<'a> Assembler<'a> {
         }
     }
 
+    /// Jumps to `to` if the comparison holds.
+    pub fn branch_if(&mut self, compare: Compare, a: Reg, b: Reg, to: Label) {
+        self.code.push(Op::Branch { compare, a, b, to: to.0 });
+    }
+
     /// Jumps to `to` if the condition is `when`; goes on otherwise.
     pub fn branch(&mut self, condition: &Expr, when: bool, to: Label) -> Result<(), LoadError> {
         match condition {
             Expr::Constant(value) => {
-                if (*value != I256::ZERO) == when {
+                if is_true(value) == when {
                     self.jump(to);
                 }
                 return Ok(());
@@ -265,7 +280,7 @@ impl<'a> Assembler<'a> {
 
     fn param(&self, index: usize) -> Result<Param, LoadError> {
         match self.params.get(index) {
-            Some(param) => Ok(*param),
+            Some(param) => Ok(param.clone()),
             None => self.refuse(format!("there is no parameter {index}")),
         }
     }
@@ -304,12 +319,12 @@ impl<'a> Assembler<'a> {
             }};
         }
         Ok(Ok(match expr {
-            Expr::Constant(value) => (self.constant(value.as_u64())?, Range::of_constant(*value)),
+            Expr::Constant(value) => (self.constant(low_word(value))?, Range::of_constant(value)),
             Expr::Field(field) => (field.reg, Range::of_field(*field)),
             Expr::Element(..) => return Ok(Err(NeedsWide)),
             Expr::Param(index) => match self.param(*index)? {
                 Param::Register { reg, width } => (reg, Range::Unsigned(width as u32)),
-                Param::Constant(value) => (self.constant(value as u64)?, Range::of_constant(I256::from(value))),
+                Param::Constant(value) => (self.constant(low_word(&value))?, Range::of_constant(&value)),
             },
             Expr::Not(a) => {
                 let (a, range) = narrow!(a);
@@ -318,7 +333,7 @@ impl<'a> Assembler<'a> {
                 (dst, Range::Signed(range.signed_bits()))
             }
             Expr::Binary(op, a, b) => {
-                let mask = if let Expr::Constant(mask) = **b { Some(mask) } else { None };
+                let mask = if let Expr::Constant(mask) = &**b { Some(mask) } else { None };
                 let ((a, range_a), (b, range_b)) = match op {
                     // A mask may turn out to be none: then what it was put on is the result.
                     Binary::And if mask.is_some() => (narrow!(a, want), narrow!(b)),
@@ -406,16 +421,15 @@ impl<'a> Assembler<'a> {
     fn wide_into(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
         let wide = self.to_wide(expr)?;
         self.wide.push(wide);
-        self.code.push(Op::Effect(Effect::Wide { dst, expression: self.wide.len() as u16 - 1, width: width as u8 }));
+        self.code.push(Op::Effect(Effect::Wide { dst, expression: self.wide.len() as u16 - 1, width }));
         Ok(())
     }
 
     pub fn to_wide(&self, expr: &Expr) -> Result<Wide, LoadError> {
         let wide = |e: &Expr| -> Result<Box<Wide>, LoadError> { Ok(Box::new(self.to_wide(e)?)) };
         Ok(match expr {
-            Expr::Constant(value) => Wide::Constant(*value),
-            Expr::Field(f) if f.signed => Wide::Signed { reg: f.reg },
-            Expr::Field(f) => Wide::Register { reg: f.reg, width: f.width },
+            Expr::Constant(value) => Wide::Constant(value.clone()),
+            Expr::Field(f) => Wide::Register { reg: f.reg, width: f.width, signed: f.signed },
             Expr::Element(fields, index) => Wide::Element {
                 regs: fields.iter().map(|f| f.reg).collect(),
                 width: fields[0].width,
@@ -423,8 +437,8 @@ impl<'a> Assembler<'a> {
                 index: wide(index)?,
             },
             Expr::Param(index) => match self.param(*index)? {
-                Param::Register { reg, width } => Wide::Register { reg, width },
-                Param::Constant(value) => Wide::Constant(I256::from(value)),
+                Param::Register { reg, width } => Wide::Register { reg, width, signed: false },
+                Param::Constant(value) => Wide::Constant(value),
             },
             Expr::Not(a) => Wide::Not(wide(a)?),
             Expr::Binary(op, a, b) => Wide::Binary { op: *op, a: wide(a)?, b: wide(b)? },
@@ -439,7 +453,7 @@ fn is_bool(expr: &Expr) -> bool {
     match expr {
         Expr::Binary(Binary::Compare(_), ..) => true,
         Expr::Binary(Binary::And | Binary::Or, a, b) => is_bool(a) && is_bool(b),
-        Expr::Constant(value) => *value == I256::ZERO || *value == I256::ONE,
+        Expr::Constant(value) => *value == BigInt::ZERO || *value == BigInt::from(1),
         Expr::Field(field) => field.width == 1 && !field.signed,
         Expr::Element(fields, _) => fields[0].width == 1 && !fields[0].signed,
         _ => false,
@@ -447,13 +461,13 @@ fn is_bool(expr: &Expr) -> bool {
 }
 
 /// All bits of the unsigned range are set in the mask.
-fn covers(mask: I256, range: Range) -> bool {
+fn covers(mask: &BigInt, range: Range) -> bool {
     match range {
-        Range::Unsigned(bits) if bits <= 128 => {
-            let all = (I256::ONE << bits) - I256::ONE;
-            mask & all == all
+        Range::Unsigned(bits) => {
+            let all = power(bits) - 1;
+            mask & &all == all
         }
-        _ => false,
+        Range::Signed(_) => false,
     }
 }
 

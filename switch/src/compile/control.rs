@@ -6,14 +6,18 @@
 
 use std::collections::HashMap;
 
+use num_bigint::BigUint;
+
 use super::actions;
 use super::asm::{Assembler, Label, Param};
 use super::expr;
 use super::json::{self, Document};
+use super::phv::MAX_WIDTH;
 use super::{LoadError, Objects, place_of, refuse, tables};
 use crate::machine::code::{Message, TableAction, TableCode};
 use crate::machine::op::{Address, Op, Reg};
-use crate::program::{ActionCall, ActionId, ActionInfo, FieldInfo, Program, TableId};
+use crate::program::{ActionCall, ActionId, ActionInfo, FieldInfo, Program, TableId, Value};
+use crate::value::words;
 
 pub struct Control {
     pub ingress: Address,
@@ -59,9 +63,11 @@ pub fn compile(
         let place = place_of("action", &action.name, &action.source_info);
         let mut params = Vec::new();
         for param in &action.runtime_data {
-            if !(1..=128).contains(&param.bitwidth) {
-                let reason =
-                    format!("parameter `{}` of {} bits is not supported (1 to 128)", param.name, param.bitwidth);
+            if !(1..=MAX_WIDTH).contains(&param.bitwidth) {
+                let reason = format!(
+                    "parameter `{}` of {} bits is not supported (1 to {MAX_WIDTH})",
+                    param.name, param.bitwidth
+                );
                 return refuse(place, reason);
             }
             params.push(FieldInfo { name: param.name.clone(), width: param.bitwidth });
@@ -230,12 +236,13 @@ impl<'d> Compiler<'_, 'd, '_> {
     }
 
     fn param_words(&self, action: ActionId) -> usize {
-        self.program.actions[action.0].params.iter().map(|p| if p.width > 64 { 2 } else { 1 }).sum()
+        self.program.actions[action.0].params.iter().map(|p| words(p.width)).sum()
     }
 
     /// The action's code in place, with constant parameters.
     fn inline(&mut self, call: &ActionCall) -> Result<(), LoadError> {
-        self.asm.params = call.params.iter().map(|&value| Param::Constant(value)).collect();
+        let constant = |value: &Value| Param::Constant(BigUint::from(value).into());
+        self.asm.params = call.params.iter().map(constant).collect();
         let action = &self.doc.actions[call.action.0];
         actions::body(&action.primitives, &action.name, self.asm, self.objects, self.messages)
     }
@@ -261,7 +268,7 @@ impl<'d> Compiler<'_, 'd, '_> {
             self.asm.params.clear();
             for param in &self.program.actions[action.0].params {
                 self.asm.params.push(Param::Register { reg, width: param.width });
-                reg += if param.width > 64 { 2 } else { 1 };
+                reg += words(param.width) as Reg;
             }
             self.asm.bind(label);
             let action = &self.doc.actions[action.0];

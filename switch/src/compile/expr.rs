@@ -5,19 +5,21 @@
 
 use std::rc::Rc;
 
-use ethnum::I256;
+use num_bigint::{BigInt, BigUint, Sign};
 use serde_json::Value;
 
 use super::json::Typed;
-use super::phv::{Field, Phv};
+use super::phv::{Field, MAX_WIDTH, Phv};
 use super::reference::HeaderRef;
 use super::{LoadError, reference, refuse};
 use crate::machine::op::Compare;
-use crate::machine::wide::{Binary, Fit};
+use crate::machine::wide::{Binary, Fit, low_word, power, store};
+use crate::program::Value as Number;
+use crate::value::words;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    Constant(I256),
+    Constant(BigInt),
     Field(Field),
     /// The field of the element at the index; 0 beyond the last.
     Element(Rc<[Field]>, Box<Expr>),
@@ -67,11 +69,10 @@ impl Range {
         if field.signed { Range::Signed(field.width as u32) } else { Range::Unsigned(field.width as u32) }
     }
 
-    pub fn of_constant(value: I256) -> Range {
-        if value >= I256::ZERO {
-            Range::Unsigned((256 - value.leading_zeros()).max(1))
-        } else {
-            Range::Signed(257 - (!value).leading_zeros())
+    pub fn of_constant(value: &BigInt) -> Range {
+        match value.sign() {
+            Sign::Minus => Range::Signed((!value).bits() as u32 + 1),
+            _ => Range::Unsigned(value.bits().max(1) as u32),
         }
     }
 
@@ -128,21 +129,31 @@ impl Range {
     }
 }
 
-pub fn constant(value: u128) -> Expr {
-    Expr::Constant(I256::from(value))
+pub fn constant(value: u64) -> Expr {
+    Expr::Constant(value.into())
 }
 
-/// Parses `0x1f`, `-0x1f`; at most 128 bits.
-pub fn hex(text: &str, place: &str) -> Result<I256, LoadError> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
+/// Parses `0x1f`, `-0x1f`.
+pub fn hex(text: &str, place: &str) -> Result<BigInt, LoadError> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (Sign::Minus, rest),
+        None => (Sign::Plus, text),
     };
-    match u128::from_str_radix(digits.trim_start_matches("0x"), 16) {
-        Ok(value) if negative => Ok(-I256::from(value)),
-        Ok(value) => Ok(I256::from(value)),
-        Err(_) => refuse(place, format!("`{text}` is not a hexadecimal number of at most 128 bits")),
+    match BigUint::parse_bytes(digits.strip_prefix("0x").unwrap_or(digits).as_bytes(), 16) {
+        Some(value) => Ok(BigInt::from_biguint(sign, value)),
+        None => refuse(place, format!("`{text}` is not a hexadecimal number")),
     }
+}
+
+/// The number in the bits of its type; negative ones in two's complement.
+pub fn number(text: &str, width: u16, place: &str) -> Result<Number, LoadError> {
+    let value = hex(text, place)?;
+    if value < -power(u32::from(width) - 1) || value >= power(width.into()) {
+        return refuse(place, format!("`{text}` does not fit in {width} bits"));
+    }
+    let mut bits = vec![0; words(width)];
+    store(&value, width, &mut bits);
+    Ok(Number::from_words(&bits))
 }
 
 /// The expression of a parameter or operand.
@@ -159,7 +170,7 @@ pub fn parse(typed: &Typed, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
         },
         "hexstr" => Ok(Expr::Constant(hex(typed.value.as_str().unwrap_or_default(), place)?)),
         "bool" => match typed.value.as_bool() {
-            Some(value) => Ok(constant(value as u128)),
+            Some(value) => Ok(constant(value.into())),
             None => refuse(place, "a `bool` is neither true nor false"),
         },
         "local" | "runtime_data" => match typed.value.as_u64() {
@@ -190,10 +201,13 @@ fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadEr
     };
     let fit = |fit: Fit| -> Result<Expr, LoadError> {
         match operand("right")? {
-            Expr::Constant(width) if (I256::ONE..=I256::from(128)).contains(&width) => {
-                Ok(Expr::Fit(fit, Box::new(operand("left")?), width.as_u16()))
+            Expr::Constant(width) if (BigInt::from(1)..=BigInt::from(MAX_WIDTH)).contains(&width) => {
+                Ok(Expr::Fit(fit, Box::new(operand("left")?), low_word(&width) as u16))
             }
-            _ => refuse(place, format!("`{op}` to a width that is not a constant from 1 to 128 is not supported")),
+            _ => refuse(
+                place,
+                format!("`{op}` to a width that is not a constant from 1 to {MAX_WIDTH} is not supported"),
+            ),
         }
     };
     let zero = || Box::new(constant(0));

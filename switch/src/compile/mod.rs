@@ -17,15 +17,17 @@ use std::sync::Arc;
 
 use self::asm::Assembler;
 use self::json::{Document, SourceInfo, Typed};
-use self::phv::{Field, Phv};
+use self::phv::{Field, MAX_WIDTH, Phv};
 use crate::jit::Native;
 use crate::machine::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Place, Snippet, Standard};
 use crate::machine::headers::Stack;
 use crate::machine::op::Op;
+use crate::machine::wide::store;
 use crate::machine::wire::NOT_IN_FRAME;
 use crate::program::{
     CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo, ValueSetInfo,
 };
+use crate::value::words;
 
 fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, LoadError> {
     Err(LoadError { place: place.into(), reason: reason.into() })
@@ -71,7 +73,7 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
     let phv = Phv::new(&doc)?;
     let (mut objects, mut program) = declare(&doc, &phv)?;
 
-    let words = |a: &json::Action| a.runtime_data.iter().map(|p| if p.bitwidth > 64 { 2 } else { 1 }).sum::<usize>();
+    let words = |a: &json::Action| a.runtime_data.iter().map(|p| words(p.bitwidth)).sum::<usize>();
     let param_registers = doc.actions.iter().map(words).max().unwrap_or(0);
     let mut asm = Assembler::new(&phv, param_registers);
     let mut messages = Vec::new();
@@ -163,10 +165,10 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
         }
     }
     for register in &doc.register_arrays {
-        if !(1..=64).contains(&register.bitwidth) {
+        if !(1..=MAX_WIDTH).contains(&register.bitwidth) {
             return refuse(
                 place_of("register", &register.name, &register.source_info),
-                format!("cells of {} bits are not supported (1 to 64)", register.bitwidth),
+                format!("cells of {} bits are not supported (1 to {MAX_WIDTH})", register.bitwidth),
             );
         }
         let index = program.registers.len() as u16;
@@ -283,12 +285,14 @@ fn calculation(calculation: &json::Calculation, phv: &Phv) -> Result<Calculation
             })
         }
         "hexstr" => {
-            let value = expr::hex(item.value.as_str().unwrap_or_default(), &where_)?.as_u128();
+            let value = expr::hex(item.value.as_str().unwrap_or_default(), &where_)?;
             match item.bitwidth {
-                Some(width) if (1..=128).contains(&width) => {
-                    Ok(HashInput::Constant { words: [value as u64, (value >> 64) as u64].into(), width })
+                Some(width) if (1..=MAX_WIDTH).contains(&width) => {
+                    let mut words = vec![0; words(width)];
+                    store(&value, width, &mut words);
+                    Ok(HashInput::Constant { words: words.into(), width })
                 }
-                _ => refuse(&where_, "a constant without a width from 1 to 128 bits"),
+                _ => refuse(&where_, format!("a constant without a width from 1 to {MAX_WIDTH} bits")),
             }
         }
         "header" => match reference::header(item, phv, &where_)? {

@@ -15,6 +15,7 @@ use crate::machine::code::{
 };
 use crate::machine::op::{Op, Reg};
 use crate::machine::select::{MAX_LOOKAHEAD, Select, SelectCase, SelectPart};
+use crate::machine::wide::low_word;
 use crate::program::Program;
 
 /// Bits of the longest key that is compared as one number.
@@ -136,7 +137,7 @@ fn operations(
             "verify" => {
                 let condition = snippet(&typed(op, 0, asm)?, asm)?;
                 let error = match expr::parse(&typed(op, 1, asm)?, asm.phv, &asm.place)? {
-                    Expr::Constant(error) => asm.constant(error.as_u64())?,
+                    Expr::Constant(error) => asm.constant(low_word(&error))?,
                     Expr::Field(field) => field.reg,
                     _ => return asm.refuse("an error that is neither a constant nor a field is not supported"),
                 };
@@ -322,11 +323,10 @@ fn simple_select(
         match wanted(transition, where_)? {
             Wanted::Default => default = Some(*next),
             Wanted::Key(value, mask) => {
-                let value = hex(value, where_)?.as_u128();
-                let mask = match mask {
-                    Some(mask) => hex(mask, where_)?.as_u128(),
-                    None => u128::MAX,
-                };
+                let number = |text| Ok(u128::try_from(hex(text, where_)?).ok());
+                let mask = mask.map_or(Ok(Some(u128::MAX)), number)?;
+                // More than the key can be.
+                let (Some(value), Some(mask)) = (number(value)?, mask) else { return Ok(None) };
                 cases.push((value & mask, mask, *next));
             }
             Wanted::ValueSet(_) => return Ok(None),
@@ -366,9 +366,6 @@ fn select(
                 let total = |widths: &[u16]| widths.iter().map(|w| *w as u32).sum::<u32>();
                 if info.widths != widths && (info.widths.len() > 1 || total(&info.widths) != total(&widths)) {
                     return refuse(where_, format!("value set `{name}` is of other fields than the select"));
-                }
-                if let Some(wide) = widths.iter().find(|width| **width > 128) {
-                    return refuse(where_, format!("value set `{name}`: a field of {wide} bits is not supported"));
                 }
                 info.widths = widths.clone();
                 cases.push((SelectCase::ValueSet(set), *next));

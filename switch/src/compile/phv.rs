@@ -16,15 +16,16 @@ use super::json::{Document, Header, HeaderType};
 use super::{LoadError, refuse};
 use crate::machine::op::{REGISTERS, Reg};
 use crate::machine::wire::{HeaderLayout, Part, Piece};
+use crate::value;
 
-/// The widest field, parameter or key field.
-pub const MAX_WIDTH: u16 = 128;
+/// The widest field, parameter or cell of a register: p4c has none wider.
+pub const MAX_WIDTH: u16 = 2048;
 /// Bits of the longest varbit.
 const MAX_VARBIT: u64 = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The low word; the high word of a field wider than 64 bits is the next register.
+    /// The low word; those above are the next registers. A signed field of up to 64 bits is kept sign-extended.
     pub reg: Reg,
     /// Of a varbit the most.
     pub width: u16,
@@ -39,13 +40,18 @@ impl Field {
         Field { reg, width, signed, header, length: None }
     }
 
+    /// An unsigned one that belongs to no header.
+    pub fn of_none(reg: Reg, width: u16) -> Field {
+        Field::new(reg, width, false, NO_HEADER)
+    }
+
     pub fn is_wide(&self) -> bool {
         self.width > 64
     }
 
     /// Registers that its value takes.
     pub fn words(&self) -> u16 {
-        self.width.div_ceil(64)
+        value::words(self.width) as u16
     }
 }
 
@@ -154,9 +160,6 @@ impl Phv {
             if variable && info.varbit().is_some() {
                 return refuse(place, "a second varbit in a header is not supported");
             }
-            if signed && width > 64 {
-                return refuse(place, format!("signed fields wider than 64 bits are not supported ({width})"));
-            }
             let mut field = Field::new(self.fields as Reg, width, signed, index);
             self.fields += field.words() as usize;
             if variable {
@@ -224,7 +227,7 @@ impl Phv {
                 return refuse(place, "it has no elements, or such of different types");
             }
             let index = self.stacks.len();
-            let next = Field::new((2 * self.headers.len() + index) as Reg, 32, false, NO_HEADER);
+            let next = Field::of_none((2 * self.headers.len() + index) as Reg, 32);
             self.stack_by_name.insert(name.clone(), index as u16);
             self.stacks.push(StackInfo { next, elements, members });
         }
@@ -322,7 +325,7 @@ impl Phv {
                 bit += bits;
                 left = low;
             }
-            if field.signed {
+            if field.signed && !field.is_wide() {
                 layout.signed.push((field.reg, field.width as u8));
             }
         }

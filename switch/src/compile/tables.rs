@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use ethnum::I256;
-
-use super::expr::hex;
+use super::expr::{hex, number};
 use super::json::{self, Document};
 use super::phv::{Field, Phv};
 use super::{LoadError, Objects, meter_unit, place, place_of, profiles, refuse};
@@ -15,6 +13,7 @@ use crate::machine::table::MAX_KEY_WORDS;
 use crate::program::{
     ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo, Value,
 };
+use crate::value::words;
 
 /// Ternary tables up to this size are searched entry by entry.
 const SCAN_SIZE: usize = 64;
@@ -39,9 +38,7 @@ pub fn compile(
         }
     }
     let profile = profiles::of_table(table, &mut actions, objects, program)?;
-    let words = |action: &ActionId| -> usize {
-        program.actions[action.0].params.iter().map(|p| if p.width > 64 { 2 } else { 1 }).sum()
-    };
+    let words = |action: &ActionId| -> usize { program.actions[action.0].params.iter().map(|p| words(p.width)).sum() };
     // Entries of indirect tables hold a reference.
     let param_words = if profile.is_some() { 0 } else { actions.iter().map(words).max().unwrap_or(0) };
     let mut code = TableCode {
@@ -130,8 +127,8 @@ fn key_field(
     };
     let field = phv.field_of(&key.target, where_)?;
     let static_mask = match &key.mask {
-        Some(mask) => hex(mask, where_)?.as_u128(),
-        None => u128::MAX,
+        Some(mask) => hex(mask, where_)?.magnitude().into(),
+        None => Value::ones(field.width.into()),
     };
     let name = match &key.name {
         Some(name) => name.clone(),
@@ -142,21 +139,18 @@ fn key_field(
             return refuse(where_, format!("range match on `{name}` (wider than 64 bits) is not supported"));
         }
         code.places.push(KeyPlace::Range(code.ranges.len()));
-        code.ranges.push((field.reg, static_mask as u64 & place(field).mask(), phv.valid(field.header)));
+        code.ranges.push((field.reg, static_mask.word(0) & place(field).mask(), phv.valid(field.header)));
     } else {
-        code.places.push(KeyPlace::Packed(pack(field, static_mask, phv.valid(field.header), used, &mut code.chunks)));
+        code.places.push(KeyPlace::Packed(pack(field, &static_mask, phv.valid(field.header), used, &mut code.chunks)));
     }
     Ok(KeyInfo { field: FieldInfo { name, width: field.width }, kind })
 }
 
 /// Gives each register of the field the first word of the key with room for it.
-fn pack(field: Field, mask: u128, valid: Reg, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> Vec<(u8, u8, u8)> {
+fn pack(field: Field, mask: &Value, valid: Reg, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> Vec<(u16, u8, u8)> {
     let mut places = Vec::new();
-    for (index, bits) in [field.width.min(64), field.width.saturating_sub(64)].into_iter().enumerate() {
-        if bits == 0 {
-            continue;
-        }
-        let bits = bits as u32;
+    for index in 0..field.words() {
+        let bits = u32::from(field.width - 64 * index).min(64);
         let word = used.iter().position(|u| u + bits <= 64).unwrap_or_else(|| {
             used.push(0);
             used.len() - 1
@@ -164,13 +158,13 @@ fn pack(field: Field, mask: u128, valid: Reg, used: &mut Vec<u32>, chunks: &mut 
         let shift = used[word];
         used[word] += bits;
         chunks.push(KeyChunk {
-            reg: field.reg + index as u16,
-            mask: (mask >> (64 * index)) as u64 & (u64::MAX >> (64 - bits)),
+            reg: field.reg + index,
+            mask: mask.word(index.into()) & (u64::MAX >> (64 - bits)),
             valid,
-            word: word as u8,
+            word: word as u16,
             shift: shift as u8,
         });
-        places.push((word as u8, shift as u8, bits as u8));
+        places.push((word as u16, shift as u8, bits as u8));
     }
     places
 }
@@ -202,17 +196,9 @@ fn action_call(
     if params.len() != data.len() {
         return refuse(where_, format!("action id {id} takes {} parameters, not {}", params.len(), data.len()));
     }
-    let value = |(text, param): (&String, &FieldInfo)| value_of(text, param.width, where_);
+    let value = |(text, param): (&String, &FieldInfo)| number(text, param.width, where_);
     let params = data.iter().zip(params).map(value).collect::<Result<_, LoadError>>()?;
     Ok(ActionCall { action, params })
-}
-
-/// The number in the bits of its type; negative ones in two's complement.
-fn value_of(text: &str, width: u16, where_: &str) -> Result<Value, LoadError> {
-    let value = hex(text, where_)?;
-    let bits = value.as_u128() & (Value::MAX >> (Value::BITS - u32::from(width)));
-    let fits = value == I256::from(bits) || value < I256::ZERO && value >= -(I256::ONE << (width - 1));
-    if fits { Ok(bits) } else { refuse(where_, format!("`{text}` does not fit in {width} bits")) }
 }
 
 /// The entries that are compiled into the program.
@@ -243,10 +229,10 @@ pub fn const_entries(
 
 fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<KeyField, LoadError> {
     let width = key.field.width;
-    let number = |value: &Option<String>| value_of(value.as_deref().unwrap_or_default(), width, where_);
+    let part = |value: &Option<String>| number(value.as_deref().unwrap_or_default(), width, where_);
     let value = || match &field.key {
-        Some(serde_json::Value::String(text)) => value_of(text, width, where_),
-        Some(serde_json::Value::Bool(value)) => Ok(*value as u128),
+        Some(serde_json::Value::String(text)) => number(text, width, where_),
+        Some(serde_json::Value::Bool(value)) => Ok((*value).into()),
         _ => refuse(where_, "a key field without a value"),
     };
     Ok(match (key.kind, field.match_type.as_str()) {
@@ -255,15 +241,15 @@ fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<Ke
             KeyField::Lpm { value: value()?, prefix_len: field.prefix_length.unwrap_or(key.field.width) }
         }
         (MatchKind::Ternary | MatchKind::Optional, "ternary" | "optional") => {
-            let mask = number(&field.mask)?;
-            let value = value()? & mask;
+            let mask = part(&field.mask)?;
+            let value = &value()? & &mask;
             match key.kind {
-                MatchKind::Optional if mask == 0 => KeyField::Optional(None),
+                MatchKind::Optional if mask.is_zero() => KeyField::Optional(None),
                 MatchKind::Optional => KeyField::Optional(Some(value)),
                 _ => KeyField::Ternary { value, mask },
             }
         }
-        (MatchKind::Range, "range") => KeyField::Range { low: number(&field.start)?, high: number(&field.end)? },
+        (MatchKind::Range, "range") => KeyField::Range { low: part(&field.start)?, high: part(&field.end)? },
         (kind, other) => return refuse(where_, format!("a key field of kind `{other}` where {kind:?} is needed")),
     })
 }

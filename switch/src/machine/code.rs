@@ -6,6 +6,7 @@ use super::op::{Address, Op, Reg};
 use super::select::Select;
 use super::wide::Wide;
 use super::wire::HeaderLayout;
+use crate::value::words;
 
 /// A field as instructions outside expressions see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ impl Place {
 
     /// Registers that the field takes.
     pub fn words(self) -> usize {
-        self.width.div_ceil(64) as usize
+        words(self.width)
     }
 }
 
@@ -202,7 +203,7 @@ pub struct KeyChunk {
     pub mask: u64,
     /// The register that tells whether the field's header is valid: if not, the key holds 0, as in BMv2.
     pub valid: Reg,
-    pub word: u8,
+    pub word: u16,
     pub shift: u8,
 }
 
@@ -223,8 +224,8 @@ pub enum Matching {
 /// The place of one key field in the packed key.
 #[derive(Clone, Debug)]
 pub enum KeyPlace {
-    /// Low word, then high word: (word, shift, bits).
-    Packed(Vec<(u8, u8, u8)>),
+    /// Low word first: (word, shift, bits).
+    Packed(Vec<(u16, u8, u8)>),
     /// Index among the range fields.
     Range(usize),
 }

@@ -7,20 +7,21 @@ use super::bits::BitWriter;
 use super::code::{Algorithm, Calculation, HashInput, Place};
 use super::op::{REGISTERS, Registers};
 use super::wire::HeaderLayout;
+use crate::program::Value;
 
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_ARC);
 const CRC32: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 const CRC_CCITT: Crc<u16> = Crc::<u16>::new(&CRC_16_IBM_3740);
 
-/// The value of a field of up to 128 bits.
+/// The value of a field, without the copies of a sign.
 #[inline]
-pub fn read(place: Place, regs: &Registers) -> u128 {
-    let low = (regs[place.reg as usize % REGISTERS] & place.mask()) as u128;
+pub fn read(place: Place, regs: &Registers) -> Value {
+    let first = place.reg as usize % REGISTERS;
     if place.width <= 64 {
-        return low;
+        (regs[first] & place.mask()).into()
+    } else {
+        Value::from_words(&regs[first..first + place.words()])
     }
-    let high = regs[(place.reg as usize + 1) % REGISTERS] as u128;
-    high << 64 | low
 }
 
 /// `scratch` keeps its memory from call to call.

@@ -10,6 +10,7 @@ pub mod meter;
 pub mod op;
 mod parse;
 pub mod profile;
+pub mod register;
 pub mod select;
 pub mod table;
 pub mod wide;
@@ -18,18 +19,18 @@ pub mod wire;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use ethnum::I256;
-
 use self::code::{Code, Place};
 use self::frame::{Frame, PacketState};
 use self::meter::Meter;
 use self::op::{Effect, REGISTERS, Reg, Registers};
 use self::profile::{GROUP, Profile};
+use self::register::RegisterArray;
 use self::select::SetMember;
 use self::table::{EntryStats, Table};
 use self::wire::NOT_IN_FRAME;
 use crate::jit::Native;
-use crate::program::{MeterUnit, Program};
+use crate::program::{MeterUnit, Program, Value};
+use crate::value::words;
 
 /// v1model's port of packets that are dropped.
 pub const DROP_PORT: u64 = 511;
@@ -45,7 +46,7 @@ pub struct CounterCell {
 #[derive(Debug)]
 pub struct Shared {
     pub counters: Vec<Arc<[CounterCell]>>,
-    pub registers: Vec<Arc<[AtomicU64]>>,
+    pub registers: Vec<RegisterArray>,
     /// For each table, a cell for each slot; none if nothing is counted.
     pub entries: Vec<Arc<[EntryStats]>>,
 }
@@ -57,7 +58,7 @@ impl Shared {
         }
         Shared {
             counters: program.counters.iter().map(|c| cells(c.size)).collect(),
-            registers: program.registers.iter().map(|r| cells(r.size)).collect(),
+            registers: program.registers.iter().map(|r| RegisterArray::new(r.size, r.width)).collect(),
             entries: (program.code.tables.iter())
                 .map(|t| cells(if t.counter || t.timeout { t.max_size } else { 0 }))
                 .collect(),
@@ -84,9 +85,8 @@ pub struct Cells {
 }
 
 impl Cells {
-    fn of<T>(arrays: &[Arc<[T]>]) -> Box<[Cells]> {
-        let cells = |array: &Arc<[T]>| Cells { start: array.as_ptr().expose_provenance(), len: array.len() };
-        arrays.iter().map(cells).collect()
+    fn of<'a, T: 'a>(arrays: impl Iterator<Item = &'a [T]>) -> Box<[Cells]> {
+        arrays.map(|array| Cells { start: array.as_ptr().expose_provenance(), len: array.len() }).collect()
     }
 }
 
@@ -138,7 +138,8 @@ impl Machine {
         }
         let tables = code.tables.iter().zip(&shared.entries);
         let tables: Box<[Table]> = tables.map(|(table, stats)| Table::new(table, stats.clone(), seed)).collect();
-        let (counters, registers) = (Cells::of(&shared.counters), Cells::of(&shared.registers));
+        let counters = Cells::of(shared.counters.iter().map(|array| &**array));
+        let registers = Cells::of(shared.registers.iter().map(RegisterArray::words));
         let places = Places {
             tables: tables.as_ptr().expose_provenance(),
             counters: counters.as_ptr().expose_provenance(),
@@ -192,7 +193,7 @@ impl Machine {
     }
 
     /// The values of a digest as they are now.
-    pub fn digest_values(&self, digest: usize) -> impl Iterator<Item = u128> {
+    pub fn digest_values(&self, digest: usize) -> impl Iterator<Item = Value> {
         self.code.digests[digest].iter().map(|place| hash::read(*place, &self.state.regs))
     }
 
@@ -249,7 +250,19 @@ impl State {
     /// What an instruction does beyond arithmetic and jumps. `now`: ns since the start of the switch.
     pub fn effect(&mut self, code: &Code, effect: Effect, now: u64) {
         match effect {
-            Effect::Wide { dst, expression, width } => self.wide(code, dst, expression, width),
+            Effect::Wide { dst, expression, width } => {
+                let value = code.wide[expression as usize].evaluate(&self.regs);
+                wide::store(&value, width, self.span(dst, words(width)));
+            }
+            Effect::ReadCell { dst, words, register, index } => {
+                let index = self.reg(index) as usize;
+                let first = dst as usize;
+                self.shared.registers[register as usize].load(index, &mut self.regs[first..first + words as usize]);
+            }
+            Effect::WriteCell { register, index, a, words } => {
+                let (index, first) = (self.reg(index) as usize, a as usize);
+                self.shared.registers[register as usize].write(index, &self.regs[first..first + words as usize]);
+            }
             Effect::AddHeader { header } => self.add_header(code, header),
             Effect::RemoveHeader { header } => self.remove_header(code, header),
             Effect::CopyHeader { dst, src } => self.copy_header(code, dst, src),
@@ -291,13 +304,9 @@ impl State {
         }
     }
 
-    fn wide(&mut self, code: &Code, dst: Reg, expression: u16, width: u8) {
-        let value = code.wide[expression as usize].evaluate(&self.regs);
-        let value = (value & ((I256::ONE << width as u32) - I256::ONE)).as_u128();
-        self.put(dst, value as u64);
-        if width > 64 {
-            self.put(dst + 1, (value >> 64) as u64);
-        }
+    /// The `words` registers from `first` on.
+    fn span(&mut self, first: Reg, words: usize) -> &mut [u64] {
+        &mut self.regs[first as usize..first as usize + words]
     }
 
     /// The action of the member that an entry of an indirect table refers to; `None`: of an empty group.

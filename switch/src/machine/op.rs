@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The instructions that a program is compiled to. Operands are registers; constants are registers that nothing writes.
 
+use crate::value::words;
+
 /// A register of the machine.
 pub type Reg = u16;
 
 /// A power of two, so that an index taken modulo it needs no check.
-pub const REGISTERS: usize = 4096;
+pub const REGISTERS: usize = 1 << 15;
 
 pub type Registers = [u64; REGISTERS];
 
@@ -145,6 +147,7 @@ pub enum Op {
         counter: u16,
         index: Reg,
     },
+    /// Of cells of one word, as the next.
     ReadRegister {
         dst: Reg,
         register: u16,
@@ -162,11 +165,24 @@ pub enum Op {
 /// variable length nor in a union: those are the matter of [`Effect::Headers`].
 #[derive(Clone, Copy, Debug)]
 pub enum Effect {
-    /// Evaluates a wide expression and keeps its low `width` bits, in two registers above 64.
+    /// Evaluates a wide expression and keeps its low `width` bits.
     Wide {
         dst: Reg,
         expression: u16,
-        width: u8,
+        width: u16,
+    },
+    /// Of cells wider than a word; an index beyond the array does nothing.
+    ReadCell {
+        dst: Reg,
+        words: Reg,
+        register: u16,
+        index: Reg,
+    },
+    WriteCell {
+        register: u16,
+        index: Reg,
+        a: Reg,
+        words: Reg,
     },
     AddHeader {
         header: u16,
@@ -227,10 +243,12 @@ impl Effect {
     /// The first register and the number of registers that it writes, apart from whole headers.
     pub fn destination(self) -> Option<(Reg, Reg)> {
         match self {
-            Effect::Wide { dst, width, .. } => Some((dst, if width > 64 { 2 } else { 1 })),
+            Effect::Wide { dst, width, .. } => Some((dst, words(width) as Reg)),
+            Effect::ReadCell { dst, words, .. } => Some((dst, words)),
             Effect::ExecuteMeter { dst, .. } | Effect::Random { dst, .. } | Effect::Hash { dst, .. } => Some((dst, 1)),
             Effect::AddHeader { .. }
             | Effect::RemoveHeader { .. }
+            | Effect::WriteCell { .. }
             | Effect::CopyHeader { .. }
             | Effect::Headers { .. }
             | Effect::Digest { .. }

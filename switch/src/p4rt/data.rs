@@ -69,7 +69,7 @@ impl DataType {
         if scalars.len() != values.len() {
             return None;
         }
-        let mut members = scalars.iter().zip(values).map(|(scalar, &value)| scalar.encode(value));
+        let mut members = scalars.iter().zip(values).map(|(scalar, value)| scalar.encode(value));
         let data = match self {
             DataType::Scalar(_) => return members.next(),
             DataType::Struct(_) => p4_data::Data::Struct(P4StructLike { members: members.collect() }),
@@ -104,13 +104,13 @@ impl Scalar {
         }
     }
 
-    fn encode(self, value: Value) -> P4Data {
+    fn encode(self, value: &Value) -> P4Data {
         use p4_data::Data;
         let data = match self {
-            Scalar::Bit(_) => Data::Bitstring(value::from_u128(value)),
+            Scalar::Bit(_) => Data::Bitstring(value::from_value(value)),
             Scalar::Int(width) => Data::Bitstring(value::from_signed(value, width)),
-            Scalar::Enum(_) => Data::EnumValue(value::from_u128(value)),
-            Scalar::Bool => Data::Bool(value != 0),
+            Scalar::Enum(_) => Data::EnumValue(value::from_value(value)),
+            Scalar::Bool => Data::Bool(!value.is_zero()),
         };
         P4Data { data: Some(data) }
     }
@@ -118,9 +118,9 @@ impl Scalar {
     fn decode(self, data: Option<&p4_data::Data>) -> Checked<Value> {
         use p4_data::Data;
         match (self, data) {
-            (Scalar::Bit(width), Some(Data::Bitstring(bytes))) => Ok(value::to_u128(bytes, width)?),
-            (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_u128(bytes, width)?),
-            (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_u128(bytes, width)?),
+            (Scalar::Bit(width), Some(Data::Bitstring(bytes))) => Ok(value::to_value(bytes, width)?),
+            (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_value(bytes, width)?),
+            (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_value(bytes, width)?),
             (Scalar::Bool, Some(&Data::Bool(value))) => Ok(value.into()),
             (_, Some(_)) => refuse!(InvalidArgument, "the data does not have the type of the P4Info"),
             (_, None) => refuse!(InvalidArgument, "there is no data"),
@@ -132,8 +132,8 @@ fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>)
     use info::p4_bitstring_like_type_spec::TypeSpec as Bits;
     use info::p4_data_type_spec::TypeSpec;
     let checked = |width: i32| match u32::try_from(width) {
-        Ok(width @ 1..=Value::BITS) => Ok(width),
-        _ => refuse!(Unimplemented, "a value of {width} bits; 1 to 128 are supported"),
+        Ok(width @ 1..) => Ok(width),
+        _ => refuse!(InvalidArgument, "a value of {width} bits"),
     };
     match original_type(spec, types)? {
         TypeSpec::Bitstring(bits) => match &bits.type_spec {

@@ -157,12 +157,12 @@ mod tests {
         (DigestQueue::new(config), Instant::now())
     }
 
-    fn sample(value: Value) -> Digest {
-        Digest { digest: DigestId(3), sequence: 100 + value as u64, values: vec![value], timestamp_us: 0 }
+    fn sample(value: u64) -> Digest {
+        Digest { digest: DigestId(3), sequence: 100 + value, values: vec![value.into()], timestamp_us: 0 }
     }
 
-    fn list(list_id: u64, values: &[Value]) -> Option<DigestList> {
-        Some(DigestList { list_id, samples: values.iter().map(|&value| vec![value]).collect() })
+    fn list(list_id: u64, values: &[u64]) -> Option<DigestList> {
+        Some(DigestList { list_id, samples: values.iter().map(|&value| vec![value.into()]).collect() })
     }
 
     fn sequences(updates: Vec<Update>) -> Vec<u64> {

@@ -29,10 +29,10 @@ fn priority(table: &Table, priority: i32) -> Checked<i32> {
 /// `of`: the table or value set whose `known` fields these are.
 pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) -> Checked<Vec<KeyField>> {
     let any = |field: &MatchField| match field.stored {
-        MatchKind::Exact => KeyField::Exact(0),
-        MatchKind::Lpm => KeyField::Lpm { value: 0, prefix_len: 0 },
-        MatchKind::Ternary => KeyField::Ternary { value: 0, mask: 0 },
-        MatchKind::Range => KeyField::Range { low: 0, high: all_ones(field.width) },
+        MatchKind::Exact => KeyField::Exact(Value::ZERO),
+        MatchKind::Lpm => KeyField::Lpm { value: Value::ZERO, prefix_len: 0 },
+        MatchKind::Ternary => KeyField::Ternary { value: Value::ZERO, mask: Value::ZERO },
+        MatchKind::Range => KeyField::Range { low: Value::ZERO, high: Value::ones(field.width) },
         MatchKind::Optional => KeyField::Optional(None),
     };
     let mut fields: Vec<KeyField> = known.iter().map(any).collect();
@@ -60,13 +60,13 @@ pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) 
 fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchType>) -> Checked<KeyField> {
     use p4::field_match::FieldMatchType as Given;
     let MatchField { kind, width, .. } = *field;
-    let read = |bytes: &[u8]| value::to_u128(bytes, width);
+    let read = |bytes: &[u8]| value::to_value(bytes, width);
     match (kind, given) {
         (MatchKind::Exact, Some(Given::Exact(exact))) => Ok(KeyField::Exact(read(&exact.value)?)),
         (MatchKind::Optional, Some(Given::Optional(optional))) => {
             let value = read(&optional.value)?;
             Ok(match field.stored {
-                MatchKind::Ternary => KeyField::Ternary { value, mask: all_ones(width) },
+                MatchKind::Ternary => KeyField::Ternary { value, mask: Value::ones(width) },
                 _ => KeyField::Optional(Some(value)),
             })
         }
@@ -77,37 +77,37 @@ fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchTyp
                 Ok(length) if u32::from(length) <= width => length,
                 _ => return refuse!(InvalidArgument, "prefix length {} of {width} bits", lpm.prefix_len),
             };
-            let host_bits = width - u32::from(prefix_len);
-            match value & all_ones(host_bits) {
-                0 => Ok(KeyField::Lpm { value, prefix_len }),
-                _ => refuse!(InvalidArgument, "bits beyond the prefix are set"),
+            match value.is_within(&Value::prefix(prefix_len.into(), width)) {
+                true => Ok(KeyField::Lpm { value, prefix_len }),
+                false => refuse!(InvalidArgument, "bits beyond the prefix are set"),
             }
         }
         (MatchKind::Ternary, Some(Given::Ternary(ternary))) => {
             let (value, mask) = (read(&ternary.value)?, read(&ternary.mask)?);
-            match (mask, value & !mask) {
-                (0, _) => refuse!(InvalidArgument, "leave the field out instead of a mask of 0"),
-                (_, 0) => Ok(KeyField::Ternary { value, mask }),
-                _ => refuse!(InvalidArgument, "bits outside the mask are set"),
+            match value.is_within(&mask) {
+                _ if mask.is_zero() => refuse!(InvalidArgument, "leave the field out instead of a mask of 0"),
+                true => Ok(KeyField::Ternary { value, mask }),
+                false => refuse!(InvalidArgument, "bits outside the mask are set"),
             }
         }
         (MatchKind::Range, Some(Given::Range(range))) => {
             let (low, high) = (read(&range.low)?, read(&range.high)?);
-            match (low, high) {
-                _ if low > high => refuse!(InvalidArgument, "the range ends before it starts"),
-                (0, _) if high == all_ones(width) => {
-                    refuse!(InvalidArgument, "leave the field out instead of the whole range")
-                }
-                _ => Ok(KeyField::Range { low, high }),
+            if low > high {
+                return refuse!(InvalidArgument, "the range ends before it starts");
             }
+            if is_all(&low, &high, width) {
+                return refuse!(InvalidArgument, "leave the field out instead of the whole range");
+            }
+            Ok(KeyField::Range { low, high })
         }
         (_, None) => refuse!(InvalidArgument, "no match is given"),
         _ => refuse!(InvalidArgument, "the field is matched as {kind:?}"),
     }
 }
 
-fn all_ones(width: u32) -> Value {
-    if width == 0 { 0 } else { Value::MAX >> (Value::BITS - width) }
+/// Whether the range is all that a field can hold.
+fn is_all(low: &Value, high: &Value, width: u32) -> bool {
+    low.is_zero() && *high == Value::ones(width)
 }
 
 /// Whether an action is asked for as an entry's or as the table's default.
@@ -153,7 +153,7 @@ pub fn call(
 }
 
 fn params(action: &Action, given: &[p4::action::Param]) -> Checked<Vec<Value>> {
-    let mut values = vec![0; action.params.len()];
+    let mut values = vec![Value::ZERO; action.params.len()];
     let mut seen = 0u64;
     for param in given {
         let Some(i) = action.params.iter().position(|known| known.id == param.param_id) else {
@@ -164,7 +164,7 @@ fn params(action: &Action, given: &[p4::action::Param]) -> Checked<Vec<Value>> {
             return refuse!(InvalidArgument, "{} {} is given twice", action.name, known.name);
         }
         seen |= 1 << i;
-        values[i] = value::to_u128(&param.value, known.width)
+        values[i] = value::to_value(&param.value, known.width)
             .map_err(|bad| Refusal::from(bad).at(format_args!("{} {}", action.name, known.name)))?;
     }
     match action.params.iter().enumerate().find(|(i, _)| seen & 1 << i == 0) {
@@ -322,15 +322,14 @@ pub fn canonical_key(request: &p4::TableEntry) -> p4::TableEntry {
 pub fn match_messages(fields: &[MatchField], parts: &[KeyField]) -> Vec<p4::FieldMatch> {
     use p4::field_match::{self as m, FieldMatchType};
     let message = |(field, part): (&MatchField, &KeyField)| {
-        let bytes = value::from_u128;
-        let given = match *part {
+        let bytes = value::from_value;
+        let given = match part {
             KeyField::Exact(v) => FieldMatchType::Exact(m::Exact { value: bytes(v) }),
-            KeyField::Lpm { prefix_len: 0, .. } | KeyField::Ternary { mask: 0, .. } | KeyField::Optional(None) => {
-                return None;
-            }
-            KeyField::Range { low: 0, high } if high == all_ones(field.width) => return None,
+            KeyField::Lpm { prefix_len: 0, .. } | KeyField::Optional(None) => return None,
+            KeyField::Ternary { mask, .. } if mask.is_zero() => return None,
+            KeyField::Range { low, high } if is_all(low, high, field.width) => return None,
             KeyField::Lpm { value, prefix_len } => {
-                FieldMatchType::Lpm(m::Lpm { value: bytes(value), prefix_len: prefix_len.into() })
+                FieldMatchType::Lpm(m::Lpm { value: bytes(value), prefix_len: (*prefix_len).into() })
             }
             KeyField::Ternary { value: v, .. } if field.kind == MatchKind::Optional => {
                 FieldMatchType::Optional(m::Optional { value: bytes(v) })
@@ -354,7 +353,7 @@ pub fn action_message(schema: &Schema, table: &Table, call: &ActionCall) -> Opti
 pub fn call_message(schema: &Schema, choices: &[TableAction], call: &ActionCall) -> Option<p4::Action> {
     let choice = choices.iter().find(|choice| choice.target == call.action)?;
     let params = schema.actions.get(&choice.id)?.params.iter().zip(&call.params);
-    let params = params.map(|(param, &v)| p4::action::Param { param_id: param.id, value: value::from_u128(v) });
+    let params = params.map(|(param, v)| p4::action::Param { param_id: param.id, value: value::from_value(v) });
     Some(p4::Action { action_id: choice.id, params: params.collect() })
 }
 
@@ -502,7 +501,10 @@ mod tests {
             action(&schema(), &table(), place, &p4::TableAction { r#type: Some(call) }).map_err(|refusal| refusal.code)
         };
         let good: [(u32, &[u8]); 2] = [(2, b"\x00\x07"), (1, b"\x01\xff")];
-        assert_eq!(call(1, Place::Entry, &good), Ok(ActionCall { action: ActionId(1), params: vec![511, 7] }));
+        assert_eq!(
+            call(1, Place::Entry, &good),
+            Ok(ActionCall { action: ActionId(1), params: vec![511u32.into(), 7u32.into()] })
+        );
         assert_eq!(call(9, Place::Entry, &good), Err(Code::InvalidArgument));
         assert_eq!(call(2, Place::Entry, &good), Err(Code::PermissionDenied));
         assert_eq!(call(3, Place::Default, &good), Err(Code::PermissionDenied));
@@ -540,21 +542,21 @@ mod tests {
     }
 
     fn key_field(kind: MatchKind) -> BoxedStrategy<KeyField> {
-        let value = 0u128..1 << 12;
+        let value = (0u64..1 << 12).prop_map(Value::from);
         match kind {
             MatchKind::Exact => value.prop_map(KeyField::Exact).boxed(),
             MatchKind::Lpm => (value, 0u16..=12)
                 .prop_map(|(v, prefix_len)| KeyField::Lpm {
-                    value: v & !all_ones(12 - u32::from(prefix_len)),
+                    value: &v & &Value::prefix(prefix_len.into(), 12),
                     prefix_len,
                 })
                 .boxed(),
             MatchKind::Ternary => {
-                (value.clone(), value).prop_map(|(v, mask)| KeyField::Ternary { value: v & mask, mask }).boxed()
+                (value.clone(), value).prop_map(|(v, mask)| KeyField::Ternary { value: &v & &mask, mask }).boxed()
             }
-            MatchKind::Range => {
-                (value.clone(), value).prop_map(|(a, b)| KeyField::Range { low: a.min(b), high: a.max(b) }).boxed()
-            }
+            MatchKind::Range => (value.clone(), value)
+                .prop_map(|(a, b)| KeyField::Range { low: a.clone().min(b.clone()), high: a.max(b) })
+                .boxed(),
             MatchKind::Optional => proptest::option::of(value).prop_map(KeyField::Optional).boxed(),
         }
     }
@@ -563,14 +565,14 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             mut fields in KINDS.map(key_field).to_vec(),
-            optional in proptest::option::of(0u128..1 << 12),
+            optional in proptest::option::of((0u64..1 << 12).prop_map(Value::from)),
             cookie_number: u64,
             metadata: Vec<u8>,
         ) {
             let table = table();
             fields.push(match optional {
-                Some(value) => KeyField::Ternary { value, mask: all_ones(12) },
-                None => KeyField::Ternary { value: 0, mask: 0 },
+                Some(value) => KeyField::Ternary { value, mask: Value::ones(12) },
+                None => KeyField::Ternary { value: Value::ZERO, mask: Value::ZERO },
             });
             let key = EntryKey { fields, priority: 1 };
             let messages = match_messages(&table.fields, &key.fields);

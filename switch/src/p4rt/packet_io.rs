@@ -9,24 +9,26 @@ use super::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use super::schema::HeaderField;
 use super::value;
 use crate::control::Value;
+use crate::machine::bits::{BitWriter, load};
 
 /// The frame that enters the CPU port: the packet-out header, then the payload.
 pub fn packet_out(header: &[HeaderField], packet: &PacketOut) -> Checked<Vec<u8>> {
     let mut frame = Vec::with_capacity(header_len(header) + packet.payload.len());
-    let mut bits = BitWriter { bytes: &mut frame, pending: 0, count: 0 };
+    let mut bits = BitWriter::new(&mut frame);
     if let Some(unknown) = packet.metadata.iter().find(|m| header.iter().all(|field| field.id != m.metadata_id)) {
         return refuse!(InvalidArgument, "packet_out has no metadata {}", unknown.metadata_id);
     }
     for field in header {
         let mut given = packet.metadata.iter().filter(|m| m.metadata_id == field.id);
         let value = match (given.next(), given.next()) {
-            (Some(metadata), None) => value::to_u128(&metadata.value, field.width)
+            (Some(metadata), None) => value::to_value(&metadata.value, field.width)
                 .map_err(|bad| Refusal::from(bad).at(format_args!("packet_out.{}", field.name)))?,
-            (None, _) if field.is_padding => 0,
+            (None, _) if field.is_padding => Value::ZERO,
             (None, _) => return refuse!(InvalidArgument, "packet_out.{} is missing", field.name),
             (Some(_), Some(_)) => return refuse!(InvalidArgument, "packet_out.{} is given twice", field.name),
         };
-        bits.write(value, field.width);
+        let words: Vec<u64> = (0..field.width.div_ceil(64) as usize).map(|word| value.word(word)).collect();
+        bits.push(&words, field.width);
     }
     frame.extend_from_slice(&packet.payload);
     Ok(frame)
@@ -42,9 +44,10 @@ pub fn packet_in(header: &[HeaderField], frame: Vec<u8>) -> Option<PacketIn> {
     let metadata = header
         .iter()
         .map(|field| {
-            let value = read_bits(&frame, position, field.width);
+            let mut words = vec![0; field.width.div_ceil(64) as usize];
+            load(&frame, position, field.width as usize, &mut words);
             position += field.width as usize;
-            PacketMetadata { metadata_id: field.id, value: value::from_u128(value) }
+            PacketMetadata { metadata_id: field.id, value: value::from_value(&Value::from_words(&words)) }
         })
         .collect();
     Some(PacketIn { payload: frame.slice(position / 8..), metadata })
@@ -52,29 +55,6 @@ pub fn packet_in(header: &[HeaderField], frame: Vec<u8>) -> Option<PacketIn> {
 
 fn header_len(header: &[HeaderField]) -> usize {
     header.iter().map(|field| field.width as usize).sum::<usize>() / 8
-}
-
-struct BitWriter<'a> {
-    bytes: &'a mut Vec<u8>,
-    pending: u8,
-    count: u32,
-}
-
-impl BitWriter<'_> {
-    fn write(&mut self, value: Value, width: u32) {
-        for bit in (0..width).rev() {
-            self.pending = self.pending << 1 | (value >> bit & 1) as u8;
-            self.count += 1;
-            if self.count == 8 {
-                self.bytes.push(self.pending);
-                (self.pending, self.count) = (0, 0);
-            }
-        }
-    }
-}
-
-fn read_bits(bytes: &[u8], start: usize, width: u32) -> Value {
-    (start..start + width as usize).fold(0, |value, bit| value << 1 | Value::from(bytes[bit / 8] >> (7 - bit % 8) & 1))
 }
 
 #[cfg(test)]
@@ -115,7 +95,7 @@ mod tests {
         #[test]
         fn what_goes_out_comes_in(port in 0u128..512, cookie in 0u128..1 << 72, payload: Vec<u8>) {
             let metadata = [(1, port), (2, 0), (3, cookie)]
-                .map(|(metadata_id, v)| PacketMetadata { metadata_id, value: value::from_u128(v) })
+                .map(|(metadata_id, v)| PacketMetadata { metadata_id, value: value::from_value(&v.into()) })
                 .to_vec();
             let packet = PacketOut { payload: payload.clone().into(), metadata: metadata.clone() };
             let back = packet_in(&header(), packet_out(&header(), &packet).unwrap());

@@ -67,7 +67,7 @@ pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction
                     weight: call.weight as i32,
                     watch_kind: call
                         .watch
-                        .map(|port| p4::action_profile_action::WatchKind::WatchPort(value::from_u128(port.into()))),
+                        .map(|port| p4::action_profile_action::WatchKind::WatchPort(value::from_value(&port.into()))),
                 })
             };
             let actions: Option<_> = calls.iter().map(message).collect();
@@ -120,7 +120,7 @@ pub fn group_message(profile: u32, id: u32, group: &ProfileGroup) -> p4::ActionP
         weight: member.weight as i32,
         watch_kind: member
             .watch
-            .map(|port| p4::action_profile_group::member::WatchKind::WatchPort(value::from_u128(port.into()))),
+            .map(|port| p4::action_profile_group::member::WatchKind::WatchPort(value::from_value(&port.into()))),
     };
     p4::ActionProfileGroup {
         action_profile_id: profile,
@@ -142,8 +142,8 @@ fn watch(port: &[u8], ports: &[PortNumber]) -> Checked<Option<PortNumber>> {
     if port.is_empty() {
         return Ok(None);
     }
-    let number = value::to_u128(port, 32)?;
-    match ports.iter().find(|known| u128::from(**known) == number) {
+    let number = value::to_u32(port)?;
+    match ports.iter().find(|known| u32::from(**known) == number) {
         Some(&port) => Ok(Some(port)),
         None => refuse!(InvalidArgument, "there is no port {number} to watch"),
     }

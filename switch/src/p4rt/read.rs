@@ -17,7 +17,7 @@ use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
 use super::value;
 use super::write::{Notes, cells, known, refuse_meter_counters, table};
-use crate::control::{ActionCall, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Value};
+use crate::control::{ActionCall, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig};
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
@@ -267,7 +267,7 @@ impl Reader<'_> {
             let values = self.dataplane.registers(register.target, cells.clone())?;
             let element = register.element.clone();
             Ok(many(cells.zip(values).map(move |(index, bits)| {
-                let (index, data) = (Some(p4::Index { index: index as i64 }), element.encode(&[Value::from(bits)]));
+                let (index, data) = (Some(p4::Index { index: index as i64 }), element.encode(&[bits]));
                 Entity::RegisterEntry(p4::RegisterEntry { register_id: id, index, data })
             })))
         };
@@ -424,7 +424,7 @@ fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {
 
 fn replica(replica: &crate::control::Replica) -> p4::Replica {
     p4::Replica {
-        port_kind: Some(p4::replica::PortKind::Port(value::from_u128(replica.port.into()))),
+        port_kind: Some(p4::replica::PortKind::Port(value::from_value(&replica.port.into()))),
         instance: replica.rid.into(),
         backup_replicas: Vec::new(),
     }

@@ -10,12 +10,13 @@ use super::data::DataType;
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
 use crate::control::{
-    ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, ProfileId, Program, RegisterId, TableId, Value,
-    ValueSetId,
+    ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, ProfileId, Program, RegisterId, TableId, ValueSetId,
 };
 
 /// Match fields and parameters are tracked in a bit set of this many bits.
 const MOST_FIELDS: usize = 64;
+/// Of a field of a controller header: p4c has none wider.
+const MOST_BITS: i32 = 2048;
 
 pub struct MatchField {
     pub id: u32,
@@ -521,8 +522,8 @@ fn digest(name: String, digest: &info::Digest, p4info: &info::P4Info, program: &
 fn header_fields(header: &str, metadata: &[info::controller_packet_metadata::Metadata]) -> Checked<Vec<HeaderField>> {
     let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.len());
     for field in metadata {
-        if !(1..=Value::BITS as i32).contains(&field.bitwidth) {
-            return refuse!(Unimplemented, "{header}.{}: {} bits; 1 to 128 are supported", field.name, field.bitwidth);
+        if !(1..=MOST_BITS).contains(&field.bitwidth) {
+            return refuse!(InvalidArgument, "{header}.{}: {} bits; at most {MOST_BITS}", field.name, field.bitwidth);
         }
         if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
             return refuse!(InvalidArgument, "{header}.{}: id {} is zero or used twice", field.name, field.id);

@@ -6,6 +6,8 @@
 
 use bytes::{Buf, Bytes};
 
+use crate::control::Value;
+
 /// Why a binary string is refused: `OUT_OF_RANGE` in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadValue {
@@ -55,33 +57,39 @@ pub fn canonical_signed(bytes: &[u8], width: u32) -> Result<&[u8], BadValue> {
     }
 }
 
-/// A `bit<width>` value of at most 128 bits.
-pub fn to_u128(bytes: &[u8], width: u32) -> Result<u128, BadValue> {
-    debug_assert!(width <= 128);
-    Ok(canonical(bytes, width)?.iter().fold(0, |value, &b| value << 8 | u128::from(b)))
+/// A `bit<width>` value.
+pub fn to_value(bytes: &[u8], width: u32) -> Result<Value, BadValue> {
+    Ok(Value::from_bytes(canonical(bytes, width)?))
+}
+
+/// A `bit<32>` value.
+pub fn to_u32(bytes: &[u8]) -> Result<u32, BadValue> {
+    Ok(canonical(bytes, 32)?.iter().fold(0, |value, &b| value << 8 | u32::from(b)))
 }
 
 /// The canonical binary string of `value`.
-pub fn from_u128(value: u128) -> Bytes {
-    let bytes = value.to_be_bytes();
-    let length = (128 - value.leading_zeros()).div_ceil(8).max(1) as usize;
-    Bytes::copy_from_slice(&bytes[16 - length..])
+pub fn from_value(value: &Value) -> Bytes {
+    value.to_bytes(value.bits().div_ceil(8).max(1) as usize).into()
 }
 
-/// An `int<width>` value of at most 128 bits, as its `width` bits.
-pub fn signed_to_u128(bytes: &[u8], width: u32) -> Result<u128, BadValue> {
-    debug_assert!((1..=128).contains(&width));
+/// An `int<width>` value, as its `width` bits.
+pub fn signed_to_value(bytes: &[u8], width: u32) -> Result<Value, BadValue> {
     let short = canonical_signed(bytes, width)?;
-    let sign = if short[0] & 0x80 == 0 { 0 } else { u128::MAX };
-    Ok(short.iter().fold(sign, |value, &b| value << 8 | u128::from(b)) & (u128::MAX >> (128 - width)))
+    let sign = if short[0] & 0x80 == 0 { 0 } else { 0xff };
+    let mut extended = vec![sign; width.div_ceil(8) as usize - short.len()];
+    extended.extend_from_slice(short);
+    Ok(&Value::from_bytes(&extended) & &Value::ones(width))
 }
 
 /// The canonical binary string of the `int<width>` value with these bits.
-pub fn from_signed(bits: u128, width: u32) -> Bytes {
-    debug_assert!((1..=128).contains(&width));
-    let unused = 128 - width;
-    let extended = ((bits << unused) as i128 >> unused).to_be_bytes();
-    Bytes::copy_from_slice(canonical_signed(&extended, 128).unwrap_or(&extended))
+pub fn from_signed(value: &Value, width: u32) -> Bytes {
+    let mut bytes = value.to_bytes(width.div_ceil(8) as usize);
+    let used = (width - 1) % 8 + 1;
+    if bytes[0] >> (used - 1) & 1 == 1 {
+        bytes[0] |= 0xff_u8.unbounded_shl(used);
+    }
+    let short = canonical_signed(&bytes, 8 * bytes.len() as u32);
+    Bytes::copy_from_slice(short.unwrap_or(&bytes))
 }
 
 #[cfg(test)]
@@ -130,8 +138,9 @@ mod tests {
         fn padding_changes_nothing(value: u128, zeros in 0usize..20) {
             let mut padded = vec![0; zeros];
             padded.extend(value.to_be_bytes());
-            prop_assert_eq!(to_u128(&padded, 128), Ok(value));
-            let short = from_u128(value);
+            let value = Value::from(value);
+            prop_assert_eq!(to_value(&padded, 128), Ok(value.clone()));
+            let short = from_value(&value);
             prop_assert_eq!(canonical(&padded, 128), Ok(&short[..]));
             let mut shortened = Bytes::from(padded);
             shorten(&mut shortened);
@@ -142,13 +151,13 @@ mod tests {
         #[test]
         fn accepts_exactly_what_fits(value: u128, width in 1u32..=128) {
             let fits = width == 128 || value >> width == 0;
-            prop_assert_eq!(to_u128(&value.to_be_bytes(), width).is_ok(), fits);
+            prop_assert_eq!(to_value(&value.to_be_bytes(), width).is_ok(), fits);
         }
 
         #[test]
-        fn signed_values_return(bits: u128, width in 1u32..=128) {
-            let bits = bits & (u128::MAX >> (128 - width));
-            prop_assert_eq!(signed_to_u128(&from_signed(bits, width), width), Ok(bits));
+        fn signed_values_return(bits: [u8; 30], width in 1u32..=240) {
+            let value = &Value::from_bytes(&bits) & &Value::ones(width);
+            prop_assert_eq!(signed_to_value(&from_signed(&value, width), width), Ok(value));
         }
 
         #[test]

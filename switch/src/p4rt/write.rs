@@ -24,7 +24,7 @@ const LONGEST_BATCH: usize = 8192;
 /// After so many updates streams get their turn.
 const BREATH: usize = 512;
 /// `egress_spec` has 9 bits in v1model.
-const HIGHEST_PORT: u128 = 511;
+const HIGHEST_PORT: u32 = 511;
 
 /// What clients may store and the data plane has no use for.
 #[derive(Default)]
@@ -277,11 +277,11 @@ impl<'a> Writer<'a> {
         let register = known(&self.schema.registers, "register", message.register_id)?;
         let cells = cells(&register.name, message.index.as_ref(), register.size)?;
         let values = register.element.decode(message.data.as_ref()).map_err(|e| e.at(&register.name))?;
-        let [Ok(value)] = values.iter().map(|&v| u64::try_from(v)).collect::<Vec<_>>()[..] else {
-            return refuse!(Unimplemented, "{}: only registers of up to 64 bits can be written", register.name);
+        let [value] = &values[..] else {
+            return refuse!(Unimplemented, "{}: only registers of a number can be written", register.name);
         };
         for index in cells {
-            self.push(Update::SetRegister { register: register.target, index, value });
+            self.push(Update::SetRegister { register: register.target, index, value: value.clone() });
         }
         Ok(())
     }
@@ -461,8 +461,8 @@ fn replicas(messages: &[p4::Replica]) -> Checked<Vec<Replica>> {
         }
         #[allow(deprecated)]
         let port = match &message.port_kind {
-            Some(p4::replica::PortKind::Port(bytes)) => value::to_u128(bytes, 32)?,
-            Some(p4::replica::PortKind::EgressPort(number)) => u128::from(*number),
+            Some(p4::replica::PortKind::Port(bytes)) => value::to_u32(bytes)?,
+            Some(p4::replica::PortKind::EgressPort(number)) => *number,
             None => return refuse!(InvalidArgument, "a replica has no port"),
         };
         if port > HIGHEST_PORT {

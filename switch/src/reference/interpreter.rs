@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, BigUint};
 
 use super::hash::Algorithm;
 use super::phv::{Bits, Phv, Scope, fit, is_true, low64};
@@ -164,7 +164,7 @@ impl Interpreter {
         let widths: Vec<u32> = table.key.iter().map(|key| packet.phv.width(&program, key.header, key.part)).collect();
         let key: Vec<BigInt> =
             table.key.iter().zip(&widths).map(|(key, &width)| key_value(key, width, packet)).collect();
-        let values: Vec<Value> = key.iter().map(|value| Value::try_from(value).unwrap_or(Value::MAX)).collect();
+        let values: Vec<Value> = key.iter().map(|value| value.magnitude().into()).collect();
         let found = self.tables.get(&table.name).and_then(|entries| entries.find(&values, &widths));
         if let Some(index) = found {
             self.hit(table, index, packet);
@@ -184,7 +184,7 @@ impl Interpreter {
         if self.story.is_some() {
             let names: Vec<String> = table.key.iter().map(|key| key.name.clone()).collect();
             let shown = names.iter().zip(&key).zip(&widths);
-            let params = call.iter().flat_map(|call| &call.params).map(|&value| BigInt::from(value));
+            let params = call.iter().flat_map(|call| &call.params).map(|value| BigInt::from(BigUint::from(value)));
             let event = Event::Table {
                 name: table.name.clone(),
                 place: table.source.place.clone(),
@@ -203,7 +203,7 @@ impl Interpreter {
             // A miss without a default does nothing.
             return (Flow::GoOn, table.next.get(how).copied().unwrap_or(table.default_next));
         };
-        let params: Vec<BigInt> = call.params.iter().map(|&value| BigInt::from(value)).collect();
+        let params: Vec<BigInt> = call.params.iter().map(|value| BigInt::from(BigUint::from(value))).collect();
         let flow = self.execute(&action.name, &action.body, &params, packet, requests);
         let next = table.next.get(how).or_else(|| table.next.get(&action.name));
         (flow, next.copied().unwrap_or(table.default_next))

@@ -30,10 +30,10 @@ mod tables;
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::repeat_n;
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, BigUint};
 
 use self::interpreter::{DROP_PORT, Interpreter, Packet};
-use self::phv::{Phv, fit, small};
+use self::phv::{Phv, fit};
 use self::program::{Part, Program as Tree};
 use self::story::{Event, show};
 use crate::change::{CloneSession, CounterValue, Replica};
@@ -142,15 +142,15 @@ impl Reference {
     }
 
     /// As the control plane's write; a cell that does not exist is none.
-    pub fn set_register(&mut self, register: RegisterId, index: usize, value: u64) {
+    pub fn set_register(&mut self, register: RegisterId, index: usize, value: &Value) {
         if let Some(cell) = self.interpreter.registers[register.0].get_mut(index) {
-            *cell = BigInt::from(value);
+            *cell = BigInt::from(BigUint::from(value));
         }
     }
 
     /// Cells in order.
-    pub fn register(&self, register: RegisterId) -> Vec<u64> {
-        self.interpreter.registers[register.0].iter().map(small).collect()
+    pub fn register(&self, register: RegisterId) -> Vec<Value> {
+        self.interpreter.registers[register.0].iter().map(|cell| cell.magnitude().into()).collect()
     }
 
     /// Cells in order.
@@ -401,7 +401,7 @@ impl Reference {
             let width = packet.phv.width(&program, header, field.part);
             let value = fit(&scope.field(field), width, false);
             shown.push((program.field_name(header, field.part), show(&value, width)));
-            values.push(Value::try_from(&value).unwrap_or(Value::MAX));
+            values.push(value.magnitude().into());
         }
         let sent = self.digests[digest];
         self.interpreter.note(|| Event::Digest { name: program.digests[digest].name.clone(), values: shown, sent });

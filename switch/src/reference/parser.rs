@@ -122,7 +122,7 @@ impl Interpreter {
             };
             key.push(&BigInt::ZERO, width.next_multiple_of(8) - width);
             key.push(&value, width);
-            parts.push((Value::try_from(fit(&value, width, false)).unwrap_or(Value::MAX), width));
+            parts.push((fit(&value, width, false).magnitude().into(), width));
             shown.push((name, show(&fit(&value, width, false), width)));
         }
         let key = key.value();
@@ -131,7 +131,7 @@ impl Interpreter {
             Case::Value { value, mask: None } => key == *value,
             Case::Set(set) => self.value_sets[*set]
                 .iter()
-                .any(|member| member.iter().zip(&parts).all(|(field, &(value, width))| matches(field, value, width))),
+                .any(|member| member.iter().zip(&parts).all(|(field, (value, width))| matches(field, value, *width))),
         };
         let next = match state.cases.iter().find(hits) {
             Some((_, next)) => *next,

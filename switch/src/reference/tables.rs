@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use num_bigint::BigUint;
+
 use crate::change::{CounterValue, MeterConfig};
 use crate::machine::meter::Meter;
 use crate::program::{ActionCall, EntryKey, KeyField, Value};
@@ -51,13 +53,7 @@ impl Entries {
             return self.exact.get(values).copied();
         }
         let hits = |entry: &Entry| {
-            entry
-                .key
-                .fields
-                .iter()
-                .zip(values)
-                .zip(widths)
-                .all(|((field, &value), &width)| matches(field, value, width))
+            entry.key.fields.iter().zip(values).zip(widths).all(|((field, value), &width)| matches(field, value, width))
         };
         let found = self.entries.iter().enumerate().filter(|(_, entry)| hits(entry));
         // Of equals the first one.
@@ -74,22 +70,22 @@ pub fn meter(config: Option<MeterConfig>, now: u64) -> Meter {
 
 fn exact_values(key: &EntryKey) -> Option<Vec<Value>> {
     let value = |field: &KeyField| match field {
-        KeyField::Exact(value) => Some(*value),
+        KeyField::Exact(value) => Some(value.clone()),
         _ => None,
     };
     key.fields.iter().map(value).collect()
 }
 
-pub fn matches(field: &KeyField, value: Value, width: u32) -> bool {
-    match *field {
+pub fn matches(field: &KeyField, value: &Value, width: u32) -> bool {
+    match field {
         KeyField::Exact(wanted) => value == wanted,
         KeyField::Lpm { value: wanted, prefix_len } => {
-            let rest = width - u32::from(prefix_len);
-            prefix_len == 0 || value >> rest == wanted >> rest
+            let rest = width - u32::from(*prefix_len);
+            BigUint::from(value) >> rest == BigUint::from(wanted) >> rest
         }
-        KeyField::Ternary { value: wanted, mask } => value & mask == wanted,
+        KeyField::Ternary { value: wanted, mask } => value & mask == *wanted,
         KeyField::Range { low, high } => (low..=high).contains(&value),
-        KeyField::Optional(wanted) => wanted.is_none_or(|wanted| value == wanted),
+        KeyField::Optional(wanted) => wanted.as_ref().is_none_or(|wanted| value == wanted),
     }
 }
 
@@ -107,7 +103,8 @@ pub fn show(key: &EntryKey, names: &[String]) -> String {
     let field = |(field, name): (&KeyField, &String)| match field {
         KeyField::Exact(value) => format!("{name} {value:#x}"),
         KeyField::Lpm { value, prefix_len } => format!("{name} {value:#x}/{prefix_len}"),
-        KeyField::Ternary { mask: 0, .. } | KeyField::Optional(None) => format!("{name} any"),
+        KeyField::Optional(None) => format!("{name} any"),
+        KeyField::Ternary { mask, .. } if mask.is_zero() => format!("{name} any"),
         KeyField::Ternary { value, mask } => format!("{name} {value:#x} &&& {mask:#x}"),
         KeyField::Range { low, high } => format!("{name} {low:#x}..{high:#x}"),
         KeyField::Optional(Some(value)) => format!("{name} {value:#x}"),

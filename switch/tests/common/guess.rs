@@ -19,9 +19,9 @@ pub struct Seen {
 fn parse(text: &str) -> Option<Value> {
     let digits = text.replace(':', "");
     match digits.strip_prefix("0x") {
-        Some(digits) => Value::from_str_radix(digits, 16).ok(),
-        None if digits.len() < text.len() => Value::from_str_radix(&digits, 16).ok(),
-        None => text.parse().ok(),
+        Some(digits) => Value::parse(digits, 16),
+        None if digits.len() < text.len() => Value::parse(&digits, 16),
+        None => Value::parse(text, 10),
     }
 }
 
@@ -43,8 +43,8 @@ impl Seen {
         let seen = self.keys.get(&info.name).map_or(&[][..], Vec::as_slice);
         let values = rng.choice(seen);
         let fields = info.key.iter().enumerate().map(|(index, key)| {
-            let all = Value::MAX >> (128 - key.field.width);
-            let value = values.map_or_else(|| rng.u128(..) & all, |values| values[index] & all);
+            let all = Value::ones(key.field.width.into());
+            let value = values.map_or_else(|| any(key.field.width, rng), |values| &values[index] & &all);
             field(key.kind, value, key.field.width, rng)
         });
         let fields: Vec<KeyField> = fields.collect();
@@ -67,26 +67,32 @@ impl Seen {
     }
 }
 
+/// Any number of so many bits.
+fn any(width: u16, rng: &mut Rng) -> Value {
+    let words: Vec<u64> = (0..width.div_ceil(64)).map(|_| rng.u64(..)).collect();
+    &Value::from_words(&words) & &Value::ones(width.into())
+}
+
 /// Mostly one that the value hits.
 fn field(kind: MatchKind, value: Value, width: u16, rng: &mut Rng) -> KeyField {
-    let all = Value::MAX >> (128 - width);
     match kind {
         MatchKind::Exact => KeyField::Exact(value),
         MatchKind::Lpm => {
             let prefix_len = rng.u16(..=width);
-            let rest = u32::from(width - prefix_len);
-            let value = value.checked_shr(rest).unwrap_or(0).checked_shl(rest).unwrap_or(0);
-            KeyField::Lpm { value, prefix_len }
+            KeyField::Lpm { value: &value & &Value::prefix(prefix_len.into(), width.into()), prefix_len }
         }
         MatchKind::Ternary => {
             let mask = match rng.u8(..4) {
-                0 => 0,
-                1 => all,
-                _ => rng.u128(..) & all,
+                0 => Value::ZERO,
+                1 => Value::ones(width.into()),
+                _ => any(width, rng),
             };
-            KeyField::Ternary { value: value & mask, mask }
+            KeyField::Ternary { value: &value & &mask, mask }
         }
-        MatchKind::Range => KeyField::Range { low: rng.u128(..=value), high: rng.u128(value..=all) },
+        MatchKind::Range => {
+            let (low, high) = (any(width, rng).min(value.clone()), any(width, rng).max(value));
+            KeyField::Range { low, high }
+        }
         MatchKind::Optional => KeyField::Optional(rng.bool().then_some(value)),
     }
 }
@@ -95,9 +101,8 @@ fn field(kind: MatchKind, value: Value, width: u16, rng: &mut Rng) -> KeyField {
 pub fn action(program: &Program, table: TableId, rng: &mut Rng) -> Option<ActionCall> {
     let action = *rng.choice(&program.tables[table.0].actions)?;
     let params = program.actions[action.0].params.iter().map(|param| {
-        let all = Value::MAX >> (128 - param.width);
-        let value = if rng.bool() { rng.u128(..u128::from(PORTS.end) + 2) } else { rng.u128(..) };
-        value & all
+        let value = if rng.bool() { rng.u16(..PORTS.end + 2).into() } else { any(param.width, rng) };
+        &value & &Value::ones(param.width.into())
     });
     Some(ActionCall { action, params: params.collect() })
 }
@@ -142,8 +147,8 @@ pub fn profiles(program: &Program, rng: &mut Rng) -> Vec<Update> {
     for (index, info) in program.value_sets.iter().enumerate() {
         let member = |rng: &mut Rng| -> Vec<KeyField> {
             let field = |&width: &u16| {
-                let all = Value::MAX >> (128 - width);
-                let value = if rng.bool() { rng.u128(..64) & all } else { rng.u128(..) & all };
+                let value = if rng.bool() { rng.u16(..64).into() } else { any(width, rng) };
+                let value = &value & &Value::ones(width.into());
                 field([MatchKind::Exact, MatchKind::Ternary, MatchKind::Range][rng.usize(..3)], value, width, rng)
             };
             info.widths.iter().map(field).collect()

@@ -60,11 +60,27 @@ pub fn call(program: &Program, table: TableId, action: &str, params: &[u128]) ->
     let ends = |full: &str| full == action || full.ends_with(&format!(".{action}"));
     let actions = &program.tables[table.0].actions;
     let action = actions.iter().copied().find(|a| ends(&program.actions[a.0].name)).expect("action of the table");
-    ActionCall { action, params: params.to_vec() }
+    ActionCall { action, params: values(params) }
 }
 
 pub fn exact(values: &[u128]) -> Vec<KeyField> {
-    values.iter().map(|&value| KeyField::Exact(value)).collect()
+    values.iter().map(|&value| KeyField::Exact(value.into())).collect()
+}
+
+pub fn ternary(value: u128, mask: u128) -> KeyField {
+    KeyField::Ternary { value: value.into(), mask: mask.into() }
+}
+
+pub fn prefix(value: u128, prefix_len: u16) -> KeyField {
+    KeyField::Lpm { value: value.into(), prefix_len }
+}
+
+pub fn range(low: u128, high: u128) -> KeyField {
+    KeyField::Range { low: low.into(), high: high.into() }
+}
+
+pub fn values(numbers: &[u128]) -> Vec<Value> {
+    numbers.iter().map(|&number| number.into()).collect()
 }
 
 pub fn mac(number: u8) -> u128 {
