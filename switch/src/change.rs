@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What crosses between the control plane and the packet thread: changes that cannot fail, and what is reported.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tokio::sync::mpsc;
 
+use crate::machine::State;
+use crate::machine::meter::Meter;
 use crate::machine::select::SetMember;
 use crate::port::PortNumber;
 use crate::program::{DigestId, Value};
@@ -151,4 +155,50 @@ pub enum Change {
         digest: usize,
         sequences: Vec<u64>,
     },
+}
+
+impl Change {
+    /// Makes the change in the state that the program runs on; gives back one that is not about that.
+    pub fn apply(self, state: &mut State, now: u64) -> Option<Change> {
+        let meter = |config: Option<MeterConfig>| match config {
+            Some(c) => Meter::configured(c.cir, c.cburst, c.pir, c.pburst, now),
+            None => Meter::default(),
+        };
+        match self {
+            Change::InsertEntry { table, slot, row, priority } => {
+                if let Some(stats) = state.shared.entries[table].get(slot as usize) {
+                    stats.last_hit.store(now, Relaxed);
+                }
+                state.tables[table].insert(slot, &row, priority);
+            }
+            Change::ModifyEntry { table, slot, action } => state.tables[table].modify(slot, &action),
+            Change::RemoveEntry { table, slot } => state.tables[table].remove(slot),
+            Change::SetDefault { table, action } => state.tables[table].set_default(action),
+            Change::SetEntryCounter { table, slot, value } => {
+                let stats = &state.shared.entries[table][slot as usize];
+                stats.packets.store(value.packets, Relaxed);
+                stats.bytes.store(value.bytes, Relaxed);
+            }
+            Change::SetEntryMeter { table, slot, config } => {
+                state.tables[table].meters[slot as usize] = meter(config);
+            }
+            Change::SetCounter { counter, index, value } => {
+                let cell = &state.shared.counters[counter][index];
+                cell.packets.store(value.packets, Relaxed);
+                cell.bytes.store(value.bytes, Relaxed);
+            }
+            Change::SetMeter { meter: array, index, config } => state.meters[array][index] = meter(config),
+            Change::SetRegister { register, index, value } => {
+                state.shared.registers[register].write(index, value.words());
+            }
+            Change::SetMember { profile, slot, action } => state.profiles[profile].set_member(slot, action),
+            Change::SetGroup { profile, slot, members } => state.profiles[profile].set_group(slot, members),
+            Change::SetValueSet { set, members } => state.value_sets[set] = members,
+            Change::SetMulticastGroup { .. }
+            | Change::SetCloneSession { .. }
+            | Change::SetDigest { .. }
+            | Change::AckDigest { .. } => return Some(self),
+        }
+        None
+    }
 }

@@ -5,6 +5,8 @@
 //! are checked here, applied by the packet thread between two batches, and acknowledged once they are in effect.
 //! Reads never reach the packet thread: counters, registers and last-hit times are shared relaxed atomics.
 
+mod writes;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -24,7 +26,6 @@ pub use crate::change::{CloneSession, CounterValue, Digest, DigestConfig, MeterC
 use crate::engine::{Clock, Command, Engine, Line};
 pub use crate::link::LinkConfig;
 use crate::machine::frame::Pool;
-use crate::machine::{Machine, Shared};
 use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats};
 pub use crate::program::{
@@ -36,6 +37,7 @@ pub use crate::update::{
     EntryAction, EntryView, GroupMember, ProfileGroup, TableEntry, Update, UpdateError, WeightedCall,
 };
 use crate::v1model::{Port, Switch, SwitchCells};
+use writes::Stage;
 
 /// Events of a kind, or packet-outs, that may wait to be fetched.
 const MAX_EVENTS: usize = 4096;
@@ -118,6 +120,7 @@ struct Inner {
     wake: Arc<EventFd>,
     packet_outs: Arc<Semaphore>,
     store: Mutex<Option<Store>>,
+    stage: Mutex<Option<Stage>>,
     ports: Vec<PortHandle>,
     cells: Arc<SwitchCells>,
     clock: Clock,
@@ -131,6 +134,8 @@ struct Inner {
 #[derive(Clone)]
 pub struct Dataplane {
     inner: Arc<Inner>,
+    /// Reads and writes are about the program that waits to be committed.
+    staged: bool,
 }
 
 impl Dataplane {
@@ -215,6 +220,7 @@ impl Dataplane {
             wake,
             packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
+            stage: Mutex::new(None),
             ports: handles,
             cells,
             clock,
@@ -231,7 +237,7 @@ impl Dataplane {
         let watcher = spawn("watch", Box::new(move || watch(&watched, watch_interfaces)))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher]);
         let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
-        Ok((Dataplane { inner }, events))
+        Ok((Dataplane { inner, staged: false }, events))
     }
 
     /// Stops the packet thread and closes the ports; idempotent.
@@ -247,67 +253,9 @@ impl Dataplane {
         }
     }
 
-    /// Replaces the pipeline. All entries, groups, sessions and counters start anew; queued packets are dropped.
-    /// Returns when the new program processes packets.
-    pub async fn commit(&self, program: Program) -> Result<(), UpdateError> {
-        let old = self.begin_commit(program)?.await.map_err(|_| UpdateError::Stopped)?;
-        drop(old);
-        Ok(())
-    }
-
-    /// As [`Dataplane::commit`], for callers without an async runtime.
-    pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
-        let old = self.begin_commit(program)?.blocking_recv().map_err(|_| UpdateError::Stopped)?;
-        drop(old);
-        Ok(())
-    }
-
-    fn begin_commit(&self, program: Program) -> Result<oneshot::Receiver<Option<Box<Machine>>>, UpdateError> {
-        let program = Arc::new(program);
-        let shared = Arc::new(Shared::new(&program));
-        let machine = Box::new(Machine::new(&program, shared.clone(), self.inner.seed));
-        let (mut new, mut changes) = Store::new(program, shared)?;
-        for port in self.inner.ports.iter().filter(|port| !port.up.load(Relaxed)) {
-            new.set_port(port.number, false, &mut changes);
-        }
-        let (done, answer) = oneshot::channel();
-        let mut store = self.inner.store();
-        *store = Some(new);
-        self.inner.send(Command::Commit { machine, changes, done });
-        Ok(answer)
-    }
-
     /// The running program.
     pub fn program(&self) -> Option<Arc<Program>> {
-        self.inner.store().as_ref().map(|store| store.program.clone())
-    }
-
-    /// Applies the updates in order, each on its own; one result for each. Returns when all are in effect.
-    pub async fn write(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        let (results, answer) = self.begin_write(updates);
-        finish_write(results, answer.await.is_ok())
-    }
-
-    /// As [`Dataplane::write`], for callers without an async runtime.
-    pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        let (results, answer) = self.begin_write(updates);
-        finish_write(results, answer.blocking_recv().is_ok())
-    }
-
-    fn begin_write(&self, updates: Vec<Update>) -> (Vec<Result<(), UpdateError>>, oneshot::Receiver<()>) {
-        let (done, answer) = oneshot::channel();
-        let mut changes = Vec::with_capacity(updates.len());
-        // Held until the changes are on their way: they arrive in the order of the store.
-        let mut store = self.inner.store();
-        let results = match &mut *store {
-            Some(store) => {
-                let now = self.inner.clock.now();
-                updates.into_iter().map(|update| store.update(update, now, &mut changes)).collect()
-            }
-            None => updates.iter().map(|_| Err(UpdateError::NoProgram)).collect(),
-        };
-        self.inner.send(Command::Changes { changes, done });
-        (results, answer)
+        self.read(|store, _| Ok(store.program.clone())).ok()
     }
 
     /// A packet-out: the frame enters ingress on the CPU port.
@@ -371,16 +319,21 @@ impl Dataplane {
     }
 
     pub fn multicast_groups(&self) -> BTreeMap<u32, Vec<Replica>> {
-        self.inner.store().as_ref().map(|store| store.groups.clone()).unwrap_or_default()
+        self.read(|store, _| Ok(store.groups.clone())).unwrap_or_default()
     }
 
     pub fn clone_sessions(&self) -> BTreeMap<u32, CloneSession> {
-        self.inner.store().as_ref().map(|store| store.sessions.clone()).unwrap_or_default()
+        self.read(|store, _| Ok(store.sessions.clone())).unwrap_or_default()
     }
 
     fn read<T>(&self, read: impl FnOnce(&Store, u64) -> Result<T, UpdateError>) -> Result<T, UpdateError> {
+        let now = self.inner.clock.now();
+        if self.staged {
+            let stage = self.inner.stage();
+            return read(&stage.as_ref().ok_or(UpdateError::NoProgram)?.store, now);
+        }
         let store = self.inner.store();
-        read(store.as_ref().ok_or(UpdateError::NoProgram)?, self.inner.clock.now())
+        read(store.as_ref().ok_or(UpdateError::NoProgram)?, now)
     }
 
     pub fn ports(&self) -> Vec<PortView> {
@@ -391,6 +344,10 @@ impl Dataplane {
             stats: port.cells.read(),
         };
         self.inner.ports.iter().map(view).collect()
+    }
+
+    pub fn port_numbers(&self) -> Vec<PortNumber> {
+        self.inner.ports.iter().map(|port| port.number).collect()
     }
 
     pub fn stats(&self) -> SwitchStats {
@@ -417,10 +374,10 @@ impl Inner {
         // Every method of the store checks before it changes anything: a panic leaves it whole.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn finish_write(results: Vec<Result<(), UpdateError>>, applied: bool) -> Vec<Result<(), UpdateError>> {
-    if applied { results } else { results.into_iter().map(|r| r.and(Err(UpdateError::Stopped))).collect() }
+    fn stage(&self) -> MutexGuard<'_, Option<Stage>> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Names the mend for what goes wrong when an interface is opened.
@@ -501,7 +458,7 @@ fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut O
         if let Some(store) = &mut *store {
             store.set_port(port.number, now.is_some(), &mut changes);
         }
-        inner.send(Command::Changes { changes, done: oneshot::channel().0 });
+        inner.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
         drop(store);
         let notice = Notice::PortState { port: port.number, up: now.is_some() };
         if inner.notices.try_send(notice).is_err() {

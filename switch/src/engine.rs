@@ -20,6 +20,7 @@ use crate::change::Change;
 use crate::machine::Machine;
 use crate::machine::frame::Packet;
 use crate::port::{BATCH, Capture, PortIo};
+use crate::store::Carried;
 use crate::v1model::{Switch, count};
 
 /// Changes and packet-outs that are handled before packets are looked at again.
@@ -34,12 +35,15 @@ pub enum Command {
     /// Applied in order; the answer comes when all are.
     Changes {
         changes: Vec<Change>,
+        /// No packet comes between them.
+        at_once: bool,
         done: oneshot::Sender<()>,
     },
-    /// A new program with the changes that it starts with. The answer is the old one, to be freed elsewhere.
+    /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old one, to be freed elsewhere.
     Commit {
         machine: Box<Machine>,
         changes: Vec<Change>,
+        carried: Vec<Carried>,
         done: oneshot::Sender<Option<Box<Machine>>>,
     },
     /// A frame that enters ingress on the CPU port.
@@ -119,6 +123,7 @@ enum Commands {
 /// Changes that are not yet applied.
 struct Batch {
     changes: std::vec::IntoIter<Change>,
+    at_once: bool,
     done: oneshot::Sender<()>,
 }
 
@@ -158,9 +163,10 @@ impl Engine {
         let mut budget = CHANGES_PER_TURN;
         loop {
             if let Some(mut begun) = batch.take() {
-                for change in begun.changes.by_ref().take(budget) {
+                let number = if begun.at_once { usize::MAX } else { budget };
+                for change in begun.changes.by_ref().take(number) {
                     self.switch.apply(change, now);
-                    budget -= 1;
+                    budget = budget.saturating_sub(1);
                 }
                 if begun.changes.len() > 0 {
                     *batch = Some(begun);
@@ -173,9 +179,12 @@ impl Engine {
                 return Commands::More;
             }
             match self.commands.try_recv() {
-                Ok(Command::Changes { changes, done }) => *batch = Some(Batch { changes: changes.into_iter(), done }),
-                Ok(Command::Commit { machine, changes, done }) => {
+                Ok(Command::Changes { changes, at_once, done }) => {
+                    *batch = Some(Batch { changes: changes.into_iter(), at_once, done });
+                }
+                Ok(Command::Commit { machine, changes, carried, done }) => {
                     let old = self.switch.commit(machine);
+                    carried.iter().for_each(Carried::copy);
                     changes.into_iter().for_each(|change| self.switch.apply(change, now));
                     let _ = done.send(old);
                 }

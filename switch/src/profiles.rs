@@ -102,6 +102,14 @@ impl ProfileStore {
         self.groups.iter().map(|(&id, group)| (id, &group.value))
     }
 
+    pub fn member(&self, id: u32) -> Result<&ActionCall> {
+        self.members.get(&id).map(|member| &member.action).ok_or_else(|| self.no_member(id))
+    }
+
+    pub fn group(&self, id: u32) -> Result<&ProfileGroup> {
+        self.groups.get(&id).map(|group| &group.value).ok_or_else(|| self.no_group(id))
+    }
+
     fn no_member(&self, id: u32) -> UpdateError {
         UpdateError::NotFound(format!("member {id} of action profile `{}`", self.name))
     }
@@ -348,7 +356,8 @@ impl ProfileStore {
         self.choices.remove(&shot.group);
         self.group_slots.free.push(shot.group);
         self.shot_members -= shot.members.len();
-        self.member_slots.free.extend(shot.members);
+        // So that the next group of this size gets the slots in the same order: what is undone is as it was.
+        self.member_slots.free.extend(shot.members.into_iter().rev());
     }
 
     /// All entries of the profile's tables are one-shot, or none is: the clients' members and groups that there are.

@@ -85,6 +85,8 @@ pub struct TableInfo {
     pub const_default: bool,
     /// Entries name members or groups of it.
     pub profile: Option<ProfileId>,
+    /// Applied in egress; the others in ingress.
+    pub in_egress: bool,
 }
 
 impl TableInfo {

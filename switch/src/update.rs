@@ -18,6 +18,8 @@ pub enum EntryAction {
     Group(u32),
     /// A group of the entry's own.
     OneShot(Vec<WeightedCall>),
+    /// What it was: only in [`Update::ModifyEntry`].
+    Same,
 }
 
 impl From<ActionCall> for EntryAction {
@@ -88,6 +90,11 @@ pub enum Update {
     /// Replaces action, meter configuration and idle timeout; the counter stays unless given.
     ModifyEntry(TableEntry),
     DeleteEntry {
+        table: TableId,
+        key: EntryKey,
+    },
+    /// Changes nothing: an error when there is no such entry.
+    FindEntry {
         table: TableId,
         key: EntryKey,
     },

@@ -15,12 +15,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::change::{Change, CloneSession, Digest, MeterConfig, Outbox, PacketIn, Replica};
+use crate::change::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
 use crate::digest::DigestFilter;
 use crate::link::{Link, LinkConfig, QUEUES};
 use crate::machine::code::Place;
 use crate::machine::frame::{Packet, PacketState, Pool};
-use crate::machine::meter::Meter;
 use crate::machine::{DROP_PORT, Machine};
 use crate::port::{PortCells, PortNumber};
 use crate::program::{DigestId, Value};
@@ -459,61 +458,28 @@ impl Switch {
     /// Applies a change between two packets.
     pub fn apply(&mut self, change: Change, now: u64) {
         let Some(machine) = &mut self.machine else { return };
-        let state = &mut machine.state;
-        let meter = |config: Option<MeterConfig>| match config {
-            Some(c) => Meter::configured(c.cir, c.cburst, c.pir, c.pburst, now),
-            None => Meter::default(),
-        };
-        match change {
-            Change::InsertEntry { table, slot, row, priority } => {
-                if let Some(stats) = state.shared.entries[table].get(slot as usize) {
-                    stats.last_hit.store(now, Relaxed);
-                }
-                state.tables[table].insert(slot, &row, priority);
-            }
-            Change::ModifyEntry { table, slot, action } => state.tables[table].modify(slot, &action),
-            Change::RemoveEntry { table, slot } => state.tables[table].remove(slot),
-            Change::SetDefault { table, action } => state.tables[table].set_default(action),
-            Change::SetEntryCounter { table, slot, value } => {
-                let stats = &state.shared.entries[table][slot as usize];
-                stats.packets.store(value.packets, Relaxed);
-                stats.bytes.store(value.bytes, Relaxed);
-            }
-            Change::SetEntryMeter { table, slot, config } => {
-                state.tables[table].meters[slot as usize] = meter(config);
-            }
-            Change::SetCounter { counter, index, value } => {
-                let cell = &state.shared.counters[counter][index];
-                cell.packets.store(value.packets, Relaxed);
-                cell.bytes.store(value.bytes, Relaxed);
-            }
-            Change::SetMeter { meter: array, index, config } => state.meters[array][index] = meter(config),
-            Change::SetRegister { register, index, value } => {
-                state.shared.registers[register].write(index, value.words());
-            }
-            Change::SetMember { profile, slot, action } => state.profiles[profile].set_member(slot, action),
-            Change::SetGroup { profile, slot, members } => state.profiles[profile].set_group(slot, members),
-            Change::SetValueSet { set, members } => state.value_sets[set] = members,
-            Change::SetMulticastGroup { group, replicas: Some(replicas) } => {
+        match change.apply(&mut machine.state, now) {
+            Some(Change::SetMulticastGroup { group, replicas: Some(replicas) }) => {
                 self.groups.insert(group, replicas);
             }
-            Change::SetMulticastGroup { group, replicas: None } => {
+            Some(Change::SetMulticastGroup { group, replicas: None }) => {
                 self.groups.remove(&group);
             }
-            Change::SetCloneSession { session, config: Some(config) } => {
+            Some(Change::SetCloneSession { session, config: Some(config) }) => {
                 self.sessions.insert(session, config);
             }
-            Change::SetCloneSession { session, config: None } => {
+            Some(Change::SetCloneSession { session, config: None }) => {
                 self.sessions.remove(&session);
             }
-            Change::SetDigest { digest, config } => {
+            Some(Change::SetDigest { digest, config }) => {
                 self.digests[digest] = config.map(|c| DigestFilter::new(c.ack_timeout_ns, self.seed));
             }
-            Change::AckDigest { digest, sequences } => {
+            Some(Change::AckDigest { digest, sequences }) => {
                 if let Some(filter) = &mut self.digests[digest] {
                     filter.acknowledge(&sequences);
                 }
             }
+            _ => {}
         }
     }
 }

@@ -185,10 +185,10 @@ class Client:
     def write(self, *updates: p4r.Update, **changes: Any) -> None:
         self.stub.Write(p4r.WriteRequest(**{**self._who(), **changes}, updates=updates), timeout=WAIT)
 
-    def outcomes(self, *updates: p4r.Update) -> list[int]:
+    def outcomes(self, *updates: p4r.Update, **changes: Any) -> list[int]:
         """The canonical code of each update."""
         try:
-            self.write(*updates)
+            self.write(*updates, **changes)
         except grpc.RpcError as failure:
             found = errors(failure)
             assert len(found) == len(updates)

@@ -454,14 +454,6 @@ def test_digest_entries(client: Client) -> None:
     assert client.read_code(digest_entry=p4r.DigestEntry(digest_id=number)) == MISSING
 
 
-def test_only_continue_on_error(client: Client) -> None:
-    for atomicity in ("ROLLBACK_ON_ERROR", "DATAPLANE_ATOMIC"):
-        with pytest.raises(grpc.RpcError) as failure:
-            client.write(insert(exact_entry(client)), atomicity=atomicity)
-        assert code(failure) == grpc.StatusCode.UNIMPLEMENTED
-    assert client.read(table_entry=p4r.TableEntry(table_id=client.program.id("tables", "exact_table"))) == []
-
-
 def test_a_large_table_is_read_in_portions(client: Client, access_point: Any) -> None:
     client.push(program=access_point)
     match = [[exact(1, number), *(exact(field, 1) for field in range(2, 6))] for number in range(10_000)]

@@ -161,15 +161,39 @@ def test_saved_and_committed(marked: Client, access_point: Program) -> None:
     marked.push("VERIFY_AND_SAVE", access_point, cookie=43)
     assert marked.pipeline().config.cookie.cookie == 42
     with pytest.raises(grpc.RpcError) as failure:
-        marked.write(insert(access_point.entry("forward", [exact(1, 1)], ("forward_to", 1))))
-    assert code(failure) == grpc.StatusCode.FAILED_PRECONDITION
-    with pytest.raises(grpc.RpcError) as failure:
         marked.push("COMMIT", access_point)
     assert code(failure) == INVALID
+    # What is written now is written to the saved one.
+    forward = access_point.entry("forward", [exact(1, 1)], ("forward_to", 1))
+    number = access_point.id("digests", "source_digest_t")
+    flood = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[p4r.Replica(port=b"\1")], metadata=b"m")
+    written: list[dict[str, Any]] = [
+        {"table_entry": forward},
+        {"digest_entry": p4r.DigestEntry(digest_id=number, config={"max_list_size": 3})},
+        {"packet_replication_engine_entry": p4r.PacketReplicationEngineEntry(multicast_group_entry=flood)},
+    ]
+    marked.write(*(p4r.Update(type="INSERT", entity=p4r.Entity(**entity)) for entity in written))
+    assert entries(marked) == [forward]
+    assert marked.outcomes(insert(marked.program.entry("optional_table", [], ("note", 1), priority=2))) == [
+        grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    ]
     marked.push("COMMIT")
     assert marked.pipeline().config.cookie.cookie == 43
+    assert entries(marked) == [forward]
+    for entity in written[1:]:
+        assert marked.read(**entity) == list(entity.values())
+    with pytest.raises(grpc.RpcError) as failure:
+        marked.push("COMMIT")
+    assert code(failure) == grpc.StatusCode.NOT_FOUND
+
+
+def test_what_is_saved_is_gone_when_something_else_is_committed(marked: Client, access_point: Program) -> None:
+    marked.push("VERIFY_AND_SAVE", access_point)
     assert entries(marked) == []
-    marked.write(insert(access_point.entry("forward", [exact(1, 1)], ("forward_to", 1))))
+    marked.push(program=marked.program)
+    with pytest.raises(grpc.RpcError) as failure:
+        marked.push("COMMIT")
+    assert code(failure) == grpc.StatusCode.NOT_FOUND
 
 
 def test_commit_starts_with_nothing(marked: Client) -> None:

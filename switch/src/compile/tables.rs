@@ -104,6 +104,7 @@ pub fn compile(
         support_timeout: table.support_timeout,
         const_entries: table.entries.is_some() && !table.writable,
         profile,
+        in_egress: doc.pipelines.iter().any(|p| p.name == "egress" && p.tables.iter().any(|t| t.name == table.name)),
         const_default: table.default_entry.as_ref().is_some_and(|d| d.action_const),
     };
     Ok((info, code))

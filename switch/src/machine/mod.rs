@@ -46,7 +46,7 @@ pub struct CounterCell {
 #[derive(Debug)]
 pub struct Shared {
     pub counters: Vec<Arc<[CounterCell]>>,
-    pub registers: Vec<RegisterArray>,
+    pub registers: Vec<Arc<RegisterArray>>,
     /// For each table, a cell for each slot; none if nothing is counted.
     pub entries: Vec<Arc<[EntryStats]>>,
 }
@@ -58,7 +58,7 @@ impl Shared {
         }
         Shared {
             counters: program.counters.iter().map(|c| cells(c.size)).collect(),
-            registers: program.registers.iter().map(|r| RegisterArray::new(r.size, r.width)).collect(),
+            registers: program.registers.iter().map(|r| Arc::new(RegisterArray::new(r.size, r.width))).collect(),
             entries: (program.code.tables.iter())
                 .map(|t| cells(if t.counter || t.timeout { t.max_size } else { 0 }))
                 .collect(),
@@ -139,7 +139,7 @@ impl Machine {
         let tables = code.tables.iter().zip(&shared.entries);
         let tables: Box<[Table]> = tables.map(|(table, stats)| Table::new(table, stats.clone(), seed)).collect();
         let counters = Cells::of(shared.counters.iter().map(|array| &**array));
-        let registers = Cells::of(shared.registers.iter().map(RegisterArray::words));
+        let registers = Cells::of(shared.registers.iter().map(|array| array.words()));
         let places = Places {
             tables: tables.as_ptr().expose_provenance(),
             counters: counters.as_ptr().expose_provenance(),

@@ -5,11 +5,13 @@
 //! for a role is its primary, all others are backups. The caller delivers the notices.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use tonic::{Code, Status};
 
 use super::proto::google::rpc;
 use super::proto::p4::v1::{MasterArbitrationUpdate, Role, Uint128};
+use super::role::{Access, RoleConfig};
 
 /// Names one stream for the life of the process.
 pub type ClientId = u64;
@@ -17,12 +19,15 @@ pub type ClientId = u64;
 /// Role names are chosen by clients and outlive them (the highest election id must), so their number is bounded.
 const MAX_ROLES: usize = 64;
 const MAX_CLIENTS_PER_ROLE: usize = 64;
+const LONGEST_ROLE_NAME: usize = 256;
 
 #[derive(Default)]
 struct Election {
     highest: Option<u128>,
     primary: Option<ClientId>,
     clients: BTreeMap<ClientId, Option<u128>>,
+    /// That of the latest primary.
+    access: Access,
 }
 
 /// What clients have to be told after a change.
@@ -55,13 +60,21 @@ impl Arbiter {
                 format!("device {} is not here: this is device {}", update.device_id, self.device_id),
             ));
         }
-        let name = role_name(update.role.as_ref())?;
+        let (name, config) = role(update.role.as_ref())?;
         if live_role.is_some_and(|role| role != name) {
             return Err(Status::failed_precondition(
                 "the role of a stream is fixed: open a new stream for another role",
             ));
         }
         let id = update.election_id.as_ref().map(election_id);
+        let others = self.elections.iter().filter(|(other, election)| *other != name && !election.clients.is_empty());
+        for (other, election) in others {
+            if let (Some(config), Some(theirs)) = (&config, &election.access.0)
+                && let Some(id) = config.conflict(theirs)
+            {
+                return Err(Status::invalid_argument(format!("role.config: id {id:#x} is also role {other}'s")));
+            }
+        }
         if !self.elections.contains_key(name) && self.elections.len() == MAX_ROLES {
             return Err(Status::resource_exhausted(format!("more than {MAX_ROLES} role names")));
         }
@@ -79,6 +92,7 @@ impl Arbiter {
         if id.is_some() && id >= election.highest {
             election.highest = id;
             election.primary = Some(client);
+            election.access = Access(config.map(Arc::new));
             let mut notices = notices_to_all(self.device_id, name, election);
             notices.now.retain(|(to, _)| *to != client);
             notices.after_writes = Some(client);
@@ -131,25 +145,33 @@ impl Arbiter {
         election.is_some_and(|election| election.primary == Some(client))
     }
 
-    /// The primaries of all roles: with no role configuration every role has full pipeline access.
-    pub fn primaries(&self) -> impl Iterator<Item = ClientId> + '_ {
-        self.elections.values().filter_map(|election| election.primary)
+    /// The primaries of all roles, and what they may do.
+    pub fn primaries(&self) -> impl Iterator<Item = (ClientId, &Access)> {
+        self.elections.values().filter_map(|election| Some((election.primary?, &election.access)))
+    }
+
+    /// What the role may do.
+    pub fn access(&self, role: &str) -> Access {
+        self.elections.get(role).map(|election| election.access.clone()).unwrap_or_default()
     }
 }
 
-/// The name that a role message means. Without an agreed scheme no role configuration can be honoured.
-fn role_name(role: Option<&Role>) -> Result<&str, Status> {
-    let Some(role) = role else { return Ok("") };
-    if role.config.is_some() {
-        return Err(Status::invalid_argument(
-            "role.config: no scheme is agreed, leave it unset for full pipeline access",
-        ));
-    }
+/// Name and configuration of the role that a message means.
+fn role(role: Option<&Role>) -> Result<(&str, Option<RoleConfig>), Status> {
+    let Some(role) = role else { return Ok(("", None)) };
     #[allow(deprecated)]
     if role.id != 0 && role.name.is_empty() {
         return Err(Status::invalid_argument("role.id is deprecated: name the role in role.name"));
     }
-    Ok(&role.name)
+    if role.name.len() > LONGEST_ROLE_NAME {
+        return Err(Status::invalid_argument(format!("role.name is longer than {LONGEST_ROLE_NAME} bytes")));
+    }
+    match &role.config {
+        Some(_) if role.name.is_empty() => {
+            Err(Status::invalid_argument("role.config: the default role has full access"))
+        }
+        config => Ok((&role.name, config.as_ref().map(RoleConfig::new).transpose()?)),
+    }
 }
 
 fn election_id(id: &Uint128) -> u128 {
@@ -170,7 +192,11 @@ fn notice(device_id: u64, name: &str, election: &Election, to: ClientId) -> Mast
     MasterArbitrationUpdate {
         device_id,
         // The default role is the absence of a role message.
-        role: (!name.is_empty()).then(|| Role { name: name.to_owned(), ..Default::default() }),
+        role: (!name.is_empty()).then(|| Role {
+            name: name.to_owned(),
+            config: election.access.0.as_ref().map(|config| config.message.clone()),
+            ..Default::default()
+        }),
         election_id: election.highest.map(|id| Uint128 { high: (id >> 64) as u64, low: id as u64 }),
         status: Some(rpc::Status { code: code as i32, message: message.to_owned(), details: Vec::new() }),
     }

@@ -5,6 +5,7 @@
 //! arbitration notices are not, so a client whose queue cannot even hold those loses its stream.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
@@ -13,11 +14,14 @@ use tonic::Status;
 use super::arbitration::{Arbiter, ClientId, Notices};
 use super::proto::p4::v1::stream_message_response::Update;
 use super::proto::p4::v1::{MasterArbitrationUpdate, StreamMessageResponse};
+use super::role::Access;
 
 pub type Outgoing = Result<StreamMessageResponse, Status>;
 
 /// Messages that may wait for one client.
 const QUEUE: usize = 1024;
+/// Streams at once.
+const MOST_STREAMS: usize = 512;
 /// Places of a queue that only arbitration notices may take.
 const RESERVED: usize = 64;
 
@@ -45,12 +49,13 @@ pub struct Opened {
 
 pub struct Clients {
     inner: Mutex<Inner>,
+    lost: AtomicU64,
 }
 
 impl Clients {
     pub fn new(device_id: u64) -> Self {
         let (arbiter, clients) = (Arbiter::new(device_id), HashMap::new());
-        Clients { inner: Mutex::new(Inner { arbiter, clients, last_id: 0 }) }
+        Clients { inner: Mutex::new(Inner { arbiter, clients, last_id: 0 }), lost: AtomicU64::new(0) }
     }
 
     /// Nothing in here can panic half-way, so a poisoned lock is as good as any.
@@ -59,14 +64,17 @@ impl Clients {
     }
 
     /// Opens a stream; its messages come out of the receiver.
-    pub fn open(&self) -> (Opened, mpsc::Receiver<Outgoing>) {
+    pub fn open(&self) -> Result<(Opened, mpsc::Receiver<Outgoing>), Status> {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let (alive, stalled) = oneshot::channel();
         let mut inner = self.lock();
+        if inner.clients.len() == MOST_STREAMS {
+            return Err(Status::resource_exhausted(format!("{MOST_STREAMS} streams are open")));
+        }
         inner.last_id += 1;
         let id = inner.last_id;
         inner.clients.insert(id, Client { queue: queue.clone(), welcomed: false, _alive: alive });
-        (Opened { id, queue, stalled }, outgoing)
+        Ok((Opened { id, queue, stalled }, outgoing))
     }
 
     pub fn close(&self, client: ClientId) {
@@ -110,15 +118,22 @@ impl Clients {
         ask(&self.lock().arbiter)
     }
 
-    /// Offers a message to every primary; answers whether one took it.
-    pub fn send_to_primaries(&self, message: Update) -> bool {
+    /// Offers a message to every primary that it is for; answers whether one took it.
+    pub fn send_to_primaries(&self, message: Update, is_for: impl Fn(&Access, &Update) -> bool) -> bool {
         let inner = self.lock();
         let mut taken = false;
-        let primaries = inner.arbiter.primaries().filter_map(|id| inner.clients.get(&id));
-        for client in primaries.filter(|client| client.welcomed) {
-            taken |= offer(&client.queue, message.clone());
+        let primaries = inner.arbiter.primaries().filter(|(_, access)| is_for(access, &message));
+        for client in primaries.filter_map(|(id, _)| inner.clients.get(&id)).filter(|client| client.welcomed) {
+            let sent = offer(&client.queue, message.clone());
+            self.lost.fetch_add(!sent as u64, Relaxed);
+            taken |= sent;
         }
         taken
+    }
+
+    /// Messages that their clients did not take in time.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
     }
 }
 
@@ -166,12 +181,15 @@ mod tests {
     #[test]
     fn a_primary_that_takes_nothing_loses_packets_but_keeps_its_stream() {
         let clients = Clients::new(1);
-        let (mut primary, mut outgoing) = clients.open();
+        let (mut primary, mut outgoing) = clients.open().unwrap();
         assert!(clients.arbitrate(primary.id, &hello(5)).unwrap());
-        assert!(!clients.send_to_primaries(Update::Packet(PacketIn::default())), "its notice comes first");
+        assert!(!clients.send_to_primaries(Update::Packet(PacketIn::default()), |_, _| true), "its notice comes first");
         clients.welcome_primary(primary.id);
-        let sent = (0..2 * QUEUE).filter(|_| clients.send_to_primaries(Update::Packet(PacketIn::default()))).count();
+        let sent = (0..2 * QUEUE)
+            .filter(|_| clients.send_to_primaries(Update::Packet(PacketIn::default()), |_, _| true))
+            .count();
         assert_eq!(sent, QUEUE - RESERVED - 1);
+        assert_eq!(clients.lost() as usize, 2 * QUEUE - sent);
         assert_eq!(status(&mut outgoing), Code::Ok);
         assert!(primary.stalled.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
     }
@@ -179,8 +197,8 @@ mod tests {
     #[test]
     fn a_client_that_takes_no_notices_is_closed_and_the_others_hear_of_it() {
         let clients = Clients::new(1);
-        let (mut stalled, _full) = clients.open();
-        let (backup, mut outgoing) = clients.open();
+        let (mut stalled, _full) = clients.open().unwrap();
+        let (backup, mut outgoing) = clients.open().unwrap();
         clients.arbitrate(backup.id, &hello(1)).unwrap();
         clients.welcome_primary(backup.id);
         assert_eq!(status(&mut outgoing), Code::Ok);

@@ -52,6 +52,11 @@ impl DigestQueue {
         }
     }
 
+    /// An empty queue with the same parameters, whose lists go on to be numbered.
+    pub fn restarted(self) -> DigestQueue {
+        DigestQueue { last_list_id: self.last_list_id, ..DigestQueue::new(self.config) }
+    }
+
     pub fn config(&self) -> p4::digest_entry::Config {
         self.config
     }

@@ -6,19 +6,16 @@
 //! | `proto` | the generated messages |
 //! | `listen` | where the server listens, with or without TLS |
 //! | `service` | the RPCs: who may do what, and in which order |
-//! | `arbitration`, `clients` | primary and backups; the open streams |
+//! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
-//! | `pipeline`, `schema`, `reconcile` | the pipeline config, checked against the program; keeping state over a change |
+//! | `pipeline`, `schema` | the pipeline config, checked against the program |
 //! | `write`, `read` | updates and queries |
 //! | `entry`, `profile`, `data`, `value` | table entries, action profiles and value sets, P4 data and binary strings between messages and the control API |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
 //!
-//! What P4Runtime leaves to the target, and what this one answers `UNIMPLEMENTED`: ROLLBACK_ON_ERROR and
-//! DATAPLANE_ATOMIC, externs beyond v1model's, translated types, `P4Data` deeper than a
-//! struct of scalars, direct counters and meters of default entries, counters by meter colour, an excess burst, backup
-//! replicas, classes of service of clones. Role configurations are `INVALID_ARGUMENT`: every role has full access.
-//! RECONCILE_AND_COMMIT keeps the state under an unchanged P4Info. Between VERIFY_AND_SAVE and COMMIT there is neither
-//! `Read` nor `Write`.
+//! What P4Runtime leaves to the target, and what this one answers `UNIMPLEMENTED`: batches that packets cannot meet at
+//! once, externs beyond v1model's, translated types, `P4Data` deeper than a struct of scalars, direct counters and
+//! meters of default entries, counters by meter colour, an excess burst, classes of service of clones.
 
 mod arbitration;
 mod clients;
@@ -32,7 +29,7 @@ mod pipeline;
 mod profile;
 mod proto;
 mod read;
-mod reconcile;
+mod role;
 mod schema;
 mod service;
 mod stream;
@@ -128,13 +125,15 @@ impl P4RuntimeListener {
             .add_service(service)
             .serve_with_incoming(self.connections);
         // Streams live as long as their clients, so there is no waiting for them.
-        tokio::select! {
+        let result = tokio::select! {
             result = server => result.map_err(|error| format!("P4Runtime server: {error}")),
             () = stream::deliver_packets(shared.clone(), events.packet_ins) => Err(STOPPED.into()),
             () = stream::deliver_digests(shared.clone(), events.digests) => Err(STOPPED.into()),
             () = stream::deliver_notices(shared.clone(), events.notices) => Err(STOPPED.into()),
             () = stop => Ok(()),
-        }
+        };
+        tracing::info!("{} messages to P4Runtime clients were not taken in time", shared.clients.lost());
+        result
     }
 }
 

@@ -39,6 +39,7 @@ impl Pipeline {
             Ok(program) => program,
             Err(reason) => return refuse!(InvalidArgument, "p4_device_config: {reason}"),
         };
+        crate::store::check_size(&program)?;
         let schema = Schema::new(p4info, &program).map_err(|e| e.at("P4Info"))?;
         Ok((Pipeline { schema, config }, program))
     }

@@ -60,6 +60,7 @@ pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction
         EntryAction::Call(call) => return entry::action_message(schema, table, call),
         EntryAction::Member(id) => Type::ActionProfileMemberId(*id),
         EntryAction::Group(id) => Type::ActionProfileGroupId(*id),
+        EntryAction::Same => return None,
         EntryAction::OneShot(calls) => {
             let message = |call: &WeightedCall| {
                 Some(p4::ActionProfileAction {

@@ -13,6 +13,7 @@ use super::pipeline::Pipeline;
 use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
+use super::role::Access;
 use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
 use super::value;
@@ -49,10 +50,21 @@ pub struct Reader<'a> {
     pub dataplane: &'a Dataplane,
     pub digests: &'a Digests,
     pub notes: &'a Notes,
+    pub access: Access,
 }
 
 impl Reader<'_> {
+    /// What the request finds and the role has.
     pub fn read(&self, request: &p4::Entity) -> Checked<Answer> {
+        let answer = self.answer(request)?;
+        if self.access.is_full() {
+            return Ok(answer);
+        }
+        let access = self.access.clone();
+        Ok(many(answer.filter(move |entity| access.has_entity(entity))))
+    }
+
+    fn answer(&self, request: &p4::Entity) -> Checked<Answer> {
         match &request.entity {
             Some(Entity::TableEntry(filter)) => self.table_entries(filter),
             Some(Entity::DirectCounterEntry(filter)) => self.direct_counters(filter),

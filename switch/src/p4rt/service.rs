@@ -11,15 +11,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::clients::{Clients, Outgoing};
-use super::error::{Checked, batch_status, refuse};
+use super::error::{Checked, Refusal, batch_status, refuse};
 use super::pipeline::Pipeline;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::read::{Answer, Reader};
-use super::reconcile;
+use super::role::Access;
 use super::stream::{self, Digests};
 use super::write::{Notes, Writer};
-use crate::control::{Dataplane, Program};
+use crate::control::{Dataplane, TableId, UpdateError};
 
 /// The version of the API that the protos and this server follow.
 const API_VERSION: &str = "1.5.0";
@@ -35,9 +35,16 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// What a write changes besides the data plane.
 #[derive(Default)]
 pub struct State {
-    /// Verified and saved, to be committed later.
-    saved: Option<(Pipeline, Program)>,
+    saved: Option<Saved>,
     pub notes: Notes,
+}
+
+/// A pipeline that waits for COMMIT. Reads and writes are about it.
+struct Saved {
+    pipeline: Arc<Pipeline>,
+    dataplane: Dataplane,
+    digests: Digests,
+    notes: Notes,
 }
 
 pub struct Shared {
@@ -81,10 +88,10 @@ impl Shared {
         }
     }
 
-    /// Whether a request that changes something comes from the primary of its role.
-    fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<(), Status> {
+    /// What the client may do whose request changes something, if it is the primary of its role.
+    fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<Access, Status> {
         self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
-            true => Ok(()),
+            true => Ok(arbiter.access(role)),
             false if !arbiter.knows_role(role) => Err(Status::not_found(format!("no client has the role {role:?}"))),
             false => {
                 Err(Status::permission_denied("only the primary may do this: the election id is not the primary's"))
@@ -93,89 +100,123 @@ impl Shared {
     }
 
     async fn write(&self, request: p4::WriteRequest) -> Result<(), Status> {
+        use p4::write_request::Atomicity;
         self.check_device(request.device_id)?;
         let mut state = self.state.write().await;
         // Under the lock: a former primary whose request waited here is refused.
-        self.check_primary(&request.role, request.election_id.as_ref())?;
-        let pipeline = self.requested_pipeline(&state)?;
-        if request.atomicity() != p4::write_request::Atomicity::ContinueOnError {
-            return Err(Status::unimplemented("only CONTINUE_ON_ERROR is supported"));
-        }
-        let writer = Writer::new(&pipeline.schema, &self.dataplane, &self.digests, &mut state.notes);
-        let outcomes = writer.run(&request.updates).await;
+        let access = self.check_primary(&request.role, request.election_id.as_ref())?;
+        let State { saved, notes } = &mut *state;
+        let pipeline;
+        let writer = match saved {
+            Some(Saved { pipeline, dataplane, digests, notes }) => {
+                Writer::new(&pipeline.schema, dataplane, digests, notes, access)
+            }
+            None => {
+                pipeline = self.pipeline()?;
+                Writer::new(&pipeline.schema, &self.dataplane, &self.digests, notes, access)
+            }
+        };
+        let outcomes = match Atomicity::try_from(request.atomicity) {
+            Ok(Atomicity::ContinueOnError) => writer.run(&request.updates).await,
+            Ok(Atomicity::RollbackOnError) => writer.run_all(&request.updates, false).await?,
+            Ok(Atomicity::DataplaneAtomic) => writer.run_all(&request.updates, true).await?,
+            Err(_) => return Err(Status::invalid_argument(format!("there is no atomicity {}", request.atomicity))),
+        };
         drop(state);
         batch_status("Write", &outcomes)
-    }
-
-    /// The pipeline that requests refer to. A saved one has no state before it is committed.
-    fn requested_pipeline(&self, state: &State) -> Checked<Arc<Pipeline>> {
-        match state.saved {
-            None => self.pipeline(),
-            Some(_) => refuse!(FailedPrecondition, "a saved forwarding pipeline config waits for COMMIT"),
-        }
     }
 
     /// The answers to a batch, in its order.
     async fn read(&self, request: &p4::ReadRequest) -> Result<Vec<Checked<Answer>>, Status> {
         self.check_device(request.device_id)?;
         let state = self.state.read().await;
-        let pipeline = self.requested_pipeline(&state)?;
-        let reader =
-            Reader { pipeline: &pipeline, dataplane: &self.dataplane, digests: &self.digests, notes: &state.notes };
+        let access = match request.role.is_empty() {
+            true => Access::default(),
+            false => self.clients.with_arbiter(|arbiter| arbiter.access(&request.role)),
+        };
+        let pipeline;
+        let reader = match &state.saved {
+            Some(Saved { pipeline, dataplane, digests, notes }) => {
+                Reader { pipeline, dataplane, digests, notes, access }
+            }
+            None => {
+                pipeline = self.pipeline()?;
+                let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
+                Reader { pipeline: &pipeline, dataplane, digests, notes, access }
+            }
+        };
         Ok(request.entities.iter().map(|entity| reader.read(entity)).collect())
     }
 
     async fn set_config(&self, request: p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
         self.check_device(request.device_id)?;
         let mut state = self.state.write().await;
-        self.check_primary(&request.role, request.election_id.as_ref())?;
-        match request.action() {
+        let access = self.check_primary(&request.role, request.election_id.as_ref())?;
+        if !access.can_push_pipeline() {
+            return Err(Status::permission_denied("the role may not set the pipeline"));
+        }
+        match Action::try_from(request.action).unwrap_or_default() {
             Action::Unspecified => return Err(Status::invalid_argument("the request has no action")),
             Action::Verify => drop(Pipeline::verify(request.config)?),
-            Action::VerifyAndSave => state.saved = Some(Pipeline::verify(request.config)?),
+            Action::VerifyAndSave => {
+                let (pipeline, program) = Pipeline::verify(request.config)?;
+                let dataplane = self.dataplane.stage(program).map_err(Refusal::from)?;
+                let (digests, notes) = Default::default();
+                state.saved = Some(Saved { pipeline: Arc::new(pipeline), dataplane, digests, notes });
+            }
             Action::VerifyAndCommit => {
                 let (pipeline, program) = Pipeline::verify(request.config)?;
-                self.commit(&mut state, pipeline, program).await?;
+                self.dataplane.commit(program).await.map_err(Refusal::from)?;
+                self.digests.replace(Digests::default());
+                self.run(&mut state, Arc::new(pipeline), Notes::default());
             }
             Action::Commit if request.config.is_some() => {
                 return Err(Status::invalid_argument("COMMIT takes no config: it commits the saved one"));
             }
-            Action::Commit => match state.saved.take() {
-                Some((pipeline, program)) => self.commit(&mut state, pipeline, program).await?,
-                None => {
+            Action::Commit => {
+                let Some(Saved { pipeline, digests, notes, .. }) = state.saved.take() else {
                     return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
-                }
-            },
+                };
+                self.dataplane.commit_staged().await.map_err(Refusal::from)?;
+                self.digests.replace(digests);
+                self.run(&mut state, pipeline, notes);
+            }
             Action::ReconcileAndCommit => {
                 let (pipeline, program) = Pipeline::verify(request.config)?;
-                let running = self.pipeline().ok();
-                let kept = match &running {
-                    Some(running) => reconcile::keep(running, &pipeline, &self.dataplane, &self.digests, &state.notes)?,
-                    None => Vec::new(),
-                };
-                self.commit(&mut state, pipeline, program).await?;
-                let pipeline = self.pipeline()?;
-                let mut updates = Vec::new();
-                if running.is_some() {
-                    let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
-                    updates = reconcile::clear(&Reader { pipeline: &pipeline, dataplane, digests, notes })?;
-                }
-                updates.extend(kept);
-                let writer = Writer::new(&pipeline.schema, &self.dataplane, &self.digests, &mut state.notes);
-                batch_status("RECONCILE_AND_COMMIT", &writer.run(&updates).await)?;
+                self.dataplane.reconcile(program).await.map_err(|error| match error {
+                    UpdateError::Stopped => Refusal::from(error).into(),
+                    error => Status::invalid_argument(error.to_string()),
+                })?;
+                self.dataplane.unstage();
+                let notes = self.keep(&pipeline, std::mem::take(&mut state.notes));
+                self.run(&mut state, Arc::new(pipeline), notes);
             }
         }
         Ok(())
     }
 
-    /// Starts the program with empty state.
-    async fn commit(&self, state: &mut State, pipeline: Pipeline, program: Program) -> Checked<()> {
-        self.dataplane.commit(program).await?;
-        *state = State::default();
-        self.digests.clear();
-        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(pipeline));
+    /// What was noted under the running pipeline, and its digests, under the next one.
+    fn keep(&self, next: &Pipeline, mut notes: Notes) -> Notes {
+        let Ok(running) = self.pipeline() else { return notes };
+        let (before, after) = (&running.schema, &next.schema);
+        let target = |table: TableId| {
+            let name = &before.table_of(table)?.name;
+            after.tables.values().find(|table| table.name == *name).map(|table| table.target)
+        };
+        let cookies = std::mem::take(&mut notes.default_cookies).into_iter();
+        notes.default_cookies = cookies.filter_map(|(table, cookie)| Some((target(table)?, cookie))).collect();
+        self.digests.restart(|id| {
+            let name = &before.digests.get(&id)?.name;
+            after.digests.iter().find(|(_, digest)| digest.name == *name).map(|(&id, _)| id)
+        });
+        notes
+    }
+
+    /// The data plane runs this pipeline.
+    fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, notes: Notes) {
+        *state = State { saved: None, notes };
+        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(pipeline);
         tracing::info!("a new forwarding pipeline runs");
-        Ok(())
     }
 }
 
@@ -251,7 +292,7 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         &self,
         request: Request<Streaming<p4::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let (opened, outgoing) = self.0.clients.open();
+        let (opened, outgoing) = self.0.clients.open()?;
         tokio::spawn(stream::serve(self.0.clone(), opened, request.into_inner()));
         Ok(Response::new(ReceiverStream::new(outgoing)))
     }

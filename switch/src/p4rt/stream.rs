@@ -19,6 +19,7 @@ use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::stream_error::Details;
 use super::proto::p4::v1::stream_message_request::Update as Request;
 use super::proto::p4::v1::stream_message_response::Update as Response;
+use super::role::Access;
 use super::service::Shared;
 use crate::control::{Digest, Notice, PacketIn, TableEntry, Update};
 
@@ -55,8 +56,17 @@ impl Digests {
         self.changed.notify_one();
     }
 
-    pub fn clear(&self) {
-        self.lock().clear();
+    /// Takes over those of a pipeline that is committed now.
+    pub fn replace(&self, mut others: Digests) {
+        *self.lock() = std::mem::take(others.queues.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+    }
+
+    /// Those that are enabled stay so under a new id, with nothing in them.
+    pub fn restart(&self, new_id: impl Fn(u32) -> Option<u32>) {
+        let mut queues = self.lock();
+        let restarted = std::mem::take(&mut *queues).into_iter();
+        *queues = restarted.filter_map(|(id, queue)| Some((new_id(id)?, queue.restarted()))).collect();
     }
 
     fn acknowledge(&self, id: u32, list_id: u64) -> Vec<Update> {
@@ -169,7 +179,10 @@ pub async fn deliver_packets(shared: Arc<Shared>, mut packets: mpsc::Receiver<Pa
         if let Ok(pipeline) = shared.pipeline()
             && let Some(message) = packet_io::packet_in(&pipeline.schema.packet_in, packet.frame)
         {
-            shared.clients.send_to_primaries(Response::Packet(message));
+            shared.clients.send_to_primaries(Response::Packet(message), |access, message| match message {
+                Response::Packet(packet) => access.gets_packet(&packet.metadata),
+                _ => false,
+            });
         }
     }
 }
@@ -209,7 +222,7 @@ async fn send_list(shared: &Shared, digest_id: u32, list: DigestList) {
     let Some(digest) = pipeline.schema.digests.get(&digest_id) else { return };
     let data = list.samples.iter().filter_map(|values| digest.data.encode(values)).collect();
     let message = p4::DigestList { digest_id, list_id: list.list_id, data, timestamp: nanoseconds() };
-    if !shared.clients.send_to_primaries(Response::Digest(message)) {
+    if !shared.clients.send_to_primaries(Response::Digest(message), |access, _| access.has(digest_id)) {
         // Nobody got it, so nobody will acknowledge it.
         shared.dataplane.write(shared.digests.acknowledge(digest_id, list.list_id)).await;
     }
@@ -233,9 +246,24 @@ pub async fn deliver_notices(shared: Arc<Shared>, mut notices: mpsc::Receiver<No
         let message = |entry: Box<TableEntry>| Some(entry::key_message(pipeline.schema.table_of(entry.table)?, &entry));
         let table_entry: Vec<p4::TableEntry> = waiting.drain(..).filter_map(idle).filter_map(message).collect();
         if !table_entry.is_empty() {
-            let message = p4::IdleTimeoutNotification { table_entry, timestamp: nanoseconds() };
-            shared.clients.send_to_primaries(Response::IdleTimeoutNotification(message));
+            send_idle(&shared, table_entry);
         }
+    }
+}
+
+/// To each primary what belongs to its role.
+fn send_idle(shared: &Shared, table_entry: Vec<p4::TableEntry>) {
+    let send = |table_entry, is_for: &dyn Fn(&Access) -> bool| {
+        let message = p4::IdleTimeoutNotification { table_entry, timestamp: nanoseconds() };
+        shared.clients.send_to_primaries(Response::IdleTimeoutNotification(message), |access, _| is_for(access));
+    };
+    let mut by_table: BTreeMap<u32, Vec<p4::TableEntry>> = BTreeMap::new();
+    if shared.clients.with_arbiter(|arbiter| arbiter.primaries().any(|(_, access)| !access.is_full())) {
+        table_entry.iter().for_each(|entry| by_table.entry(entry.table_id).or_default().push(entry.clone()));
+    }
+    send(table_entry, &Access::is_full);
+    for (id, table_entry) in by_table {
+        send(table_entry, &|access| !access.is_full() && access.has(id));
     }
 }
 

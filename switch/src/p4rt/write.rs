@@ -2,11 +2,13 @@
 //! `Write`: P4Runtime updates become updates of the data plane (P4Runtime 1.4, "Write RPC").
 //!
 //! A whole request is normally one message to the packet thread. The data plane knows what exists and how much fits;
-//! here the shape of each update is checked. Each update has its own outcome (CONTINUE_ON_ERROR).
+//! here the shape of each update is checked. Each update has its own outcome; in a batch of which all updates take
+//! effect or none, those that could have are `ABORTED`.
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
+use tonic::Status;
 
 use super::entry::{self, Place};
 use super::error::{Checked, refuse};
@@ -14,15 +16,18 @@ use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::proto::p4::v1::update::Type;
+use super::role::Access;
 use super::schema::{Schema, Table};
 use super::stream::Digests;
 use super::value;
-use crate::control::{CloneSession, Dataplane, PortNumber, Replica, TableId, Update};
+use crate::control::{CloneSession, Dataplane, EntryAction, PortNumber, Replica, TableId, Update};
 
 /// A longer request goes to the data plane in several messages.
 const LONGEST_BATCH: usize = 8192;
 /// After so many updates streams get their turn.
 const BREATH: usize = 512;
+/// What a client may keep with a multicast group, bytes.
+const LONGEST_METADATA: usize = 4096;
 /// `egress_spec` has 9 bits in v1model.
 const HIGHEST_PORT: u32 = 511;
 
@@ -38,6 +43,7 @@ pub struct Writer<'a> {
     dataplane: &'a Dataplane,
     digests: &'a Digests,
     notes: &'a mut Notes,
+    access: Access,
     /// Those that members of groups can watch.
     ports: Vec<PortNumber>,
     outcomes: Vec<Checked<()>>,
@@ -46,6 +52,8 @@ pub struct Writer<'a> {
     owners: Vec<usize>,
     /// To note once the batch is in effect.
     noted: Vec<(usize, Note)>,
+    /// What the batch makes of digests.
+    configs: BTreeMap<u32, Option<p4::digest_entry::Config>>,
 }
 
 enum Note {
@@ -54,13 +62,19 @@ enum Note {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(schema: &'a Schema, dataplane: &'a Dataplane, digests: &'a Digests, notes: &'a mut Notes) -> Self {
-        let (outcomes, batch, owners, noted) = Default::default();
-        let ports = dataplane.ports().iter().map(|port| port.number).collect();
-        Writer { schema, dataplane, digests, notes, ports, outcomes, batch, owners, noted }
+    pub fn new(
+        schema: &'a Schema,
+        dataplane: &'a Dataplane,
+        digests: &'a Digests,
+        notes: &'a mut Notes,
+        access: Access,
+    ) -> Self {
+        let (outcomes, batch, owners, noted, configs) = Default::default();
+        let ports = dataplane.port_numbers();
+        Writer { schema, dataplane, digests, notes, access, ports, outcomes, batch, owners, noted, configs }
     }
 
-    /// Applies the updates in order; one outcome for each.
+    /// Applies the updates in order, each on its own (CONTINUE_ON_ERROR); one outcome for each.
     pub async fn run(mut self, updates: &[p4::Update]) -> Vec<Checked<()>> {
         self.batch.reserve(updates.len().min(LONGEST_BATCH));
         self.owners.reserve(updates.len().min(LONGEST_BATCH));
@@ -68,7 +82,7 @@ impl<'a> Writer<'a> {
             if number % BREATH == BREATH - 1 {
                 tokio::task::yield_now().await;
             }
-            let outcome = self.update(update).await;
+            let outcome = self.update(update);
             self.outcomes.push(outcome);
             if self.batch.len() >= LONGEST_BATCH {
                 self.flush().await;
@@ -78,16 +92,67 @@ impl<'a> Writer<'a> {
         self.outcomes
     }
 
+    /// Applies all updates or none (ROLLBACK_ON_ERROR); `at_once`: packets see all or none of them, too
+    /// (DATAPLANE_ATOMIC). The error: this cannot be done.
+    pub async fn run_all(mut self, updates: &[p4::Update], at_once: bool) -> Result<Vec<Checked<()>>, Status> {
+        for (number, update) in updates.iter().enumerate() {
+            if number % BREATH == BREATH - 1 {
+                tokio::task::yield_now().await;
+            }
+            let outcome = self.update(update);
+            self.outcomes.push(outcome);
+        }
+        if self.outcomes.iter().any(Result::is_err) {
+            return Ok(aborted(self.outcomes));
+        }
+        if at_once {
+            self.dataplane.check_at_once(&self.batch).map_err(Status::unimplemented)?;
+        }
+        let before: Vec<_> = self.configs.keys().map(|&id| (id, self.digests.config(id))).collect();
+        self.enable_digests();
+        let (mut batch, mut written, mut undo) = (std::mem::take(&mut self.batch), 0, Vec::new());
+        while !batch.is_empty() {
+            let rest = batch.split_off(batch.len().min(LONGEST_BATCH));
+            let number = batch.len();
+            if let Err((place, error)) = self.dataplane.write_all(batch, at_once, &mut undo).await {
+                self.dataplane.undo(undo).await;
+                before.into_iter().for_each(|(id, config)| self.digests.configure(id, config));
+                self.outcomes[self.owners[written + place]] = Err(error.into());
+                return Ok(aborted(self.outcomes));
+            }
+            (batch, written) = (rest, written + number);
+        }
+        self.settle();
+        Ok(self.outcomes)
+    }
+
     /// Brings the batch into effect.
     async fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
+        self.enable_digests();
         let results = self.dataplane.write(std::mem::take(&mut self.batch)).await;
         for (owner, result) in self.owners.drain(..).zip(results) {
-            // The update that is being checked has no outcome yet, and nothing of it is in a batch that it flushes.
-            if let (Err(error), Some(outcome @ Ok(()))) = (result, self.outcomes.get_mut(owner)) {
+            if let (Err(error), outcome @ Ok(())) = (result, &mut self.outcomes[owner]) {
                 *outcome = Err(error.into());
+            }
+        }
+        self.settle();
+    }
+
+    /// Before the data plane does it, so that no sample comes without a queue.
+    fn enable_digests(&mut self) {
+        self.configs.iter().filter(|(_, config)| config.is_some()).for_each(|(&id, &config)| {
+            self.digests.configure(id, config);
+        });
+    }
+
+    /// Notes what the data plane has no use for, now that the batch is in effect.
+    fn settle(&mut self) {
+        for (id, config) in std::mem::take(&mut self.configs) {
+            if config.is_none() {
+                self.digests.configure(id, None);
             }
         }
         for (owner, note) in self.noted.drain(..) {
@@ -112,21 +177,25 @@ impl<'a> Writer<'a> {
         self.noted.push((self.outcomes.len(), note));
     }
 
-    async fn update(&mut self, update: &p4::Update) -> Checked<()> {
+    fn update(&mut self, update: &p4::Update) -> Checked<()> {
         let operation = match update.r#type() {
             Type::Unspecified => return refuse!(InvalidArgument, "the update has no type"),
             operation => operation,
         };
-        match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+        let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
+        if entity.is_some_and(|entity| !self.access.has_entity(entity)) {
+            return refuse!(PermissionDenied, "this is not the role's");
+        }
+        match entity {
             Some(Entity::TableEntry(message)) if message.is_default_action => self.default_entry(operation, message),
-            Some(Entity::TableEntry(message)) => self.table_entry(operation, message).await,
-            Some(Entity::DirectCounterEntry(message)) => self.direct_counter(operation, message).await,
+            Some(Entity::TableEntry(message)) => self.table_entry(operation, message),
+            Some(Entity::DirectCounterEntry(message)) => self.direct_counter(operation, message),
             Some(Entity::DirectMeterEntry(message)) => self.direct_meter(operation, message),
             Some(Entity::CounterEntry(message)) => self.counter(operation, message),
             Some(Entity::MeterEntry(message)) => self.meter(operation, message),
             Some(Entity::RegisterEntry(message)) => self.register(operation, message),
             Some(Entity::PacketReplicationEngineEntry(message)) => self.replication(operation, message),
-            Some(Entity::DigestEntry(message)) => self.digest(operation, message).await,
+            Some(Entity::DigestEntry(message)) => self.digest(operation, message),
             Some(Entity::ActionProfileMember(message)) => self.member(operation, message),
             Some(Entity::ActionProfileGroup(message)) => self.group(operation, message),
             Some(Entity::ValueSetEntry(message)) => self.value_set(operation, message),
@@ -135,7 +204,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    async fn table_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
+    fn table_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
         let table = table(self.schema, message.table_id)?;
         if message.is_const {
             return refuse!(InvalidArgument, "is_const cannot be written");
@@ -157,11 +226,7 @@ impl<'a> Writer<'a> {
             None if operation == Type::Insert => {
                 return refuse!(InvalidArgument, "table {}: the entry has no action", table.name);
             }
-            None => {
-                // Keeps its action, which may have been written just before.
-                self.flush().await;
-                self.dataplane.entry(table.target, &key)?.entry.action
-            }
+            None => EntryAction::Same,
         };
         let entry = entry::entry(table, key, action, message)?;
         if table.is_const {
@@ -172,9 +237,10 @@ impl<'a> Writer<'a> {
             if table.meter.is_some() {
                 self.push(Update::SetDirectMeter { table: table.target, key: entry.key.clone(), config: entry.meter });
             }
-            if let Some(value) = entry.counter {
-                self.push(Update::SetDirectCounter { table: table.target, key: entry.key, value });
-            }
+            self.push(match entry.counter {
+                Some(value) => Update::SetDirectCounter { table: table.target, key: entry.key, value },
+                None => Update::FindEntry { table: table.target, key: entry.key },
+            });
             return Ok(());
         }
         self.push(if operation == Type::Insert { Update::InsertEntry(entry) } else { Update::ModifyEntry(entry) });
@@ -214,7 +280,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    async fn direct_counter(&mut self, operation: Type, message: &p4::DirectCounterEntry) -> Checked<()> {
+    fn direct_counter(&mut self, operation: Type, message: &p4::DirectCounterEntry) -> Checked<()> {
         only_modify(operation, "a direct counter")?;
         let (table, message_entry) = direct_entry(self.schema, message.table_entry.as_ref())?;
         if !table.has_counter {
@@ -226,10 +292,7 @@ impl<'a> Writer<'a> {
                 let value = entry::counter_value(data)?;
                 self.push(Update::SetDirectCounter { table: table.target, key, value });
             }
-            None => {
-                self.flush().await;
-                self.dataplane.entry(table.target, &key)?;
-            }
+            None => self.push(Update::FindEntry { table: table.target, key }),
         }
         Ok(())
     }
@@ -343,6 +406,10 @@ impl<'a> Writer<'a> {
                     Type::Insert => Update::InsertMulticastGroup { group, replicas },
                     _ => Update::ModifyMulticastGroup { group, replicas },
                 });
+                if message.metadata.len() > LONGEST_METADATA {
+                    let reason = "bytes of metadata are the most";
+                    return refuse!(ResourceExhausted, "multicast group {group}: {LONGEST_METADATA} {reason}");
+                }
                 // A copy, so that it does not keep the whole request alive.
                 self.note(Note::Multicast(group, Bytes::copy_from_slice(&message.metadata)));
                 Ok(())
@@ -375,7 +442,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    async fn digest(&mut self, operation: Type, message: &p4::DigestEntry) -> Checked<()> {
+    fn digest(&mut self, operation: Type, message: &p4::DigestEntry) -> Checked<()> {
         let digest = known(&self.schema.digests, "digest", message.digest_id)?;
         let config = match (operation, message.config) {
             (Type::Delete, _) => None,
@@ -385,21 +452,30 @@ impl<'a> Writer<'a> {
             }
             (_, Some(config)) => Some(config),
         };
-        match (operation, self.digests.config(message.digest_id).is_some()) {
+        let before = match self.configs.get(&message.digest_id) {
+            Some(config) => *config,
+            None => self.digests.config(message.digest_id),
+        };
+        match (operation, before.is_some()) {
             (Type::Insert, true) => return refuse!(AlreadyExists, "digest {} is enabled already", digest.name),
             (Type::Modify | Type::Delete, false) => return refuse!(NotFound, "digest {} is not enabled", digest.name),
             _ => {}
         }
-        // Enabled first here, so that no sample comes without a queue.
-        self.flush().await;
-        self.digests.configure(message.digest_id, config);
+        self.configs.insert(message.digest_id, config);
         let config = config.map(|c| crate::control::DigestConfig { ack_timeout_ns: c.ack_timeout_ns as u64 });
-        let updates = digest.targets.iter().map(|&digest| Update::SetDigest { digest, config }).collect();
-        for result in self.dataplane.write(updates).await {
-            result?;
+        for &digest in &digest.targets {
+            self.push(Update::SetDigest { digest, config });
         }
         Ok(())
     }
+}
+
+/// The outcomes of a batch of which nothing took effect.
+fn aborted(mut outcomes: Vec<Checked<()>>) -> Vec<Checked<()>> {
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
+        *outcome = refuse!(Aborted, "another update of the batch failed");
+    }
+    outcomes
 }
 
 pub fn table(schema: &Schema, id: u32) -> Checked<&Table> {
@@ -454,7 +530,6 @@ pub fn refuse_meter_counters(asked: bool) -> Checked<()> {
 
 fn replicas(messages: &[p4::Replica]) -> Checked<Vec<Replica>> {
     let mut replicas = Vec::with_capacity(messages.len());
-    let mut seen = std::collections::HashSet::with_capacity(messages.len());
     for message in messages {
         if !message.backup_replicas.is_empty() {
             return refuse!(Unimplemented, "backup replicas are not supported");
@@ -471,11 +546,7 @@ fn replicas(messages: &[p4::Replica]) -> Checked<Vec<Replica>> {
         let Ok(rid) = u16::try_from(message.instance) else {
             return refuse!(InvalidArgument, "instance {} is above {}", message.instance, u16::MAX);
         };
-        let replica = Replica { port: port as PortNumber, rid };
-        if !seen.insert(replica) {
-            return refuse!(InvalidArgument, "port {port} with instance {rid} is given twice");
-        }
-        replicas.push(replica);
+        replicas.push(Replica { port: port as PortNumber, rid });
     }
     Ok(replicas)
 }

@@ -429,5 +429,6 @@ fn actions(store: &Store, profile: Option<ProfileId>, action: &EntryAction) -> V
         EntryAction::OneShot(calls) => {
             calls.iter().flat_map(|call| repeat_n(call.call.clone(), call.weight as usize)).collect()
         }
+        EntryAction::Same => Vec::new(),
     }
 }

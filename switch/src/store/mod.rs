@@ -2,22 +2,25 @@
 //! The canonical copy of everything written to the data plane. Checks an update, records it, and says what the packet
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+mod carry;
+mod undo;
+mod views;
 
-use crate::change::{Change, CloneSession, CounterValue, DigestConfig, MeterConfig, Replica};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+pub use carry::{Carried, share};
+pub use undo::Reach;
+
+use crate::change::{Change, CloneSession, DigestConfig, MeterConfig, Replica};
 use crate::machine::Shared;
 use crate::machine::code::Matching;
 use crate::machine::table::RowShape;
 use crate::port::PortNumber;
 use crate::profiles::{OneShot, ProfileStore};
-use crate::program::{
-    ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, Value, ValueSetId,
-};
-use crate::rows::{check_index, check_width, no_cells, pack_field, prefix_length};
-use crate::update::{EntryAction, EntryView, TableEntry, Update, UpdateError};
+use crate::program::{ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, ValueSetId};
+use crate::rows::{check_index, check_width, pack_field, prefix_length};
+use crate::update::{EntryAction, TableEntry, Update, UpdateError};
 use crate::value::words;
 use crate::value_sets;
 
@@ -54,6 +57,40 @@ pub struct Store {
     value_sets: Vec<Vec<Vec<KeyField>>>,
     pub groups: BTreeMap<u32, Vec<Replica>>,
     pub sessions: BTreeMap<u32, CloneSession>,
+    /// Of all groups and sessions.
+    replicas: usize,
+}
+
+/// Cells of an array, entries of a table and members of a profile at most; and of all of them together.
+const MOST_CELLS: usize = 1 << 24;
+const MOST_CELLS_TOGETHER: usize = 1 << 26;
+/// Copies of a packet at most, and replicas that all groups and sessions hold together.
+const MOST_REPLICAS: usize = 4096;
+const MOST_REPLICAS_TOGETHER: usize = 1 << 20;
+const MOST_SESSIONS: usize = 1 << 16;
+/// Bytes that a client may keep with an entry.
+const LONGEST_COOKIE: usize = 4096;
+
+/// Whether there is memory for all that the program declares.
+pub fn check_size(program: &Program) -> Result<()> {
+    let tables = program.tables.iter().map(|table| (&table.name, table.max_size));
+    let profiles = program.profiles.iter().map(|profile| (&profile.name, profile.size));
+    let counters = program.counters.iter().map(|counter| (&counter.name, counter.size));
+    let meters = program.meters.iter().map(|meter| (&meter.name, meter.size));
+    let registers = program.registers.iter().map(|register| (&register.name, register.size));
+    let mut together = 0;
+    for (name, size) in tables.chain(profiles).chain(counters).chain(meters).chain(registers) {
+        if size > MOST_CELLS {
+            return invalid(format!("`{name}` has a size of {size}: {MOST_CELLS} is the largest"));
+        }
+        together += size;
+    }
+    match together > MOST_CELLS_TOGETHER {
+        true => invalid(format!(
+            "the sizes of all tables and arrays are {together} together: {MOST_CELLS_TOGETHER} are the most"
+        )),
+        false => Ok(()),
+    }
 }
 
 fn invalid<T>(reason: impl Into<String>) -> Result<T> {
@@ -78,6 +115,7 @@ impl Store {
             value_sets: vec![Vec::new(); program.value_sets.len()],
             groups: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            replicas: 0,
             shared,
             program: program.clone(),
         };
@@ -114,6 +152,7 @@ impl Store {
             }
             Update::ModifyEntry(entry) => self.modify(entry, now, changes),
             Update::DeleteEntry { table, key } => self.delete(table, &key, changes),
+            Update::FindEntry { table, key } => self.find(table, &key).map(|_| ()),
             Update::SetDefault { table, action } => self.set_default(table, action, changes),
             Update::SetDirectCounter { table, key, value } => {
                 let slot = self.find(table, &key)?;
@@ -162,13 +201,14 @@ impl Store {
                 if group == 0 || group > u16::MAX as u32 {
                     return invalid(format!("multicast group {group}: groups are numbered from 1 to 65535"));
                 }
-                check_replicas(&replicas)?;
+                let before = self.groups.get(&group).map_or(0, Vec::len);
+                self.count_replicas(&replicas, before)?;
                 self.groups.insert(group, replicas.clone());
                 changes.push(Change::SetMulticastGroup { group, replicas: Some(replicas) });
                 Ok(())
             }
             Update::DeleteMulticastGroup { group } => {
-                self.groups.remove(&group);
+                self.replicas -= self.groups.remove(&group).map_or(0, |replicas| replicas.len());
                 changes.push(Change::SetMulticastGroup { group, replicas: None });
                 Ok(())
             }
@@ -181,13 +221,17 @@ impl Store {
                 Err(UpdateError::NotFound(format!("clone session {session}")))
             }
             Update::InsertCloneSession { session, config } | Update::ModifyCloneSession { session, config } => {
-                check_replicas(&config.replicas)?;
+                let before = self.sessions.get(&session).map(|config| config.replicas.len());
+                if before.is_none() && self.sessions.len() == MOST_SESSIONS {
+                    return exhausted(format!("there are {MOST_SESSIONS} clone sessions"));
+                }
+                self.count_replicas(&config.replicas, before.unwrap_or(0))?;
                 self.sessions.insert(session, config.clone());
                 changes.push(Change::SetCloneSession { session, config: Some(config) });
                 Ok(())
             }
             Update::DeleteCloneSession { session } => {
-                self.sessions.remove(&session);
+                self.replicas -= self.sessions.remove(&session).map_or(0, |config| config.replicas.len());
                 changes.push(Change::SetCloneSession { session, config: None });
                 Ok(())
             }
@@ -259,12 +303,16 @@ impl Store {
         Ok(())
     }
 
-    fn modify(&mut self, entry: TableEntry, now: u64, changes: &mut Vec<Change>) -> Result<()> {
+    fn modify(&mut self, mut entry: TableEntry, now: u64, changes: &mut Vec<Change>) -> Result<()> {
         let id = entry.table;
         self.check_writable(id)?;
         let slot = self.find(id, &entry.key)?;
         self.check_entry(&entry)?;
-        let before = self.tables[id.0].entries[slot as usize].as_ref().and_then(|stored| stored.shot.clone());
+        let before = self.tables[id.0].entries[slot as usize].as_ref();
+        if let (EntryAction::Same, Some(stored)) = (&entry.action, before) {
+            entry.action = stored.entry.action.clone();
+        }
+        let before = before.and_then(|stored| stored.shot.clone());
         let (action, shot) = self.acquire(id, &entry.action, before.as_ref(), changes)?;
         let table = &mut self.tables[id.0];
         let Some(stored) = &mut table.entries[slot as usize] else {
@@ -317,89 +365,6 @@ impl Store {
         Ok(())
     }
 
-    pub fn entry(&self, id: TableId, key: &EntryKey, now: u64) -> Result<EntryView> {
-        let slot = self.find(id, key)?;
-        self.view(id, slot, now).ok_or_else(|| self.no_entry(id))
-    }
-
-    pub fn direct_counter(&self, id: TableId, key: &EntryKey) -> Result<CounterValue> {
-        self.check_counter(id)?;
-        let slot = self.find(id, key)?;
-        let stats = self.shared.entries[id.0].get(slot as usize).ok_or_else(|| self.no_entry(id))?;
-        Ok(CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) })
-    }
-
-    pub fn entries(&self, id: TableId, now: u64) -> Result<Vec<EntryView>> {
-        self.table(id)?;
-        let slots = 0..self.tables[id.0].entries.len() as u32;
-        Ok(slots.filter_map(|slot| self.view(id, slot, now)).collect())
-    }
-
-    fn view(&self, id: TableId, slot: u32, now: u64) -> Option<EntryView> {
-        let stored = self.tables[id.0].entries[slot as usize].as_ref()?;
-        let info = &self.program.tables[id.0];
-        let mut entry = stored.entry.clone();
-        let mut idle_ns = 0;
-        if let Some(stats) = self.shared.entries[id.0].get(slot as usize) {
-            entry.counter = info
-                .has_counter
-                .then(|| CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) });
-            if info.support_timeout {
-                idle_ns = now.saturating_sub(stats.last_hit.load(Relaxed));
-            }
-        }
-        Some(EntryView { entry, idle_ns, is_const: stored.is_const })
-    }
-
-    pub fn default_action(&self, id: TableId) -> Result<Option<ActionCall>> {
-        self.table(id)?;
-        Ok(self.tables[id.0].default.clone())
-    }
-
-    pub fn counters(&self, counter: usize, range: Range<usize>) -> Result<Vec<CounterValue>> {
-        let cells = self.shared.counters.get(counter).and_then(|cells| cells.get(range.clone()));
-        let value = |cell: &crate::machine::CounterCell| CounterValue {
-            packets: cell.packets.load(Relaxed),
-            bytes: cell.bytes.load(Relaxed),
-        };
-        Ok(cells.ok_or_else(|| no_cells("counter", range))?.iter().map(value).collect())
-    }
-
-    pub fn meters(&self, meter: usize, range: Range<usize>) -> Result<Vec<Option<MeterConfig>>> {
-        let cells = self.meters.get(meter).and_then(|cells| cells.get(range.clone()));
-        Ok(cells.ok_or_else(|| no_cells("meter", range))?.to_vec())
-    }
-
-    pub fn registers(&self, register: usize, range: Range<usize>) -> Result<Vec<Value>> {
-        let array = self.shared.registers.get(register).filter(|array| range.end <= array.cells());
-        let array = array.ok_or_else(|| no_cells("register", range.clone()))?;
-        Ok(range.map(|index| array.read(index)).collect())
-    }
-
-    pub fn digest_config(&self, digest: usize) -> Result<Option<DigestConfig>> {
-        self.digests.get(digest).copied().ok_or_else(|| UpdateError::NotFound(format!("digest {digest}")))
-    }
-
-    /// Entries of the slots `range` of a table that have been idle for their timeout; none is told twice within it.
-    pub fn idle(&mut self, table: usize, range: Range<usize>, now: u64) -> Vec<TableEntry> {
-        let (info, store) = (&self.program.tables[table], &mut self.tables[table]);
-        let mut idle = Vec::new();
-        if !info.support_timeout || store.ageing == 0 {
-            return idle;
-        }
-        let range = range.start.min(store.entries.len())..range.end.min(store.entries.len());
-        for (slot, stored) in range.clone().zip(&mut store.entries[range]) {
-            let Some(stored) = stored else { continue };
-            let last_hit = self.shared.entries[table][slot].last_hit.load(Relaxed);
-            let timeout = stored.entry.idle_timeout_ns;
-            if timeout > 0 && now.saturating_sub(last_hit.max(stored.seen)) >= timeout {
-                stored.seen = now;
-                idle.push(stored.entry.clone());
-            }
-        }
-        idle
-    }
-
     fn table(&self, id: TableId) -> Result<&TableInfo> {
         self.program.tables.get(id.0).ok_or_else(|| UpdateError::NotFound(format!("table {}", id.0)))
     }
@@ -443,6 +408,9 @@ impl Store {
         if entry.counter.is_some() {
             self.check_counter(entry.table)?;
         }
+        if entry.cookie.len() > LONGEST_COOKIE {
+            return exhausted(format!("{} bytes of metadata: {LONGEST_COOKIE} are the most", entry.cookie.len()));
+        }
         let info = self.table(entry.table)?;
         if entry.idle_timeout_ns > 0 && !info.support_timeout {
             return invalid(format!("table `{}` does not support idle timeouts", info.name));
@@ -452,10 +420,6 @@ impl Store {
 
     pub fn profile(&self, id: ProfileId) -> Result<&ProfileStore> {
         self.profiles.get(id.0).ok_or_else(|| UpdateError::NotFound(format!("action profile {}", id.0)))
-    }
-
-    pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<KeyField>>> {
-        self.value_sets.get(id.0).cloned().ok_or_else(|| UpdateError::NotFound(format!("value set {}", id.0)))
     }
 
     fn profile_mut(&mut self, id: ProfileId) -> Result<&mut ProfileStore> {
@@ -475,6 +439,7 @@ impl Store {
         let Some(ProfileId(profile)) = info.profile else {
             return match action {
                 EntryAction::Call(call) => Ok((self.pack_action(id, call)?, None)),
+                EntryAction::Same => invalid(format!("table `{}`: a new entry needs an action", info.name)),
                 _ => invalid(format!("table `{}` has no action profile", info.name)),
             };
         };
@@ -487,7 +452,7 @@ impl Store {
         };
         let store = &mut self.profiles[profile];
         match action {
-            EntryAction::Call(_) => {
+            EntryAction::Call(_) | EntryAction::Same => {
                 invalid(format!("table `{}` takes members of its action profile", self.program.tables[id.0].name))
             }
             EntryAction::Member(_) | EntryAction::Group(_) if store.has_shots() => invalid(mixed),
@@ -508,7 +473,7 @@ impl Store {
         match stored.entry.action {
             EntryAction::Member(member) => store.release_member(member),
             EntryAction::Group(group) => store.release_group(group),
-            EntryAction::Call(_) | EntryAction::OneShot(_) => {}
+            EntryAction::Call(_) | EntryAction::OneShot(_) | EntryAction::Same => {}
         }
         if let Some(shot) = stored.shot {
             store.release_shot(shot);
@@ -531,6 +496,34 @@ impl Store {
         self.value_sets[id.0] = members;
         changes.push(Change::SetValueSet { set: id.0, members: packed });
         Ok(())
+    }
+
+    /// Checks the replicas that take the place of `before` others, and counts them.
+    fn count_replicas(&mut self, replicas: &[Replica], before: usize) -> Result<()> {
+        let mut seen = HashSet::with_capacity(replicas.len());
+        if let Some(twice) = replicas.iter().find(|replica| !seen.insert(**replica)) {
+            return invalid(format!("port {} occurs twice with instance {}", twice.port, twice.rid));
+        }
+        let together = self.replicas - before + replicas.len();
+        if replicas.len() > MOST_REPLICAS {
+            return exhausted(format!("{} replicas: {MOST_REPLICAS} are the most", replicas.len()));
+        }
+        if together > MOST_REPLICAS_TOGETHER {
+            return exhausted(format!("all groups and sessions have {MOST_REPLICAS_TOGETHER} replicas together"));
+        }
+        self.replicas = together;
+        Ok(())
+    }
+
+    /// The changes that make groups, sessions and digests what they are here.
+    pub fn beside_the_machine(&self) -> Vec<Change> {
+        let groups = self.groups.iter();
+        let groups = groups.map(|(&group, all)| Change::SetMulticastGroup { group, replicas: Some(all.clone()) });
+        let sessions = self.sessions.iter();
+        let sessions = sessions.map(|(&session, all)| Change::SetCloneSession { session, config: Some(all.clone()) });
+        let digests = self.digests.iter().enumerate();
+        let digests = digests.map(|(digest, &config)| Change::SetDigest { digest, config });
+        groups.chain(sessions).chain(digests).collect()
     }
 
     /// A port's interface came or went.
@@ -588,11 +581,6 @@ impl Store {
     }
 }
 
-fn check_replicas(replicas: &[Replica]) -> Result<()> {
-    for (index, replica) in replicas.iter().enumerate() {
-        if replicas[..index].contains(replica) {
-            return invalid(format!("port {} occurs twice with instance {}", replica.port, replica.rid));
-        }
-    }
-    Ok(())
+fn exhausted<T>(reason: String) -> Result<T> {
+    Err(UpdateError::ResourceExhausted(reason))
 }

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writing: updates on their own or all together, and programs, which are made ready beside the running one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::sync::oneshot;
+
+use super::{Dataplane, Inner, Program, Update, UpdateError};
+use crate::change::Change;
+use crate::engine::Command;
+use crate::machine::{Machine, Shared};
+use crate::store::{self, Carried, Reach, Store};
+
+/// Updates that packets can see all at once; more would hold packets up.
+const MOST_AT_ONCE: usize = 8192;
+
+/// A program that is ready to run, with what was written to it.
+pub struct Stage {
+    pub store: Store,
+    machine: Box<Machine>,
+    carried: Vec<Carried>,
+}
+
+impl Stage {
+    /// What is not about the machine is made anew from the store when the program is committed.
+    fn apply(&mut self, changes: Vec<Change>, now: u64) {
+        changes.into_iter().for_each(|change| drop(change.apply(&mut self.machine.state, now)));
+    }
+}
+
+type Ended = oneshot::Receiver<()>;
+type Replaced = oneshot::Receiver<Option<Box<Machine>>>;
+
+impl Dataplane {
+    /// Replaces the pipeline. All entries, groups, sessions and counters start anew; queued packets are dropped.
+    /// Returns when the new program processes packets.
+    pub async fn commit(&self, program: Program) -> Result<(), UpdateError> {
+        self.stage(program)?;
+        self.commit_staged().await
+    }
+
+    /// As [`Dataplane::commit`], for callers without an async runtime.
+    pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
+        self.stage(program)?;
+        let old = self.begin_commit()?.blocking_recv().map_err(|_| UpdateError::Stopped)?;
+        drop(old);
+        Ok(())
+    }
+
+    /// Makes a program ready; what is written to and read from the answer is its state. It replaces one that waits
+    /// already.
+    pub fn stage(&self, program: Program) -> Result<Dataplane, UpdateError> {
+        let stage = self.inner.make_stage(program, None)?;
+        *self.inner.stage() = Some(stage);
+        Ok(Dataplane { inner: self.inner.clone(), staged: true })
+    }
+
+    /// Forgets the program that waits.
+    pub fn unstage(&self) {
+        let stage = self.inner.stage().take();
+        drop(stage);
+    }
+
+    /// Replaces the pipeline by the one that waits, with what was written to it.
+    pub async fn commit_staged(&self) -> Result<(), UpdateError> {
+        let old = self.begin_commit()?.await.map_err(|_| UpdateError::Stopped)?;
+        drop(old);
+        Ok(())
+    }
+
+    /// Replaces the pipeline and keeps what was written to the old one, or refuses. No packet meets a state between
+    /// the two; queued packets are dropped, and meters start with full buckets.
+    pub async fn reconcile(&self, program: Program) -> Result<(), UpdateError> {
+        let old = self.begin_reconcile(program)?.await.map_err(|_| UpdateError::Stopped)?;
+        drop(old);
+        Ok(())
+    }
+
+    fn begin_commit(&self) -> Result<Replaced, UpdateError> {
+        let stage = self.inner.stage().take();
+        let stage = stage.ok_or_else(|| UpdateError::FailedPrecondition("no program waits to be committed".into()))?;
+        let mut store = self.inner.store();
+        let (old, answer) = self.inner.replace(&mut store, stage);
+        drop(store);
+        drop(old);
+        Ok(answer)
+    }
+
+    fn begin_reconcile(&self, program: Program) -> Result<Replaced, UpdateError> {
+        // Held from the copy on: what is written later has to be written to the new program.
+        let mut store = self.inner.store();
+        let stage = self.inner.make_stage(program, store.as_ref())?;
+        let (old, answer) = self.inner.replace(&mut store, stage);
+        drop(store);
+        drop(old);
+        Ok(answer)
+    }
+
+    /// Applies the updates in order, each on its own; one result for each. Returns when all are in effect.
+    pub async fn write(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
+        let (results, answer) = self.begin_write(updates);
+        finish_write(results, answer.await.is_ok())
+    }
+
+    /// As [`Dataplane::write`], for callers without an async runtime.
+    pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
+        let (results, answer) = self.begin_write(updates);
+        finish_write(results, answer.blocking_recv().is_ok())
+    }
+
+    fn begin_write(&self, updates: Vec<Update>) -> (Vec<Result<(), UpdateError>>, Ended) {
+        let number = updates.len();
+        let mut changes = Vec::with_capacity(number);
+        let written = self.change(false, |store, now| {
+            let results = updates.into_iter().map(|update| store.update(update, now, &mut changes)).collect();
+            (results, changes)
+        });
+        written.unwrap_or_else(|error| (vec![Err(error); number], closed()))
+    }
+
+    /// Applies all updates, or none when one is refused, which is named by its place. `undo` grows by what takes them
+    /// back, to be reversed. With `at_once` each packet meets all of them in each of its passes, or none.
+    pub async fn write_all(
+        &self,
+        updates: Vec<Update>,
+        at_once: bool,
+        undo: &mut Vec<Update>,
+    ) -> Result<(), (usize, UpdateError)> {
+        let before = undo.len();
+        let written = self.change(at_once, |store, now| {
+            let mut changes = Vec::with_capacity(updates.len());
+            for (place, update) in updates.into_iter().enumerate() {
+                let made = store.inverse(&update, now).and_then(|inverse| {
+                    store.update(update, now, &mut changes)?;
+                    undo.extend(inverse);
+                    Ok(())
+                });
+                if let Err(error) = made {
+                    // Nobody has heard of the changes: the store alone has to be as it was.
+                    changes.clear();
+                    for update in undo.drain(before..).rev() {
+                        if let Err(error) = store.update(update, now, &mut changes) {
+                            tracing::error!("an update could not be taken back: {error}");
+                        }
+                    }
+                    return (Err((place, error)), Vec::new());
+                }
+            }
+            (Ok(()), changes)
+        });
+        let (result, ended) = written.map_err(|error| (0, error))?;
+        result?;
+        ended.await.map_err(|_| (0, UpdateError::Stopped))
+    }
+
+    /// Takes back what [`Dataplane::write_all`] has done.
+    pub async fn undo(&self, mut updates: Vec<Update>) {
+        updates.reverse();
+        for error in self.write(updates).await.into_iter().filter_map(Result::err) {
+            tracing::error!("an update could not be taken back: {error}");
+        }
+    }
+
+    /// Why packets cannot meet all of the updates at once, if so.
+    pub fn check_at_once(&self, updates: &[Update]) -> Result<(), String> {
+        if updates.len() > MOST_AT_ONCE {
+            return Err(format!("{} updates cannot take effect at once: {MOST_AT_ONCE} can", updates.len()));
+        }
+        let reach = self.read(|store, _| {
+            let reach = |all: Reach, update| all.and(Reach::of(update, &store.program));
+            Ok(updates.iter().fold(Reach::Nowhere, reach))
+        });
+        match reach {
+            Ok(Reach::Both) if updates.len() > 1 => {
+                Err("the updates reach into ingress and egress, between which packets wait in queues".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets `work` change the store and sends what it answers on its way.
+    fn change<T>(
+        &self,
+        at_once: bool,
+        work: impl FnOnce(&mut Store, u64) -> (T, Vec<Change>),
+    ) -> Result<(T, Ended), UpdateError> {
+        let (done, ended) = oneshot::channel();
+        if self.staged {
+            let mut stage = self.inner.stage();
+            let stage = stage.as_mut().ok_or(UpdateError::NoProgram)?;
+            let now = self.inner.clock.now();
+            let (result, changes) = work(&mut stage.store, now);
+            stage.apply(changes, now);
+            let _ = done.send(());
+            return Ok((result, ended));
+        }
+        // Held until the changes are on their way: they arrive in the order of the store.
+        let mut store = self.inner.store();
+        let (result, changes) = work(store.as_mut().ok_or(UpdateError::NoProgram)?, self.inner.clock.now());
+        self.inner.send(Command::Changes { changes, at_once, done });
+        Ok((result, ended))
+    }
+}
+
+impl Inner {
+    /// `old`: what was written to it is kept.
+    fn make_stage(&self, program: Program, old: Option<&Store>) -> Result<Stage, UpdateError> {
+        store::check_size(&program)?;
+        let now = self.clock.now();
+        let program = Arc::new(program);
+        let mut shared = Shared::new(&program);
+        if let Some(old) = old {
+            store::share(old, &program, &mut shared);
+        }
+        let shared = Arc::new(shared);
+        let machine = Box::new(Machine::new(&program, shared.clone(), self.seed));
+        let (store, mut changes) = Store::new(program, shared)?;
+        let mut stage = Stage { store, machine, carried: Vec::new() };
+        if let Some(old) = old {
+            stage.carried = stage.store.carry(old, now, &mut changes)?;
+        }
+        stage.apply(changes, now);
+        Ok(stage)
+    }
+
+    /// Puts the program that was made ready into the place of `store`'s.
+    fn replace(&self, store: &mut Option<Store>, mut stage: Stage) -> (Option<Store>, Replaced) {
+        let mut changes = Vec::new();
+        for port in &self.ports {
+            stage.store.set_port(port.number, port.up.load(Relaxed), &mut changes);
+        }
+        stage.apply(changes, self.clock.now());
+        let changes = stage.store.beside_the_machine();
+        let (done, answer) = oneshot::channel();
+        let old = store.replace(stage.store);
+        self.send(Command::Commit { machine: stage.machine, changes, carried: stage.carried, done });
+        (old, answer)
+    }
+}
+
+/// An answer that never comes.
+fn closed() -> Ended {
+    oneshot::channel().1
+}
+
+fn finish_write(results: Vec<Result<(), UpdateError>>, applied: bool) -> Vec<Result<(), UpdateError>> {
+    if applied { results } else { results.into_iter().map(|r| r.and(Err(UpdateError::Stopped))).collect() }
+}

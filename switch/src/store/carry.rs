@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was written under one program, taken over by another: everything is known by its name, and what does not fit
+//! the new program any more is refused.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Result, Store};
+use crate::change::Change;
+use crate::machine::Shared;
+use crate::machine::table::EntryStats;
+use crate::program::{ActionCall, ActionId, DigestId, MeterId, ProfileId, Program, TableId, ValueSetId};
+use crate::update::{EntryAction, Update, UpdateError};
+
+/// Counts of entries that move to other slots when the packet thread changes programs.
+pub struct Carried {
+    from: Arc<[EntryStats]>,
+    to: Arc<[EntryStats]>,
+    slots: Vec<(u32, u32)>,
+}
+
+impl Carried {
+    /// To be called by the packet thread, which alone counts.
+    pub fn copy(&self) {
+        for &(from, to) in &self.slots {
+            if let (Some(from), Some(to)) = (self.from.get(from as usize), self.to.get(to as usize)) {
+                to.packets.store(from.packets.load(Relaxed), Relaxed);
+                to.bytes.store(from.bytes.load(Relaxed), Relaxed);
+                to.last_hit.store(from.last_hit.load(Relaxed), Relaxed);
+            }
+        }
+    }
+}
+
+fn lost<T>(what: String) -> Result<T> {
+    Err(UpdateError::InvalidArgument(format!("{what}, so that what was written to it would be lost")))
+}
+
+/// Where the thing of that name is.
+fn named<T>(things: &[T], name: impl Fn(&T) -> &str, wanted: &str) -> Option<usize> {
+    things.iter().position(|thing| name(thing) == wanted)
+}
+
+/// The cells of counters and registers that both programs have are the same: nothing that is counted meanwhile is lost.
+pub fn share(old: &Store, program: &Program, shared: &mut Shared) {
+    for (cells, info) in shared.counters.iter_mut().zip(&program.counters) {
+        if let Some(at) = named(&old.program.counters, |c| &c.name, &info.name)
+            && old.program.counters[at].size == info.size
+        {
+            *cells = old.shared.counters[at].clone();
+        }
+    }
+    for (cells, info) in shared.registers.iter_mut().zip(&program.registers) {
+        if let Some(at) = named(&old.program.registers, |r| &r.name, &info.name)
+            && (old.program.registers[at].size, old.program.registers[at].width) == (info.size, info.width)
+        {
+            *cells = old.shared.registers[at].clone();
+        }
+    }
+}
+
+impl Store {
+    /// Takes over what was written to `old`.
+    pub fn carry(&mut self, old: &Store, now: u64, changes: &mut Vec<Change>) -> Result<Vec<Carried>> {
+        for at in 0..old.program.profiles.len() {
+            self.carry_profile(old, at, now, changes)?;
+        }
+        for (at, info) in old.program.value_sets.iter().enumerate() {
+            let members = old.value_set(ValueSetId(at))?;
+            match named(&self.program.value_sets, |set| &set.name, &info.name) {
+                Some(set) => self.update(Update::SetValueSet { set: ValueSetId(set), members }, now, changes)?,
+                None if members.is_empty() => {}
+                None => return lost(format!("value set `{}` is gone", info.name)),
+            }
+        }
+        let mut carried = Vec::new();
+        for table in 0..old.program.tables.len() {
+            carried.extend(self.carry_table(old, TableId(table), now, changes)?);
+        }
+        for (at, info) in old.program.meters.iter().enumerate() {
+            let place = named(&self.program.meters, |meter| &meter.name, &info.name);
+            for (index, config) in old.meters(at, 0..info.size)?.into_iter().enumerate() {
+                match (place, config) {
+                    (_, None) => {}
+                    (Some(meter), config) if self.program.meters[meter].unit == info.unit => {
+                        self.update(Update::SetMeter { meter: MeterId(meter), index, config }, now, changes)?;
+                    }
+                    _ => return lost(format!("meter `{}` is gone or has another unit", info.name)),
+                }
+            }
+        }
+        let program = self.program.clone();
+        for (at, info) in program.digests.iter().enumerate() {
+            if let Some(before) = named(&old.program.digests, |digest| &digest.name, &info.name) {
+                let config = old.digest_config(before)?;
+                self.update(Update::SetDigest { digest: DigestId(at), config }, now, changes)?;
+            }
+        }
+        for (&group, replicas) in &old.groups {
+            self.update(Update::InsertMulticastGroup { group, replicas: replicas.clone() }, now, changes)?;
+        }
+        for (&session, config) in &old.sessions {
+            self.update(Update::InsertCloneSession { session, config: config.clone() }, now, changes)?;
+        }
+        Ok(carried)
+    }
+
+    fn carry_profile(&mut self, old: &Store, at: usize, now: u64, changes: &mut Vec<Change>) -> Result<()> {
+        let before = old.profile(ProfileId(at))?;
+        let name = &old.program.profiles[at].name;
+        let Some(to) = named(&self.program.profiles, |profile| &profile.name, name) else {
+            return if before.has_members() { lost(format!("action profile `{name}` is gone")) } else { Ok(()) };
+        };
+        let (profile, program) = (ProfileId(to), self.program.clone());
+        for (member, call) in before.members() {
+            let action = translated(old, &program, &program.profiles[to].actions, name, call)?;
+            self.update(Update::InsertMember { profile, member, action }, now, changes)?;
+        }
+        for (group, value) in before.groups() {
+            self.update(Update::InsertGroup { profile, group, value: value.clone() }, now, changes)?;
+        }
+        Ok(())
+    }
+
+    fn carry_table(
+        &mut self,
+        old: &Store,
+        from: TableId,
+        now: u64,
+        changes: &mut Vec<Change>,
+    ) -> Result<Option<Carried>> {
+        let info = &old.program.tables[from.0];
+        let name = &info.name;
+        let program = self.program.clone();
+        let written = || old.tables[from.0].entries.iter().flatten().any(|stored| !stored.is_const);
+        let Some(to) = program.table(name) else {
+            return if written() { lost(format!("table `{name}` is gone")) } else { Ok(None) };
+        };
+        let new = &program.tables[to.0];
+        if new.key != info.key {
+            return if written() { lost(format!("table `{name}` has another key")) } else { Ok(None) };
+        }
+        // Which of the entries that the program starts with are still there was written, too.
+        let first: Vec<_> = self.tables[to.0].entries.iter().flatten().filter(|stored| !stored.is_const).collect();
+        let first: Vec<_> = first.into_iter().map(|stored| stored.entry.key.clone()).collect();
+        for key in first {
+            self.update(Update::DeleteEntry { table: to, key }, now, changes)?;
+        }
+        let mut slots = Vec::new();
+        for (slot, stored) in old.tables[from.0].entries.iter().enumerate() {
+            let Some(stored) = stored else { continue };
+            let key = stored.entry.key.clone();
+            if stored.is_const {
+                if self.find(to, &key).is_err() {
+                    continue;
+                }
+                if let (Some(config), Some(_)) = (stored.entry.meter, new.meter) {
+                    self.update(
+                        Update::SetDirectMeter { table: to, key: key.clone(), config: Some(config) },
+                        now,
+                        changes,
+                    )?;
+                }
+            } else {
+                let call = |call: &ActionCall| translated(old, &program, &new.actions, name, call);
+                let action = match &stored.entry.action {
+                    EntryAction::Call(action) => EntryAction::Call(call(action)?),
+                    EntryAction::OneShot(calls) => {
+                        let mut calls = calls.clone();
+                        for weighted in &mut calls {
+                            weighted.call = call(&weighted.call)?;
+                        }
+                        EntryAction::OneShot(calls)
+                    }
+                    EntryAction::Member(_) | EntryAction::Group(_) | EntryAction::Same => stored.entry.action.clone(),
+                };
+                // What it has counted moves with it.
+                let entry = crate::update::TableEntry { table: to, action, counter: None, ..stored.entry.clone() };
+                self.update(Update::InsertEntry(entry), now, changes)?;
+            }
+            let at = self.find(to, &key)?;
+            if let Some(new) = &mut self.tables[to.0].entries[at as usize] {
+                new.seen = stored.seen;
+            }
+            slots.push((slot as u32, at));
+        }
+        let default = &old.tables[from.0].default;
+        if *default != old.program.defaults[from.0]
+            && let Some(call) = default
+        {
+            let action = Some(translated(old, &program, &new.actions, name, call)?);
+            self.update(Update::SetDefault { table: to, action }, now, changes)?;
+        }
+        let (from, to) = (old.shared.entries[from.0].clone(), self.shared.entries[to.0].clone());
+        Ok(Some(Carried { from, to, slots }))
+    }
+}
+
+/// The action of the same name and parameters among `choices`, those of `of`.
+fn translated(old: &Store, program: &Program, choices: &[ActionId], of: &str, call: &ActionCall) -> Result<ActionCall> {
+    let before = &old.program.actions[call.action.0];
+    let same = |id: &&ActionId| {
+        let action = &program.actions[id.0];
+        (&action.name, &action.params) == (&before.name, &before.params)
+    };
+    match choices.iter().find(same) {
+        Some(&action) => Ok(ActionCall { action, params: call.params.clone() }),
+        None => lost(format!("`{of}` has no action `{}` with these parameters any more", before.name)),
+    }
+}

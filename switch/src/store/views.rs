@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was written, as it is now: counters and registers are read where the packet thread counts them.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Result, Store};
+use crate::change::{CounterValue, DigestConfig, MeterConfig};
+use crate::program::{ActionCall, EntryKey, KeyField, TableId, Value, ValueSetId};
+use crate::rows::no_cells;
+use crate::update::{EntryView, TableEntry, UpdateError};
+
+impl Store {
+    pub fn entry(&self, id: TableId, key: &EntryKey, now: u64) -> Result<EntryView> {
+        let slot = self.find(id, key)?;
+        self.view(id, slot, now).ok_or_else(|| self.no_entry(id))
+    }
+
+    pub fn direct_counter(&self, id: TableId, key: &EntryKey) -> Result<CounterValue> {
+        self.check_counter(id)?;
+        let slot = self.find(id, key)?;
+        let stats = self.shared.entries[id.0].get(slot as usize).ok_or_else(|| self.no_entry(id))?;
+        Ok(CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) })
+    }
+
+    pub fn entries(&self, id: TableId, now: u64) -> Result<Vec<EntryView>> {
+        self.table(id)?;
+        let slots = 0..self.tables[id.0].entries.len() as u32;
+        Ok(slots.filter_map(|slot| self.view(id, slot, now)).collect())
+    }
+
+    fn view(&self, id: TableId, slot: u32, now: u64) -> Option<EntryView> {
+        let stored = self.tables[id.0].entries[slot as usize].as_ref()?;
+        let info = &self.program.tables[id.0];
+        let mut entry = stored.entry.clone();
+        let mut idle_ns = 0;
+        if let Some(stats) = self.shared.entries[id.0].get(slot as usize) {
+            entry.counter = info
+                .has_counter
+                .then(|| CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) });
+            if info.support_timeout {
+                idle_ns = now.saturating_sub(stats.last_hit.load(Relaxed));
+            }
+        }
+        Some(EntryView { entry, idle_ns, is_const: stored.is_const })
+    }
+
+    pub fn default_action(&self, id: TableId) -> Result<Option<ActionCall>> {
+        self.table(id)?;
+        Ok(self.tables[id.0].default.clone())
+    }
+
+    pub fn counters(&self, counter: usize, range: Range<usize>) -> Result<Vec<CounterValue>> {
+        let cells = self.shared.counters.get(counter).and_then(|cells| cells.get(range.clone()));
+        let value = |cell: &crate::machine::CounterCell| CounterValue {
+            packets: cell.packets.load(Relaxed),
+            bytes: cell.bytes.load(Relaxed),
+        };
+        Ok(cells.ok_or_else(|| no_cells("counter", range))?.iter().map(value).collect())
+    }
+
+    pub fn meters(&self, meter: usize, range: Range<usize>) -> Result<Vec<Option<MeterConfig>>> {
+        let cells = self.meters.get(meter).and_then(|cells| cells.get(range.clone()));
+        Ok(cells.ok_or_else(|| no_cells("meter", range))?.to_vec())
+    }
+
+    pub fn registers(&self, register: usize, range: Range<usize>) -> Result<Vec<Value>> {
+        let array = self.shared.registers.get(register).filter(|array| range.end <= array.cells());
+        let array = array.ok_or_else(|| no_cells("register", range.clone()))?;
+        Ok(range.map(|index| array.read(index)).collect())
+    }
+
+    pub fn digest_config(&self, digest: usize) -> Result<Option<DigestConfig>> {
+        self.digests.get(digest).copied().ok_or_else(|| UpdateError::NotFound(format!("digest {digest}")))
+    }
+
+    /// Entries of the slots `range` of a table that have been idle for their timeout; none is told twice within it.
+    pub fn idle(&mut self, table: usize, range: Range<usize>, now: u64) -> Vec<TableEntry> {
+        let (info, store) = (&self.program.tables[table], &mut self.tables[table]);
+        let mut idle = Vec::new();
+        if !info.support_timeout || store.ageing == 0 {
+            return idle;
+        }
+        let range = range.start.min(store.entries.len())..range.end.min(store.entries.len());
+        for (slot, stored) in range.clone().zip(&mut store.entries[range]) {
+            let Some(stored) = stored else { continue };
+            let last_hit = self.shared.entries[table][slot].last_hit.load(Relaxed);
+            let timeout = stored.entry.idle_timeout_ns;
+            if timeout > 0 && now.saturating_sub(last_hit.max(stored.seen)) >= timeout {
+                stored.seen = now;
+                idle.push(stored.entry.clone());
+            }
+        }
+        idle
+    }
+
+    pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<KeyField>>> {
+        self.value_sets.get(id.0).cloned().ok_or_else(|| UpdateError::NotFound(format!("value set {}", id.0)))
+    }
+}
