@@ -36,7 +36,7 @@ LARGEST_FRAME = 16384
 REFILL = 2**30
 """The server gets its window of the connection back when so much of it is used."""
 LAST_STREAM = LARGEST - 2
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16
 MOST_BLOCKS = 64
 """Trailers that are remembered decoded."""
 
@@ -79,11 +79,15 @@ class Tls:
 
 Done = Callable[[Status, list[bytes]], None]
 """Gets the status and the messages of the answer."""
+Each = Callable[[bytes], None]
+"""Gets a message as soon as it is there."""
 
 
 @dataclass(slots=True)
 class _Call:
     done: Done
+    each: Each
+    messages: list[bytes]
     body: bytearray
     unsent: memoryview
     window: int
@@ -111,6 +115,7 @@ class Channel:
         self.events = select.EPOLLIN | select.EPOLLOUT
         """What to poll for."""
         self._inbox = b""
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._outbox = bytearray(PREFACE)
         self._outbox += _frame(
             SETTINGS,
@@ -156,13 +161,17 @@ class Channel:
             b"\x83" + scheme + b"\x04" + _string(path.encode()) + b"\x01" + _string(self._authority.encode()) + literals
         )
 
-    def call(self, method: bytes, message: bytes, done: Done) -> None:
-        """Send a request of one message; `done` is called from `handle`. Raises `ChannelError`."""
+    def call(self, method: bytes, message: bytes, done: Done, each: Each | None = None) -> None:
+        """Send a request of one message; `done` is called from `handle`, and `each`, which takes the messages away from
+        `done`, before it. Raises `ChannelError`."""
         if self._next > LAST_STREAM:
             raise ChannelError("all streams of the connection are used up")
         stream, self._next = self._next, self._next + 2
         body = b"\0" + len(message).to_bytes(4) + message
-        call = self._calls[stream] = _Call(done, bytearray(), memoryview(body), self._stream_window)
+        messages: list[bytes] = []
+        call = self._calls[stream] = _Call(
+            done, each or messages.append, messages, bytearray(), memoryview(body), self._stream_window
+        )
         self._outbox += _frame(HEADERS, END_HEADERS, stream, method)
         self._send_body(stream, call)
         if not self._connecting and not self._shaking:
@@ -223,17 +232,18 @@ class Channel:
     def _receive(self) -> None:
         while True:
             try:
-                data = self._socket.recv(RECEIVE_BYTES)
+                size = self._socket.recv_into(self._buffer)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
-            if not data:
+            if not size:
                 raise ChannelError("the server closed the connection")
-            self._take(data)
-            if not self._tls and len(data) < RECEIVE_BYTES:
+            self._take(bytes(self._buffer[:size]))
+            if not self._tls and size < RECEIVE_BYTES:
                 return
 
     def _take(self, data: bytes) -> None:
-        data = self._inbox + data
+        if self._inbox:
+            data = self._inbox + data
         at, size = 0, len(data)
         while size - at >= 9:
             high, low, kind, flags, stream = struct.unpack_from(">HBBBI", data, at)
@@ -253,7 +263,13 @@ class Channel:
             call = self._calls.get(stream)
             if call is None:
                 return
-            call.body += payload[1 : len(payload) - payload[0]] if flags & PADDED else payload
+            if flags & PADDED:
+                payload = payload[1 : len(payload) - payload[0]]
+            if call.body or int.from_bytes(payload[1:5]) != len(payload) - 5 or payload[0]:
+                call.body += payload
+                _deliver(call)
+            else:
+                call.each(payload[5:])
             if flags & END_STREAM:
                 self._end(stream, Status(UNKNOWN, "the answer has no status"))
         elif kind == HEADERS:
@@ -299,14 +315,9 @@ class Channel:
         if call.unsent:
             # It answered before it had the whole request: nobody waits for the rest.
             self._outbox += _frame(RST_STREAM, 0, stream, bytes(4))
-        messages, body, at = [], bytes(call.body), 0
-        while at < len(body):
-            size = int.from_bytes(body[at + 1 : at + 5])
-            if body[at] or at + 5 + size > len(body):
-                raise ChannelError("the server sent a message that is compressed or cut")
-            messages.append(body[at + 5 : at + 5 + size])
-            at += 5 + size
-        call.done(status, messages)
+        if call.body:
+            raise ChannelError("the server sent a message that is cut")
+        call.done(status, call.messages)
 
     def _send_body(self, stream: int, call: _Call) -> None:
         """As much of a request as the server's windows take."""
@@ -350,6 +361,20 @@ class Channel:
         if self._received >= REFILL:
             self._outbox += _frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._received))
             self._received = 0
+
+
+def _deliver(call: _Call) -> None:
+    """The messages of which everything is there; the beginning of the next one stays."""
+    body, at = call.body, 0
+    while len(body) - at >= 5:
+        end = at + 5 + int.from_bytes(body[at + 1 : at + 5])
+        if body[at]:
+            raise ChannelError("the server sent a message that is compressed")
+        if end > len(body):
+            break
+        call.each(bytes(body[at + 5 : end]))
+        at = end
+    del body[:at]
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:

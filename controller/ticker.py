@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,10 @@ MOST_FRESH = 64
 QUIET_SECONDS = 1.0
 MOST_QUIET = 16
 """A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
+
+ENTITY_TAG = p4r.ReadResponse.DESCRIPTOR.fields_by_name["entities"].number << 3 | 2
+MOST_LENGTH = 1 << 14
+"""Below this a length takes two bytes (protobuf's varint)."""
 
 Key = tuple[int, int | None]
 """A port, or a port and a class."""
@@ -112,6 +117,15 @@ class Ticker:
         self._quiet: deque[NewFlow] = deque()
         self._turn_credit = self._quiet_credit = 0.0
         self._asked: dict[tuple[bytes, ...], NewFlow] = {}
+        self._answered: list[tuple[NewFlow, int, int]] = []
+        """Of those, the flows that were read: packets and bytes."""
+        self._tick = 0
+        self._left = 0
+        """Entities that this tick still waits for."""
+        self._cell = 0
+        self._seen: list[bytes] = []
+        """The next cell of this answer, and all of the last one's: what is the same needs no decoding."""
+        self._all_classes = True
         self._to_write: dict[int, None] = {}
         self._written = dict(session.written)
         self.regulators = [PortRegulator(config, port, self._flows, []) for port in config.ports]
@@ -145,8 +159,8 @@ class Ticker:
         for regulator in self.regulators:
             regulator.configure(config)
         self._set_cells()
-
         self._set_interval()
+        self._all_classes = True
 
     def _set_interval(self) -> None:
         self.interval = self.config.ncr.device_interval if self.config.features.ncr else IDLE_INTERVAL
@@ -171,6 +185,7 @@ class Ticker:
         for regulator in self.regulators:
             regulator.use(classes)
         self._cells = request.SerializeToString()
+        self._seen = [b""] * len(self._places)
 
     def add(self, flow: NewFlow) -> None:
         """From now on read and regulate this flow."""
@@ -209,9 +224,14 @@ class Ticker:
         self.due += (missed + 1) * interval
         self.busy, self.began = True, now
         self._asked = {flow.key: flow for flow in self._next_flows()}
+        self._answered = []
+        self._tick, self._cell, self._left = self._tick + 1, 0, len(self._places) + len(self._asked)
         readings = b"".join([flow.reading for flow in self._asked.values()])
+        request = self._read_prefix + self._cells + readings
         try:
-            self.channel.call(self._read, self._read_prefix + self._cells + readings, self._have_read)
+            self.channel.call(
+                self._read, request, partial(self._have_read, self._tick), partial(self._have_some, self._tick)
+            )
         except ChannelError as error:
             raise Ended(str(error)) from None
 
@@ -236,68 +256,86 @@ class Ticker:
 
     def _next_flows(self) -> list[NewFlow]:
         """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
-        chosen: list[NewFlow] = []
-
-        def take(source: deque[NewFlow], count: int) -> None:
-            for _ in range(min(count, len(source))):
-                flow = source.popleft()
-                if self._by_index.get(flow.index) is flow:
-                    chosen.append(flow)
-
-        take(self._fresh, MOST_FRESH)
+        chosen = self._next_of(self._fresh, MOST_FRESH) if self._fresh else []
         active, quiet = len(self._turn), len(self._quiet)
-        self._turn_credit = min(active, self._turn_credit + active * self.interval / self.config.ncr.flow_interval)
-        if self._turn_credit >= min(active, AT_ONCE) - 1e-6:
-            count = math.ceil(self._turn_credit - 1e-6)
-            self._turn_credit = 0.0
-            take(self._turn, count)
-        self._quiet_credit = min(MOST_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
-        if self._quiet_credit >= min(quiet, MOST_QUIET / 2):
-            count = int(self._quiet_credit)
-            self._quiet_credit -= count
-            take(self._quiet, count)
+        if active:
+            credit = self._turn_credit + active * self.interval / self.config.ncr.flow_interval
+            self._turn_credit = min(active, credit)
+            if self._turn_credit >= min(active, AT_ONCE) - 1e-6:
+                count = math.ceil(self._turn_credit - 1e-6)
+                self._turn_credit = 0.0
+                chosen += self._next_of(self._turn, count)
+        if quiet:
+            self._quiet_credit = min(MOST_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
+            if self._quiet_credit >= min(quiet, MOST_QUIET / 2):
+                count = int(self._quiet_credit)
+                self._quiet_credit -= count
+                chosen += self._next_of(self._quiet, count)
         return chosen
 
-    def _have_read(self, status: Status, messages: list[bytes]) -> None:
-        """The answer to the tick's Read."""
+    def _next_of(self, source: deque[NewFlow], count: int) -> list[NewFlow]:
+        turn = [source.popleft() for _ in range(min(count, len(source)))]
+        return [flow for flow in turn if self._by_index.get(flow.index) is flow]
+
+    def _have_some(self, tick: int, message: bytes) -> None:
+        """A part of the answer to a tick's Read; with the last one the tick goes on, without waiting for the status."""
+        if tick != self._tick or not self._left:
+            return
+        seen = self._seen
+        entities = entities_of(message)
+        for entity in entities:
+            number = self._cell
+            if number < len(seen) and seen[number] == entity:
+                self._cell += 1
+                continue
+            decoded = p4r.Entity.FromString(entity)
+            if decoded.HasField("counter_entry"):
+                if number < len(seen):
+                    seen[number] = entity
+                self._cell += 1
+                cell = decoded.counter_entry
+                # It may have been asked for before the classes changed.
+                place = self._places.get((cell.counter_id, cell.index.index))
+                if place is not None:
+                    of_packets, of_bytes, class_id = place
+                    data = cell.data
+                    of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
+                continue
+            reading = decoded.direct_counter_entry
+            flow = self._asked.pop(tuple([field.exact.value for field in reading.table_entry.match]), None)
+            if flow is not None and self._by_index.get(flow.index) is flow:
+                self._answered.append((flow, reading.data.packet_count, reading.data.byte_count))
+        self._left = max(0, self._left - len(entities))
+        if not self._left:
+            self._go_on()
+
+    def _have_read(self, tick: int, status: Status, _: list[bytes]) -> None:
+        """The end of the answer to a tick's Read."""
         # A flow of this request may have been removed while it was on its way; the next tick asks without it.
         if status.code != OK and not not_found_only(status):
             raise Ended(explain(status))
+        if tick == self._tick and self._left:
+            self._left = 0
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """All has been read that there is."""
         now = time.monotonic()
-        places, asked = self._places, self._asked
-        flows: list[NewFlow] = []
-        packets: list[int] = []
-        sizes: list[int] = []
-        for message in messages:
-            for entity in p4r.ReadResponse.FromString(message).entities:
-                if entity.HasField("counter_entry"):
-                    cell = entity.counter_entry
-                    # It may have been asked for before the classes changed.
-                    place = places.get((cell.counter_id, cell.index.index))
-                    if place is not None:
-                        of_packets, of_bytes, class_id = place
-                        data = cell.data
-                        of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
-                    continue
-                reading = entity.direct_counter_entry
-                flow = asked.pop(tuple([field.exact.value for field in reading.table_entry.match]), None)
-                if flow is not None and self._by_index.get(flow.index) is flow:
-                    data = reading.data
-                    flows.append(flow)
-                    packets.append(data.packet_count)
-                    sizes.append(data.byte_count)
-        self._quiet.extend(asked.values())
-        if flows:
-            self._take(flows, packets, sizes, now)
+        self._quiet.extend(self._asked.values())
+        if self._answered:
+            self._take(now)
         updates = self._regulate(now)
         self._publish()
         self._finish(updates)
 
-    def _take(self, flows: list[NewFlow], packets: list[int], sizes: list[int], now: float) -> None:
+    def _take(self, now: float) -> None:
         """New readings of flows' counters."""
+        flows = [flow for flow, _, _ in self._answered]
         at = np.array([flow.index for flow in flows], np.int64)
+        packets = np.array([count for _, count, _ in self._answered], np.int64)
+        sizes = np.array([size for _, _, size in self._answered], np.int64)
         table = self._flows
-        table.take(at, np.array(packets, np.int64), np.array(sizes, np.int64), now, self.config.ncr.smoothing_ms / 1000)
+        table.take(at, packets, sizes, now, self.config.ncr.smoothing_ms / 1000)
         idle = table.rates.idle(at, now)
         for flow, is_idle in zip(flows, idle.tolist(), strict=True):
             if is_idle:
@@ -317,11 +355,14 @@ class Ticker:
             number = regulator.port.port
             before, _ = self._written.get((number, None), (0, False))
             updates += self._changed((number, None), regulator.feedback, max(1, before // PORT_STEP))
-            for class_id in regulator.classes:
-                updates += self._changed((number, class_id), regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
+            # Of classes and flows nothing is new between two `flow_interval`s.
+            if looked_at is not NOBODY or self._all_classes:
+                for class_id in regulator.classes:
+                    updates += self._changed((number, class_id), regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
             if looked_at is not NOBODY:
                 self._to_write.update(dict.fromkeys(self._flows.changed(looked_at, FLOW_STEP)))
                 self._publish_shares(regulator)
+        self._all_classes = False
         if self._to_write:
             turn = list(self._to_write)[:MOST_WRITTEN]
             for index in turn:
@@ -413,6 +454,21 @@ class Ticker:
         row["class_feedback"][:] = feedback
         row["class_rate"][:] = regulator.class_rates
         row["class_desired"][:] = regulator.class_desired
+
+
+def entities_of(message: bytes) -> list[bytes]:
+    """The entities of a serialised ReadResponse, each serialised: behind a tag and a length of one or two bytes."""
+    found, at, size = [], 0, len(message)
+    while at < size:
+        start, length = at + 2, message[at + 1]
+        if length > 127:
+            start, length = at + 3, length - 128 + (message[at + 2] << 7)
+        if message[at] != ENTITY_TAG or length >= MOST_LENGTH:
+            # Whatever else it is, protobuf knows.
+            return [entity.SerializeToString() for entity in p4r.ReadResponse.FromString(message).entities]
+        at = start + length
+        found.append(message[start:at])
+    return found
 
 
 def not_found_only(status: Status) -> bool:

@@ -9,6 +9,8 @@ ends with its parent.
 import contextlib
 import ctypes
 import gc
+import heapq
+import math
 import os
 import pickle
 import select
@@ -28,6 +30,8 @@ PRIORITY = -10
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
 TIMER_SLACK_NS = 1000
 
+CHECK_SECONDS = 0.1
+"""How often it is looked for switches that do not answer."""
 LISTEN_SECONDS = 0.001
 """How long messages of the parent are handled at once."""
 PHASE_SECONDS = 0.001
@@ -51,7 +55,11 @@ class Worker:
         self._inbox = bytearray()
         self._tickers: dict[int, Ticker] = {}
         self._watched: dict[int, int] = {}
+        """What is polled for, of each session's connection; nothing once something happened (EPOLLONESHOT)."""
         self._by_fd: dict[int, int] = {}
+        self._due: list[tuple[float, int]] = []
+        """A heap: when the next tick of a session begins that is not in one."""
+        self._check_at = 0.0
         self._poll = select.epoll()
         self._poll.register(parent, select.EPOLLIN)
 
@@ -66,25 +74,31 @@ class Worker:
                     self._inbox += data
                 elif fd in self._by_fd:
                     key = self._by_fd[fd]
+                    self._watched[key] = 0
                     self._guarded(key, self._tickers[key].channel.handle, events)
             now = time.monotonic()
-            for key, ticker in list(self._tickers.items()):
-                if ticker.busy:
-                    self._guarded(key, ticker.check, now)
-                elif ticker.due <= now:
+            while self._due and self._due[0][0] <= now:
+                key = heapq.heappop(self._due)[1]
+                ticker = self._tickers.get(key)
+                if ticker is not None and not ticker.busy and ticker.due <= now:
                     self._guarded(key, ticker.begin, now)
+            if now >= self._check_at:
+                self._check_at = now + CHECK_SECONDS
+                for key, ticker in list(self._tickers.items()):
+                    self._guarded(key, ticker.check, now)
             self._listen()
 
     def _idle_seconds(self) -> float:
         """How long there is nothing to do."""
         if self._has_message():
             return 0.0
-        due = min((ticker.due for ticker in self._tickers.values() if not ticker.busy), default=1e9)
-        return min(1.0, max(0.0, due - time.monotonic()))
+        due = self._due[0][0] if self._due else math.inf
+        return min(CHECK_SECONDS, max(0.0, due - time.monotonic()))
 
     def _guarded(self, key: int, step: Any, argument: float) -> None:
         """Let a session go on; what ends it is told to the parent."""
         ticker = self._tickers[key]
+        was_busy = ticker.busy
         try:
             step(argument)
         except Exception as error:
@@ -98,16 +112,23 @@ class Worker:
             self._tell("released", key)
             self._stop(key)
             return
+        if was_busy and not ticker.busy:
+            heapq.heappush(self._due, (ticker.due, key))
         self._watch(key, ticker)
 
     def _watch(self, key: int, ticker: Ticker) -> None:
         """Poll for what the session's connection waits for."""
-        events, fd = ticker.events, ticker.channel.fileno()
-        if key not in self._watched:
-            self._poll.register(fd, events)
+        events = ticker.events
+        watched = self._watched.get(key)
+        # Who waits for nothing any more may leave the poll as it is: that costs one event at most.
+        if watched == events or (not events and watched is not None):
+            return
+        fd = ticker.channel.fileno()
+        if watched is None:
+            self._poll.register(fd, events | select.EPOLLONESHOT)
             self._by_fd[fd] = key
-        elif self._watched[key] != events:
-            self._poll.modify(fd, events)
+        else:
+            self._poll.modify(fd, events | select.EPOLLONESHOT)
         self._watched[key] = events
 
     def _has_message(self) -> bool:
@@ -154,6 +175,7 @@ class Worker:
         except ChannelError as error:
             self._tell("ended", key, str(error))
             return
+        heapq.heappush(self._due, (now, key))
         self._watch(key, self._tickers[key])
 
     def _stop(self, key: int) -> None:
