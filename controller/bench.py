@@ -25,8 +25,22 @@ import typer
 
 from bench.report import Row, show
 from topologies import targets
+from topologies.namespace import end_with_parent
 
-from .tests.switches import ROOT, SERVER, STATION, Controller, Wire, end, free_port, lab, missing, udp, wait_for
+from .tests.switches import (
+    ROOT,
+    SERVER,
+    STATION,
+    Controller,
+    Wire,
+    end,
+    free_port,
+    lab,
+    missing,
+    udp,
+    wait_for,
+    wires_apart,
+)
 
 PACKETS_PER_SECOND = 4000
 """Of all flows together."""
@@ -100,14 +114,17 @@ def children(process: int) -> list[int]:
 def laboratory(setting: Setting, directory: Path) -> Iterator[tuple[Controller, list[subprocess.Popen[bytes]], Any]]:
     """Switches, one controller and one sender; everything is gone at the end."""
     with contextlib.ExitStack() as stack:
-        switches, access_points, senders = [], [], []
+        switches, access_points, senders, servers = [], [], [], []
+        apart = wires_apart()
+        stack.callback(apart.close)
         for number in range(setting.access_points):
-            wires = {port: Wire(2 * number + port) for port in (1, 2)}
+            wires = {port: Wire(2 * number + port, apart) for port in (1, 2)}
             for wire in wires.values():
                 stack.callback(wire.close)
-                # Nobody reads what comes out.
-                wire.socket.close()
+            # Nobody reads what comes out.
+            wires[1].socket.close()
             senders.append(wires[1].far)
+            servers.append(wires[2])
             address = f"127.0.0.1:{free_port()}"
             wiring = targets.Wiring(
                 {port: wire.near for port, wire in wires.items()},
@@ -116,7 +133,8 @@ def laboratory(setting: Setting, directory: Path) -> Iterator[tuple[Controller, 
                 links={2: f"rate={setting.capacity_bps}bit,limit=1000"},
             )
             log = stack.enter_context((directory / f"switch{number}.log").open("wb"))
-            switch = subprocess.Popen(targets.TARGETS["apswitch"].command(wiring), stdout=log, stderr=log)
+            command = targets.TARGETS["apswitch"].command(wiring)
+            switch = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent)
             stack.callback(end, switch)
             switches.append(switch)
             ports = [
@@ -133,19 +151,12 @@ def laboratory(setting: Setting, directory: Path) -> Iterator[tuple[Controller, 
         command = [sys.executable, "-m", "controller.bench", "--flows", str(setting.flows)]
         for interface in senders:
             command += [SENDER, interface]
-        sender = subprocess.Popen(command, cwd=ROOT)
-        stack.callback(sender.wait)
-        stack.callback(sender.kill)
-        for number in range(setting.access_points):
-            wire_frame(f"{senders[number][: -len(str(2 * number + 1))]}{2 * number + 2}")
+        sender = apart.popen(*command, cwd=ROOT)
+        for wire in servers:
+            # The server behind the uplink has to be learned.
+            wire.send(udp(SERVER, STATION, 9, 9))
+            wire.socket.close()
         yield controller, switches, sender
-
-
-def wire_frame(interface: str) -> None:
-    """Let the server behind an uplink be learned."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
-        wire.bind((interface, 0))
-        wire.send(udp(SERVER, STATION, 9, 9))
 
 
 def state(controller: Controller) -> list[dict[str, Any]]:
@@ -227,7 +238,7 @@ def failover(directory: Path) -> float:
         made.introduce(primary)
         backup = made.controller(election_id=1, ports=ports, ready=False)
         command = [sys.executable, "-m", "controller.bench", "--flows", str(SETTINGS[0].flows)]
-        sender = subprocess.Popen([*command, SENDER, made.wires[1].far], cwd=ROOT)
+        sender = made.apart.popen(*command, SENDER, made.wires[1].far, cwd=ROOT)
         try:
             wait_until_learned(primary, SETTINGS[0])
             wait_for(lambda: backup.get()["state"] == "backup")

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network namespace that ends with the process that made it, whatever ends that one."""
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.contain import PR_SET_PDEATHSIG
+from topologies.contain import CLONE_NEWNET, PR_SET_PDEATHSIG
 from topologies.nodes import stop_process
 from topologies.requirements import LabError
 
 START_TIMEOUT = 15.0  # s
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def end_with_parent() -> None:
@@ -54,6 +56,19 @@ class Namespace:
         process = subprocess.Popen(self._inside(command), preexec_fn=end_with_parent, **options)
         self._processes.append(process)
         return process
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread is in here for the block; a socket that it makes stays in here. Raises LabError."""
+        with open("/proc/thread-self/ns/net", "rb") as before, open(f"/proc/{self.pid}/ns/net", "rb") as here:
+            if _libc.setns(here.fileno(), CLONE_NEWNET) != 0:
+                raise LabError(
+                    f"no network namespace can be entered: {os.strerror(ctypes.get_errno())}; run it as root"
+                )
+            try:
+                yield
+            finally:
+                _libc.setns(before.fileno(), CLONE_NEWNET)
 
     def ip(self, *words: str) -> str:
         """ip(8) in here."""

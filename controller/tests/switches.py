@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real switches on veth pairs of their own, with a controller beside them; everything is gone at the end.
 
-Packets go through raw sockets on the far ends of the pairs, so nothing of the machine's own network is touched.
+Packets go through raw sockets on the far ends of the pairs, so nothing of the machine's own network is touched. These
+ends are in a namespace that ends with this process, and so do the pairs, the switches and the controllers.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from typing import Any
 import httpx
 
 from topologies import targets
+from topologies.namespace import Namespace, end_with_parent
 from topologies.requirements import ROOT, LabError
 
 TARGETS = ("apswitch", "bmv2")
@@ -73,19 +75,20 @@ def end(process: subprocess.Popen[Any]) -> int:
 
 
 class Wire:
-    """The far end of one switch port."""
+    """The far end of one switch port, in a namespace of `wires_apart`."""
 
-    def __init__(self, number: int) -> None:
-        self.near = f"ct{os.getpid() % 100000}n{number}"
-        self.far = f"ct{os.getpid() % 100000}f{number}"
-        subprocess.run(["ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far], check=True)
-        for name in (self.near, self.far):
-            settings = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
-            if settings.exists():
-                settings.write_text("1")
-            subprocess.run(["ip", "link", "set", name, "up"], check=True)
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.socket.bind((self.far, 0))
+    def __init__(self, number: int, apart: Namespace) -> None:
+        self.near, self.far = f"ct{os.getpid() % 100000}n{number}", f"far{number}"
+        made = ["ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far, "netns", str(apart.pid)]
+        subprocess.run(made, check=True)
+        settings = Path(f"/proc/sys/net/ipv6/conf/{self.near}/disable_ipv6")
+        if settings.exists():
+            settings.write_text("1")
+        subprocess.run(["ip", "link", "set", self.near, "up"], check=True)
+        apart.ip("link", "set", self.far, "up")
+        with apart.entered():
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            self.socket.bind((self.far, 0))
         self.socket.settimeout(0.2)
 
     def close(self) -> None:
@@ -107,6 +110,14 @@ class Wire:
                 if address[2] != socket.PACKET_OUTGOING:
                     frames.append(frame)
         return frames
+
+
+def wires_apart() -> Namespace:
+    """Where the far ends of wires are; nothing in there says anything by itself."""
+    apart = Namespace()
+    apart.run("bash", "-c", "for each in all default; do f=/proc/sys/net/ipv6/conf/$each/disable_ipv6; "
+              "[ ! -e $f ] || echo 1 >$f; done")  # fmt: skip
+    return apart
 
 
 def checksum(data: bytes) -> int:
@@ -140,7 +151,8 @@ class Lab:
         self.target = target
         self.directory = directory
         self.grpc = free_port()
-        self.wires = {number: Wire(number) for number in (1, 2)}
+        self.apart = wires_apart()
+        self.wires = {number: Wire(number, self.apart) for number in (1, 2)}
         self.switch: subprocess.Popen[bytes] | None = None
         self.controllers: list[Controller] = []
 
@@ -149,9 +161,9 @@ class Lab:
         interfaces = {number: wire.near for number, wire in self.wires.items()}
         models = {int(port): model for port, _, model in (link.partition(":") for link in links)}
         wiring = targets.Wiring(interfaces, f"127.0.0.1:{self.grpc}", free_port(), links=models)
-        command = targets.TARGETS[self.target].command(wiring)
         log = (self.directory / "switch.log").open("wb")
-        self.switch = subprocess.Popen([*command, *options], stdout=log, stderr=subprocess.STDOUT)
+        command = [*targets.TARGETS[self.target].command(wiring), *options]
+        self.switch = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
 
     def stop_switch(self) -> None:
         """End the switch."""
@@ -199,6 +211,7 @@ class Lab:
         self.stop_switch()
         for wire in self.wires.values():
             wire.close()
+        self.apart.close()
 
 
 class Controller:
@@ -212,6 +225,7 @@ class Controller:
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=self.errors.open("wb"),
+            preexec_fn=end_with_parent,
         )
         line = self.line()
         if line.startswith("token "):
