@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: routes, guard, problem details, OpenAPI, and the page's files at `/` when there are any.
+"""The application: routes, guard, problem details, OpenAPI, and the page's files.
 
     curl --oauth2-bearer $TOKEN localhost:8080/api/v1/access-points
     curl --oauth2-bearer $TOKEN localhost:8080/api/v1/access-points/ap1/feedback
@@ -33,7 +33,7 @@ from .service import Service
 
 VERSION = "1.0.0"
 PAGE = Path(__file__).parent.parent / "web"
-"""The live page: `index.html` is served at `/`, everything in the folder at `/static/`."""
+"""The live page is `index.html`, served at `/`; the API to be read `docs.html`, at `/docs`; the rest at `/static/`."""
 
 
 def create_app(service: Service, **limits: float) -> FastAPI:
@@ -42,6 +42,7 @@ def create_app(service: Service, **limits: float) -> FastAPI:
         title="Access point controller",
         version=VERSION,
         description=__doc__,
+        docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
     )
@@ -50,12 +51,15 @@ def create_app(service: Service, **limits: float) -> FastAPI:
     for router in (access_points.router, live.router, events.router, admin.router):
         app.include_router(router)
     _system(app, service)
-    if (PAGE / "index.html").is_file():
-        app.mount("/static", StaticFiles(directory=PAGE), name="page")
+    app.mount("/static", StaticFiles(directory=PAGE), name="page")
 
-        @app.get("/", include_in_schema=False)
-        async def page() -> FileResponse:
-            return FileResponse(PAGE / "index.html")
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(PAGE / "index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def reference() -> FileResponse:
+        return FileResponse(PAGE / "docs.html")
 
     _describe(app)
     app.state.guard = Guard(Idempotency(app, service), service, **limits)

@@ -128,6 +128,21 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser
     assert window.complaints() == []
 
 
+def test_the_api_can_be_read_in_a_browser(link_lab: Lab, window: Browser) -> None:
+    controller = link_lab.controller(ready=False)
+    window.open(f"{controller.url}/docs")
+    window.wait_text("main", lambda text: text.startswith("Log in"))
+    window.log_in(controller.url, controller.token)
+    # Without a session the document is refused, which the browser notes.
+    window.complaints()
+    window.open(f"{controller.url}/docs#change_ncr")
+    window.wait_text("h1", lambda text: text.startswith("Access point controller"))
+    document = controller.request("GET", "/openapi.json").json()
+    assert len(window.all("details")) == sum(len(methods) for methods in document["paths"].values())
+    assert "queue_target_ms" in window.text("details[open]")
+    assert not window.complaints()
+
+
 def test_a_change_that_crosses_another_is_not_done(link_lab: Lab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()

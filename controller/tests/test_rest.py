@@ -262,7 +262,6 @@ async def test_events_tell_of_every_access_point(api: Api) -> None:
 
 
 async def test_the_api_describes_itself(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/docs")).status_code == 200
     document = (await client.get("/openapi.json")).json()
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
