@@ -109,7 +109,7 @@ async def get_access_point(service: Serving, name: ApName) -> Any:
 @router.delete(AP, status_code=204, responses=responses(404, 412), dependencies=[needs("admin")])
 async def remove_access_point(service: Serving, request: Request, name: ApName) -> None:
     """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
-    async with service.lock(name):
+    async with service.changing(name):
         require_match(request, service.config(name))
         await service.remove(name, change_of(request, None, 204))
 
@@ -133,7 +133,7 @@ async def change_config(
     patch: AccessPointPatch,  # type: ignore[valid-type]
 ) -> Response:
     """Change anything: `{"enabled": false}` disconnects. Another address or other ports begin a new session."""
-    async with service.lock(name):
+    async with service.changing(name):
         require_match(request, service.config(name))
         assert isinstance(patch, BaseModel)
         entry = patched(service.wanted[name], patch) | {"name": name}
@@ -142,7 +142,7 @@ async def change_config(
 
 async def _change_part(service: Service, request: Request, name: str, part: str, patch: object) -> Response:
     assert isinstance(patch, BaseModel)
-    async with service.lock(name):
+    async with service.changing(name):
         require_match(request, getattr(service.config(name), part))
         wanted = service.wanted[name]
         entry = wanted | {part: patched(wanted.get(part, {}), patch)}
@@ -245,7 +245,7 @@ async def put_rule(service: Serving, request: Request, name: ApName, rule: str, 
     """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated": false}`"""
     if body.name != rule:
         raise ProblemError(422, f"the path names rule {rule}, the body {body.name}")
-    async with service.lock(name):
+    async with service.changing(name):
         if request.headers.get("if-match") is not None:
             require_match(request, _rule(service, name, rule))
         rules = [plain(old) for old in service.config(name).rules if old.name != rule]
@@ -257,7 +257,7 @@ async def put_rule(service: Serving, request: Request, name: ApName, rule: str, 
 @router.delete(AP + "/rules/{rule}", status_code=204, responses=responses(404, 412, 502))
 async def delete_rule(service: Serving, request: Request, name: ApName, rule: str) -> None:
     """Take a rule back."""
-    async with service.lock(name):
+    async with service.changing(name):
         require_match(request, _rule(service, name, rule))
         rules = [plain(old) for old in service.config(name).rules if old.name != rule]
         await service.change(service.wanted[name] | {"rules": rules}, change_of(request, None, 204))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,6 +34,8 @@ T = TypeVar("T")
 FRESH_SECONDS = 0.1
 SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
+FOLLOW_SECONDS = 1.0
+"""How soon a change is known that another controller made in the same database."""
 LONG_LIST_SECONDS = 0.5
 """How old the list of all flows or stations may be."""
 
@@ -53,6 +55,8 @@ class Service:
         self.history_problem: str | None = None
         self.started = False
         self._configs: dict[str, AccessPointConfig] = {}
+        self._revisions: dict[str, float] = {}
+        """When what is in use was written, of each access point that `follow` has looked at."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
@@ -89,7 +93,7 @@ class Service:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """What goes on beside the requests."""
-        return [asyncio.create_task(self.sample()), asyncio.create_task(self.keep_history())]
+        return [asyncio.create_task(work) for work in (self.sample(), self.keep_history(), self.follow())]
 
     def _take(self, entry: dict[str, Any]) -> None:
         try:
@@ -120,11 +124,19 @@ class Service:
         """Held while an access point is changed."""
         return self._locks.setdefault(name, asyncio.Lock())
 
+    @contextlib.asynccontextmanager
+    async def changing(self, name: str) -> AsyncIterator[None]:
+        """Nobody else changes this access point in the block, which begins with what is true of it now; raises
+        `SQLAlchemyError`."""
+        async with self.lock(name):
+            await self._follow(name)
+            yield
+
     async def add(self, config: AccessPointConfig, change: Change) -> AccessPointConfig:
         """One more access point."""
         entry = document(config)
         whole = self.whole(entry)
-        async with self.lock(config.name):
+        async with self.changing(config.name):
             if config.name in self._configs:
                 raise ProblemError(409, f"access point {config.name} exists already")
             self.control.add(whole)
@@ -137,17 +149,20 @@ class Service:
         return whole
 
     async def remove(self, name: str, change: Change) -> None:
-        """One less; call it with `lock` held."""
+        """One less; call it within `changing`."""
         await self.write(self.store.remove, name, change)
+        await self._drop(name)
+        await self.write(self.archive.forget, name)
+
+    async def _drop(self, name: str) -> None:
         del self.wanted[name], self._configs[name]
         self.seen.pop(name, None)
         self.recorder.drop(name)
         with contextlib.suppress(Refused):
             await self.control.remove(name)
-        await self.write(self.archive.forget, name)
 
     async def change(self, entry: dict[str, Any], change: Change) -> AccessPointConfig:
-        """Bring an access point to `entry`; call it with `lock` held."""
+        """Bring an access point to `entry`; call it within `changing`."""
         whole = self.whole(entry)
         before = self._configs[whole.name]
         await self.control.change(whole)
@@ -163,16 +178,72 @@ class Service:
 
     async def change_defaults(self, ncr: Ncr, change: Change) -> Ncr:
         """Other NCR defaults, for every access point that says nothing else."""
+        async with self._all_locked():
+            configs = {name: self.whole(entry, ncr) for name, entry in self.wanted.items()}
+            await self.write(self.store.put_ncr_defaults, ncr, change)
+            await self._use_defaults(ncr, configs)
+        return ncr
+
+    @contextlib.asynccontextmanager
+    async def _all_locked(self) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             for name in self.names:
                 await stack.enter_async_context(self.lock(name))
-            configs = {name: self.whole(entry, ncr) for name, entry in self.wanted.items()}
-            await self.write(self.store.put_ncr_defaults, ncr, change)
-            self.defaults, self._configs = ncr, configs
-            for config in configs.values():
-                # NCR needs nothing of the switch: no change is refused.
-                await self.control.change(config)
-        return ncr
+            yield
+
+    async def _use_defaults(self, ncr: Ncr, configs: dict[str, AccessPointConfig]) -> None:
+        self.defaults, self._configs = ncr, configs
+        for config in configs.values():
+            # NCR needs nothing of the switch: no change is refused.
+            await self.control.change(config)
+
+    async def follow(self) -> None:
+        """Do what another controller on the same database was told; for ever."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            # A database that is away changes nothing; a change that cannot be followed is said once.
+            with contextlib.suppress(SQLAlchemyError):
+                await self._follow_defaults()
+                there = await self.read(self.store.revisions)
+                for name in {*there, *self._configs}:
+                    if self._revisions.get(name) != there.get(name):
+                        async with self.lock(name):
+                            await self._follow(name)
+
+    async def _follow_defaults(self) -> None:
+        try:
+            if await self.read(self.store.ncr_defaults) == self.defaults:
+                return
+            async with self.defaults_lock, self._all_locked():
+                ncr = await self.read(self.store.ncr_defaults)
+                if ncr != self.defaults:
+                    configs = {name: self.whole(entry, ncr) for name, entry in self.wanted.items()}
+                    await self._use_defaults(ncr, configs)
+        except ConfigError as error:
+            LOG.warning("%s", error)
+
+    async def _follow(self, name: str) -> None:
+        """Bring an access point to what the database says; call it with its lock held."""
+        found = await self.read(self.store.access_point, name)
+        if found is None:
+            self._revisions.pop(name, None)
+            if name in self._configs:
+                await self._drop(name)
+            return
+        entry, self._revisions[name] = found
+        if entry == self.wanted.get(name):
+            return
+        try:
+            whole = self.whole(entry)
+            if name in self._configs:
+                await self.control.change(whole)
+            else:
+                self.control.add(whole)
+        except (Refused, ValueError) as error:
+            LOG.warning("%s: a change in the database is not followed: %s", name, error)
+            return
+        self.wanted[name], self._configs[name] = entry, whole
+        self.seen.pop(name, None)
 
     def observe(self, name: str, fresh: float = FRESH_SECONDS) -> Observation:
         """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""

@@ -84,6 +84,21 @@ class Store:
             )
             return [json.loads(row.config) for row in rows]
 
+    def revisions(self) -> dict[str, float]:
+        """When each of the desired access points was changed last."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(
+                sa.select(ACCESS_POINTS.c.name, ACCESS_POINTS.c.changed).where(~ACCESS_POINTS.c.removed)
+            )
+            return {row.name: row.changed for row in rows}
+
+    def access_point(self, name: str) -> tuple[dict[str, Any], float] | None:
+        """One desired access point, as it was written, and when; None for none."""
+        where = (ACCESS_POINTS.c.name == name) & ~ACCESS_POINTS.c.removed
+        with self.engine.connect() as connection:
+            row = connection.execute(sa.select(ACCESS_POINTS.c.config, ACCESS_POINTS.c.changed).where(where)).first()
+        return (json.loads(row.config), row.changed) if row else None
+
     def adopt(self, wanted: Iterable[AccessPointConfig]) -> list[dict[str, Any]]:
         """Bring in the configuration file: of file and database, what changed last counts. Returns `access_points`.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is kept, in SQLite and in PostgreSQL: desired state, tokens, history, backup; and databases that cannot."""
 
+import asyncio
 import gzip
 import json
 import multiprocessing
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
+from controller.api import service
 from controller.config import AccessPointConfig, ConfigError, Ncr
+from controller.control import Control
+from controller.loop import Workers
 from controller.observation import Observation, PortObservation
 from controller.state import backup as backups
 from controller.state import history
@@ -286,6 +290,46 @@ def write_for_ever(url: str) -> None:
             recorder.add(seen(NOW + 20 * number + second, second))
         archive.write(recorder.take(everything=True))
         store.put(config(class_weights={"downlink": 1 + number % 999}), Change("w", "", "PUT", "/", 200, number))
+
+
+async def test_two_controllers_on_one_database_follow_each_other(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
+    first, second = (service.Service(engine, Control(lambda name: None, Workers())) for _ in range(2))
+    for each in (first, second):
+        await each.load([config()])
+    following = asyncio.create_task(second.follow())
+
+    async def until(true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not true():
+                assert not following.done()
+                await asyncio.sleep(0.01)
+
+    async def change(one: service.Service, **fields: Any) -> None:
+        async with one.changing("ap1"):
+            await one.change(one.wanted["ap1"] | fields, CHANGE)
+
+    await change(first, class_weights={"downlink": 9})
+    await first.add(config("ap2", enabled=False), CHANGE)
+    await first.change_defaults(Ncr(alpha=0.5), CHANGE)
+    await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
+    await until(lambda: second.config("ap1").class_weights.downlink == 9)
+    assert second.control.access_points["ap1"].config.class_weights.downlink == 9
+    # A change takes the other's with it, also before it is followed.
+    await change(second, station_idle_timeout=99)
+    await change(first, flow_idle_timeout=9)
+    await until(lambda: second.config("ap1").flow_idle_timeout == 9)
+    assert first.config("ap1") == second.config("ap1")
+    assert first.config("ap1").station_idle_timeout == 99
+    async with first.changing("ap2"):
+        await first.remove("ap2", CHANGE)
+    await until(lambda: second.names == ["ap1"] and "ap2" not in second.control.access_points)
+    following.cancel()
+    for each in (first, second):
+        await each.control.stop()
+        await each.close()
 
 
 def test_a_process_that_is_killed_leaves_a_whole_database(tmp_path: Path) -> None:
