@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults, with real processes: `python -m controller.tests.faults --count 100` prints how many were survived.
 
-Traffic goes through a switch all the time while its controller, the controller's loop, the switch or the connection
-between them fails at a random moment. After each fault the switch must hold what the configuration wants, and flows
-and stations that the controller knows of, with no flow index given twice.
+Traffic goes through a switch all the time, and rules are changed, while the controller, its loop, its database, its
+clock, the switch or the connection between them fails at a random moment. After each fault the database must be whole,
+the last change that was confirmed must be there, and the switch must hold what is wanted, and flows and stations that
+the controller knows of, with no flow index given twice.
 """
 
 import asyncio
+import contextlib
+import json
 import os
 import random
 import selectors
+import shutil
 import signal
 import socket
+import sqlite3
+import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import finsy as fy
+import httpx
 import typer
 from finsy.proto import p4r
 
@@ -27,9 +34,11 @@ from controller import acks, classes, ports
 from controller.config import AccessPointConfig
 from controller.entries import EntrySet, everything
 from controller.program import FLOW_TABLES, Encodable, Program
+from topologies.namespace import end_with_parent
 
-from .switches import SERVER, STATION, Controller, Lab, lab, udp, wait_for
+from .switches import ROOT, SERVER, STATION, Controller, Lab, end, lab, udp, wait_for
 
+FAKETIME = "faketime"
 MANAGED = {*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback"}
 
 
@@ -199,6 +208,41 @@ def kill(process: int, number: signal.Signals) -> None:
         return
 
 
+class Disk:
+    """A small file system of its own for a database; nobody else sees it, and it ends with this process."""
+
+    BYTES = 16 << 20
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        script = f"mount -t tmpfs -o size={self.BYTES} none {directory} && echo there && exec sleep infinity"
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+            stdout=subprocess.PIPE,
+            preexec_fn=end_with_parent,
+        )
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == b"there\n", "no tmpfs can be mounted"
+        self.before = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", f"--wd={ROOT}", "--"]
+        """Runs a command where the file system is."""
+        self.path = Path(f"/proc/{self._holder.pid}/root{directory}")
+        """It, as seen from here."""
+
+    def fill(self) -> None:
+        """Leave no room."""
+        with (self.path / "fill").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+
+    def free(self) -> None:
+        """Leave room again."""
+        (self.path / "fill").unlink()
+
+    def close(self) -> None:
+        """End it."""
+        end(self._holder)
+
+
 class Trial:
     """A switch, a controller behind a proxy, and traffic; `fault` breaks something and waits until all is well."""
 
@@ -206,23 +250,46 @@ class Trial:
         self.made = made
         self.random = random.Random(seed)
         self.proxy = Proxy(made.grpc)
+        self.disk = Disk(made.directory / "disk")
+        self.offset = made.directory / "clock"
+        self.offset.write_text("+0")
+        self._clock: list[str] = []
+        if library := faketime_library():
+            names = {"FAKETIME_TIMESTAMP_FILE": self.offset, "LD_PRELOAD": library}
+            names |= {"FAKETIME_NO_CACHE": 1, "FAKETIME_DONT_FAKE_MONOTONIC": 1}
+            self._clock = ["env", *(f"{name}={value}" for name, value in names.items())]
+        self._config = made.directory / "trial.json"
+        self._config.write_text(json.dumps(made.config(address=f"127.0.0.1:{self.proxy.port}")))
+        self.rules: list[int] = [0]
+        """The DSCP that the one rule may have: what was confirmed last, and what was asked for since."""
         self.controller = self._start()
         self.kinds: dict[str, Callable[[], None]] = {
             "controller killed": self._kill_controller,
             "controller ended": self._end_controller,
             "loop killed": self._kill_loop,
             "switch killed": self._kill_switch,
+            "switch stopped": self._stop_switch,
             "connection cut": self._cut,
+            "database locked": self._lock_database,
+            "disk full": self._fill_disk,
         }
+        if self._clock:
+            self.kinds["clock jumped"] = self._jump
+        self._bag: list[str] = []
         self.controller.wait_ready()
         made.introduce(self.controller)
 
     def close(self) -> None:
         """End what it started; the rest is the lab's."""
+        end(self.controller.process)
         self.proxy.close()
+        self.disk.close()
 
     def _start(self) -> Controller:
-        return self.made.controller(address=f"127.0.0.1:{self.proxy.port}", ready=False)
+        database = f"sqlite:///{self.made.directory}/disk/controller.db"
+        started = Controller(self._config, "--database", database, before=[*self.disk.before, *self._clock])
+        self.made.controllers.append(started)
+        return started
 
     def _kill_controller(self) -> None:
         self.controller.process.kill()
@@ -246,26 +313,78 @@ class Trial:
         self.made.switch = None
         self.made.start_switch()
 
+    def _stop_switch(self) -> None:
+        assert self.made.switch is not None
+        kill(self.made.switch.pid, signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.1, 3.0))
+        kill(self.made.switch.pid, signal.SIGCONT)
+
     def _cut(self) -> None:
         self.proxy.cut()
         time.sleep(self.random.uniform(0.1, 3.0))
         self.proxy.mend()
 
-    def fault(self) -> str:
-        """One fault of a random kind at a random moment; returns the kind. Raises AssertionError."""
-        kind = self.random.choice(list(self.kinds))
+    def _lock_database(self) -> None:
+        with contextlib.closing(sqlite3.connect(self.disk.path / "controller.db", isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            time.sleep(self.random.uniform(0.1, 3.0))
+            database.execute("ROLLBACK")
+
+    def _fill_disk(self) -> None:
+        self.disk.fill()
+        try:
+            self._change()
+            time.sleep(self.random.uniform(0.1, 1.0))
+        finally:
+            self.disk.free()
+
+    def _jump(self) -> None:
+        self.offset.write_text(self.random.choice(["+3600", "-3600", "+86400", "-86400", "-600", "+0"]))
+
+    def _change(self) -> None:
+        """Ask for another rule; who does not hear that it was done cannot know."""
+        dscp = self.random.randrange(1, 64)
+        try:
+            answer = self.controller.send("PUT", "rules/r", {"name": "r", "class_id": 3, "dscp": dscp})
+        except httpx.HTTPError:
+            self.rules.append(dscp)
+            return
+        assert answer.status_code in (200, 201, 502, 503), answer.text
+        if answer.status_code < 300:
+            self.rules = [dscp]
+
+    def fault(self, kinds: Sequence[str] = ()) -> str:
+        """One fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
+        AssertionError."""
+        if not self._bag:
+            self._bag = list(kinds or self.kinds)
+            self.random.shuffle(self._bag)
+        kind = self._bag.pop()
+        changing = threading.Thread(target=self._change)
         time.sleep(self.random.uniform(0.0, 0.3))
+        changing.start()
+        time.sleep(self.random.uniform(0.0, 0.05))
         self.kinds[kind]()
         if self.random.random() < 0.3:
             # And again, before it has recovered.
             time.sleep(self.random.uniform(0.0, 0.5))
-            again = self.random.choice(list(self.kinds))
+            again = self.random.choice(list(kinds or self.kinds))
             self.kinds[again]()
             kind = f"{kind}, {again}"
+        changing.join()
         wait_for(self._is_well)
-        wrong = unlike(self.made)
-        assert not wrong, f"after {kind}: {wrong}"
+        self._check(kind)
         return kind
+
+    def _check(self, kind: str) -> None:
+        rules = self.controller.get("rules")
+        found = rules[0]["dscp"] if rules else 0
+        assert found in self.rules, f"after {kind}: dscp {found}, not one of {self.rules}"
+        self.rules = [found]
+        wrong = unlike(self.made, rules=rules)
+        assert not wrong, f"after {kind}: {wrong}"
+        with contextlib.closing(sqlite3.connect(self.disk.path / "controller.db")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], kind
 
     def _is_well(self) -> bool:
         """Whether ticks go on, and flows and stations are known."""
@@ -284,15 +403,27 @@ class Trial:
         return known if known["stations"] >= 1 and known["flows"] >= 1 else None
 
 
-def survive(made: Lab, count: int, seed: int, say: Callable[[str], None] = lambda line: None) -> int:
-    """So many faults in a row; returns how many were survived, which is all of them, or raises AssertionError."""
+def faketime_library() -> str | None:
+    """What gives a process a clock of its own, or None."""
+    if not shutil.which(FAKETIME):
+        return None
+    script = [FAKETIME, "-f", "+0", "printenv", "LD_PRELOAD"]
+    return subprocess.run(script, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def survive(
+    made: Lab, count: int | None, seed: int, kinds: Sequence[str] = (), say: Callable[[str], None] = lambda line: None
+) -> int:
+    """So many faults in a row, None: one of each kind; returns how many were survived, which is all of them, or raises
+    AssertionError."""
     made.start_switch()
     trial = Trial(made, seed)
+    count = len(trial.kinds) if count is None else count
     try:
         with Numbered(made):
             wait_for(lambda: trial._look())
             for number in range(1, count + 1):
-                say(f"{number}: {trial.fault()}")
+                say(f"{number}: {trial.fault(kinds)}")
     finally:
         trial.close()
     return count
@@ -301,10 +432,18 @@ def survive(made: Lab, count: int, seed: int, say: Callable[[str], None] = lambd
 def main(
     count: Annotated[int, typer.Option(help="How many faults.")] = 100,
     seed: Annotated[int, typer.Option(help="Of what happens when.")] = 1,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only this kind, as 'controller killed'; may be repeated.")
+    ] = None,
 ) -> None:
     """Let a controller and its switch fail again and again."""
     with tempfile.TemporaryDirectory() as directory, lab("apswitch", Path(directory)) as made:
-        print(f"survived {survive(made, count, seed, print)} faults")
+        print(f"survived {survive(made, count, seed, kind or (), say)} faults")
+
+
+def say(line: str) -> None:
+    """At once, also into a file."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

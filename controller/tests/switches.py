@@ -217,11 +217,12 @@ class Lab:
 class Controller:
     """`python -m controller` as people start it."""
 
-    def __init__(self, config: Path, *arguments: str) -> None:
+    def __init__(self, config: Path, *arguments: str, before: Sequence[str] = ()) -> None:
+        """`arguments` are its own; `before` is a command that runs the one that follows it."""
         self.errors = config.with_suffix(".stderr")
         self._said = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "controller", "--config", str(config), *arguments],
+            [*before, sys.executable, "-m", "controller", "--config", str(config), *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=self.errors.open("wb"),

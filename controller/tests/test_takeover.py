@@ -100,4 +100,4 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
 
 
 def test_faults_at_random_are_survived(link_lab: Lab, tmp_path: Path) -> None:
-    assert survive(link_lab, count=3, seed=11) == 3
+    assert survive(link_lab, count=None, seed=11) >= 8
