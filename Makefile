@@ -77,6 +77,7 @@ bench: hosts ## speed and memory as ratios within one run, into out/bench/
 	@$(VENV)/python -m hosts.bench
 
 test: hosts check ## every test
+	@tools/install.sh tests
 	$(CARGO) test --release --quiet $(MANIFEST)
 	$(CARGO) test --release --quiet $(HOSTS)
 	$(VENV)/python -m pytest -q

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a fresh Debian 12 lacks, and says what. Called by make; safe to call again, quick when nothing is missing.
 #   tools/install.sh system    Debian packages that the lab and the builds need
+#   tools/install.sh tests     Debian packages that tests run against; where they cannot be had, those tests say so
 #   tools/install.sh python    .venv with requirements.txt
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
@@ -13,6 +14,9 @@ die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 # What is there when its package is (a command, or a file), then the package. clang, libelf and zlib build the BPF programs.
 SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl sysctl:procps
     clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev"
+
+TESTS="pg_ctlcluster:postgresql promtool:prometheus chromium:chromium chromedriver:chromium-driver
+    systemd-analyze:systemd faketime:faketime"
 
 KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod
     hostapd:hostapd wpa_supplicant:wpasupplicant iw:iw iwconfig:wireless-tools rfkill:rfkill"
@@ -37,6 +41,19 @@ install_missing() {
         command -v "${pair%%:*}" >/dev/null || [ -f "${pair%%:*}" ] || missing+=("${pair#*:}")
     done
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
+}
+
+# A database and a Prometheus are wanted as programs: what their packages would start and listen on stays off.
+install_tests() {
+    local policy=/usr/sbin/policy-rc.d
+    if [ "$(id -u)" = 0 ] && [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod +x $policy
+        # shellcheck disable=SC2064 # the path of now
+        trap "rm -f $policy" EXIT
+    fi
+    # shellcheck disable=SC2086 # words
+    (install_missing $TESTS) || say "some of these are missing; the tests that need them will say so"
 }
 
 install_wifi_kernel() {
@@ -69,7 +86,8 @@ install_python() {
 case "${1:-}" in
     # shellcheck disable=SC2086 # words
     system) install_missing $SYSTEM ;;
+    tests) install_tests ;;
     python) install_python ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|python|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|tests|python|wifi-kernel" ;;
 esac

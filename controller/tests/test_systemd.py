@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unit file: systemd takes it as it is, and its command runs with the rights and limits that it gives."""
+
+import contextlib
+import os
+import resource
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from topologies.namespace import end_with_parent
+
+from .switches import ROOT, end, wait_for
+
+UNIT = ROOT / "controller/access-point-controller.service"
+INSTALLED, STATE = "/opt/access-point", "/var/lib/access-point"
+MOST_EXPOSED = 4.0
+"""Of 10, as `systemd-analyze security` counts."""
+
+
+def settings() -> dict[str, str]:
+    lines = UNIT.read_text().replace("\\\n", "").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def analyze(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze on the unit, as if this folder were the installed one."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is missing: apt-get install systemd")
+    copy = tmp_path / UNIT.name
+    copy.write_text(UNIT.read_text().replace(INSTALLED, str(ROOT)))
+    return subprocess.run(["systemd-analyze", *words, copy], capture_output=True, text=True, timeout=60)
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    done = analyze(tmp_path, "verify", "--man=no")
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    copy = tmp_path / UNIT.name
+    copy.write_text(copy.read_text().replace("Restart=", "Resart="))
+    assert "Resart" in subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True).stderr
+
+
+def test_it_may_do_little(tmp_path: Path) -> None:
+    done = analyze(tmp_path, "security", "--offline=yes", f"--threshold={MOST_EXPOSED * 10:g}", "--no-pager")
+    assert done.returncode == 0, done.stdout
+
+
+def test_its_command_runs_with_what_it_gives(tmp_path: Path) -> None:
+    unit = settings()
+    command = [
+        word.replace(INSTALLED, str(ROOT)).replace(STATE, str(tmp_path)).replace(":8080", ":0")
+        for word in shlex.split(unit["ExecStart"])
+        if word != "$OPTIONS"
+    ]
+
+    def limited() -> None:
+        end_with_parent()
+        # A container may have no right to give this one.
+        with contextlib.suppress(ValueError, PermissionError):
+            resource.setrlimit(resource.RLIMIT_RTPRIO, (int(unit["LimitRTPRIO"]),) * 2)
+
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"] if os.geteuid() == 0 else []
+    with (tmp_path / "said").open("wb") as said:
+        running: subprocess.Popen[Any] = subprocess.Popen(
+            [*without, *command], cwd=ROOT, stdout=said, stderr=said, preexec_fn=limited
+        )
+    try:
+        found: str = wait_for(lambda: (tmp_path / "said").read_text().partition("rest ")[2].strip())
+        assert httpx.get(f"{found}/readyz").status_code == 200
+        assert {path.name for path in tmp_path.iterdir()} >= {"controller.db", "controller.token"}
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        loop: str = wait_for(lambda: children.read_text().strip())
+        # Without any capability its loop has the CPU at once.
+        if resource.prlimit(int(loop), resource.RLIMIT_RTPRIO)[0]:
+            wait_for(lambda: os.sched_getscheduler(int(loop)) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR)
+    finally:
+        assert end(running) == 0
