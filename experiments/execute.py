@@ -39,10 +39,14 @@ class Execution:
         self._stores: dict[str, Store] = {}
         self._failures = 0
         self.tally = Tally()
+        mixed: list[tuple[float, Order, Store]] = []
         for plan, store in work:
             store.discard_parts()
             self._stores[plan.experiment] = store
-            self._pending += [(order, store) for order in store.missing(plan)]
+            missing = store.missing(plan)
+            mixed += [(place / len(missing), order, store) for place, order in enumerate(missing)]
+        # A heavy experiment's runs beside light ones' fill the machine better than beside each other.
+        self._pending += [(order, store) for _, order, store in sorted(mixed, key=lambda entry: entry[0])]
         self._lengths = {order.key: order.seconds + OVERHEAD for order, _ in self._pending}
         self._done = 0.0
 

@@ -18,6 +18,7 @@ PROBE_PORT = 8620
 LISTEN_TIMEOUT = 5.0  # s
 GRACE = 1.0  # s before the end in which a probe may be under way
 _INTERVAL_LINE = re.compile(r"\[\s*(\d+|SUM)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
+_FAIR = ("chrt", "--other", "0")  # not real-time like who starts it: experiments.stage.put_first
 _ERROR = re.compile(r"iperf3: error - (.*)")
 
 
@@ -94,7 +95,8 @@ class Transfer:
     def begin(self, seconds: float) -> None:
         """Starts to send; `end` stops it, after `seconds` at the latest."""
         client, address, _ = self._reached
-        command = ["iperf3", "-c", address, *self._report, "-t", str(round(seconds) + 10), "-P", str(self._streams)]
+        command = [*_FAIR, "iperf3", "-c", address, *self._report, "-t", str(round(seconds) + 10)]
+        command += ["-P", str(self._streams)]
         self._client = popen(client, [*command, *self._options, *(["-R"] if self._down else [])])
         Reader(self._client, self._take if self._down else self._note)
 

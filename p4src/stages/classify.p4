@@ -15,8 +15,9 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         meta.pure_ack = 1;
     }
 
-    // A pure ACK whose whole message a newer one repeats: no flag but ACK, no option but timestamps, so never
-    // SACK, ECE, CWR, SYN, FIN or RST (RFC 3449, 5.2.1).
+    // A pure ACK whose whole message a newer one repeats: no flag but ACK and ECE, no option but timestamps, so never
+    // SACK, CWR, SYN, FIN or RST (RFC 3449, 5.2.1). A newer ACK repeats ECE, unless the sender has answered an earlier
+    // one with CWR: then there is nothing left to say (RFC 3168, 6.1.3).
     @id(ACTION_SUPERSEDABLE_ACK)
     action supersedable_ack_seen() {
         meta.pure_ack = 1;
@@ -37,6 +38,8 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         const entries = {
             (0x10, 0, 5, 20, _): supersedable_ack_seen();
             (0x10, 0, 8, 32, TCP_OPTION_WORD_TIMESTAMPS): supersedable_ack_seen();
+            (0x50, 0, 5, 20, _): supersedable_ack_seen();
+            (0x50, 0, 8, 32, TCP_OPTION_WORD_TIMESTAMPS): supersedable_ack_seen();
             (0x10 &&& 0x17, _, 5, 20, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 6, 24, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 7, 28, _): pure_ack_seen();

@@ -74,8 +74,23 @@ class TimestampsAreSuperseded(FilterTest):
         self.expect_filtered(4000)
 
 
+class EceIsSuperseded(FilterTest):
+    """A receiver repeats ECE until the sender has answered it with CWR: of an older one nothing is lost."""
+
+    def runTest(self):
+        for version, index in ((4, 309), (6, 310)):
+            self.insert(ack_flow(index, version=version))
+            self.expect_sent(5000, version=version, flags="AE")
+            for options in ((), TIMESTAMPS):
+                self.expect_filtered(4000, version=version, flags="AE", options=options)
+            self.expect_sent(4000, version=version, flags="AE", options=SACK)
+            self.expect_sent(5000, version=version, flags="AE")
+            self.expect_sent(6000, version=version)
+            self.expect_filtered(5500, version=version, flags="AE")
+
+
 class AckWithMoreToSayIsKept(FilterTest):
-    """SACK, ECE, CWR, AE, PSH, URG or another option: an older ACK that says more than its number is kept."""
+    """SACK, CWR, AE, PSH, URG or another option: an older ACK that says more than its number is kept."""
 
     def runTest(self):
         for version, index in ((4, 304), (6, 305)):
@@ -88,7 +103,7 @@ class AckWithMoreToSayIsKept(FilterTest):
                 {"options": [("NOP", None)] * 4},
                 *(
                     {"flags": flags, "options": options}
-                    for flags in ("AE", "AC", "AP", "AU")
+                    for flags in ("AC", "AEC", "AP", "AU")
                     for options in ((), TIMESTAMPS)
                 ),
                 {"reserved": 1},
@@ -117,7 +132,7 @@ class KeptAckSupersedesToo(FilterTest):
 
     def runTest(self):
         self.insert(ack_flow(307))
-        self.expect_sent(5000, flags="AE")
+        self.expect_sent(5000, flags="AC")
         self.expect_filtered(4000)
         self.expect_sent(6000, options=SACK)
         self.expect_filtered(5500)

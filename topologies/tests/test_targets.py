@@ -50,8 +50,8 @@ def test_a_lab_on_bmv2_has_the_links_delay(start: Start) -> None:
 def test_a_lab_on_bmv2_has_the_links_rates(start: Start, options: tuple[str, ...]) -> None:
     output = lab(
         start,
-        "sta1 iperf3 -c server -R -t 4 -O 1 -f k",
-        "sta1 iperf3 -c server -p 5202 -t 4 -O 1 -f k",
+        "sta1 iperf3 -c server -R -t 6 -O 2 -f k",
+        "sta1 iperf3 -c server -p 5202 -t 6 -O 2 -f k",
         options=("--down", "8mbit", "--up", "2mbit", *options),
     )
     down, up = (float(rate) for rate in re.findall(r"([\d.]+) Kbits/sec +receiver", output))
