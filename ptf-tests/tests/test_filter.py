@@ -78,7 +78,7 @@ class EceIsSuperseded(FilterTest):
     """A receiver repeats ECE until the sender has answered it with CWR: of an older one nothing is lost."""
 
     def runTest(self):
-        for version, index in ((4, 309), (6, 310)):
+        for version, index in ((4, 341), (6, 342)):
             self.insert(ack_flow(index, version=version))
             self.expect_sent(5000, version=version, flags="AE")
             for options in ((), TIMESTAMPS):
