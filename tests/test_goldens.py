@@ -28,6 +28,7 @@ _spec.loader.exec_module(tofino)
 def copy(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    shutil.copytree(ROOT / "conformance/programs", tmp_path / "conformance/programs")
     return tmp_path
 
 
@@ -49,8 +50,9 @@ def test_changed_source_is_noticed(copy: Path) -> None:
     assert "make p4" in done.stderr
 
 
-def test_added_source_is_noticed(copy: Path) -> None:
-    (copy / "p4src/stages/new.p4").write_text("// new\n")
+@pytest.mark.parametrize("new", ["p4src/stages/new.p4", "conformance/programs/new.p4"])
+def test_added_source_is_noticed(copy: Path, new: str) -> None:
+    (copy / new).write_text("// new\n")
     assert check(copy).returncode == 2
 
 

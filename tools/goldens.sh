@@ -14,6 +14,9 @@ SUMS=p4src/goldens.sha256
 # has no sums: few have that back end, and tests compare the P4Info with v1model's.
 TOFINO_P4INFO=p4src/ap_tna.p4info.txtpb
 TOFINO_OUT=out/tofino
+# The programs of the conformance suite: renewed with the others, checked by their sums alone, as they take p4c longer.
+SUITE=conformance/programs
+SUITE_SUMS=$SUITE/goldens.sha256
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 sources() { find p4src -name '*.p4' ! -path 'p4src/tna/*' ! -name ap_tna.p4 | LC_ALL=C sort; }
@@ -24,6 +27,30 @@ compile() { # into directory $1
     p4c-bm2-ss --std p4-16 --Werror -o "$1/ap.json" --p4runtime-files "$1/ap.p4info.txtpb" p4src/ap.p4
     # The position of the compiler's own include files is the machine's business, not the program's.
     sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$1/ap.json"
+}
+
+suite_sources() { find $SUITE -name '*.p4' | LC_ALL=C sort; }
+
+compile_suite() { # into directory $1, without the places in the source, which are most of it
+    for source in $(suite_sources); do
+        name=$(basename "$source" .p4)
+        [ "$name" != frame ] || continue
+        p4c-bm2-ss --std p4-16 --Werror -o "$1/$name.json" --p4runtime-files "$1/$name.p4info.txtpb" "$source"
+        python3 - "$1/$name.json" <<'PYTHON'
+import json, sys
+
+def without_places(value):
+    if isinstance(value, dict):
+        return {key: without_places(one) for key, one in value.items() if key != "source_info"}
+    return [without_places(one) for one in value] if isinstance(value, list) else value
+
+with open(sys.argv[1]) as file:
+    document = without_places(json.load(file))
+with open(sys.argv[1], "w") as file:
+    json.dump({**document, "program": sys.argv[1].rsplit("/", 1)[-1]}, file, separators=(",", ":"))
+    file.write("\n")
+PYTHON
+    done
 }
 
 compile_tofino() { # into directory $1: assembly, reports, P4Info; with bfas on PATH also tofino.bin and context.json
@@ -48,6 +75,9 @@ case "${1:-}" in
         compile p4src
         { echo "# p4c $(p4c_version)"; sha256sum $(sources) $GOLDENS; } >$SUMS
         echo "p4src compiled by p4c $(p4c_version)"
+        compile_suite $SUITE
+        { echo "# p4c $(p4c_version)"; sha256sum $(suite_sources) $SUITE/*.json $SUITE/*.txtpb; } >$SUITE_SUMS
+        echo "$SUITE compiled by p4c $(p4c_version)"
         if command -v p4c-barefoot >/dev/null; then
             compile_tofino $TOFINO_OUT
             cp $TOFINO_OUT/ap_tna.p4info.txtpb $TOFINO_P4INFO
@@ -69,6 +99,8 @@ case "${1:-}" in
     check)
         sha256sum --quiet -c $SUMS || die "p4src and its goldens differ; renew them with: make p4"
         [ "$(sources | wc -l)" = "$(grep -c '\.p4$' $SUMS)" ] || die "p4src has new sources; renew the goldens with: make p4"
+        sha256sum --quiet -c $SUITE_SUMS || die "$SUITE and its goldens differ; renew them with: make p4"
+        [ "$(suite_sources | wc -l)" = "$(grep -c '\.p4$' $SUITE_SUMS)" ] || die "$SUITE has new sources; renew the goldens with: make p4"
         # Another release of p4c may emit the same program otherwise: only the one that made the goldens must agree.
         if command -v p4c-bm2-ss >/dev/null && grep -qx "# p4c $(p4c_version)" $SUMS; then
             fresh=$(mktemp -d); trap 'rm -rf "$fresh"' EXIT

@@ -30,7 +30,7 @@ from p4rt_client import Program, insert  # noqa: E402
 from programs import CASES, CPU_PORT, PORTS, ROOT, Case, DifferencesError  # noqa: E402
 from switches import TAGS, apswitch, number_of, numbered, on_apswitch, on_bmv2, write_pcap  # noqa: E402
 
-from topologies import contain, targets  # noqa: E402
+from topologies import contain, targets, wires  # noqa: E402
 from topologies.requirements import LabError  # noqa: E402
 
 PAGE = ROOT / "docs/results/differences.md"
@@ -172,16 +172,10 @@ def page(verdicts: dict[str, Verdict], versions: str) -> str:
 
 def run(packets: int, seed: int, names: list[str], write: bool) -> int:
     contain.own_network()
-    commands = []
-    for port in PORTS:
-        commands += [f"link add switch{port} mtu 9216 type veth peer name host{port} mtu 9216"]
-        commands += [f"link set {end}{port} up" for end in ("switch", "host")]
-    for scope in ("all", "default"):
-        Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")  # nothing between the packets
-    subprocess.run(["ip", "-batch", "-"], input="\n".join(commands), text=True, check=True)
     shutil.rmtree(OUT, ignore_errors=True)
     verdicts = {}
     try:
+        wires.make(PORTS)
         targets.find("bmv2").require()
         binary_version = targets.find("apswitch").version()
         made = subprocess.run(["p4c-bm2-ss", "--version"], capture_output=True, text=True)

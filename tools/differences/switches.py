@@ -2,7 +2,6 @@
 """The two switches, and what they make of packets."""
 
 import collections
-import select
 import socket
 import struct
 import subprocess
@@ -19,13 +18,13 @@ from p4rt_client import Client, Program
 from programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 
 from topologies import targets
+from topologies.wires import Wires, running
 
 GRPC = "127.0.0.1:9559"
 MAGIC = b"\xd1\xff"  # begins the mark at the end of each packet, the number follows
 MARK = 6  # bytes
 TAGS = (b"\x81\x00", b"\x88\xa8")  # of VLANs; the kernel takes them from what sockets receive
 ETHERNET = 14  # bytes; no interface carries less, a file does
-SO_RCVBUFFORCE = 33  # socket(7)
 PATIENCE = 1.0  # s; for what is expected of BMv2 and does not come
 
 Outputs = dict[int | None, collections.Counter[Frame]]  # by the packet's number; None where its mark is gone
@@ -69,21 +68,6 @@ def read_pcap(path: Path) -> Iterator[bytes]:
             return  # still being written
         yield data[at + 16 : at + 16 + length]
         at += 16 + length
-
-
-@contextmanager
-def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 @contextmanager
@@ -179,36 +163,12 @@ def on_apswitch(case: Case, program: Program, updates: list[Any], frames: list[F
     return result
 
 
-class Wires:
-    """The test's ends of BMv2's interfaces."""
-
-    def __init__(self) -> None:
-        self.sockets: dict[int, socket.socket] = {}
-        self.ports: dict[int, int] = {}
-        for port in PORTS:
-            end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-            end.bind((f"host{port}", 0))
-            end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
-            end.setblocking(False)
-            self.sockets[port], self.ports[end.fileno()] = end, port
-        self.poll = select.epoll()
-        for end in self.sockets.values():
-            self.poll.register(end, select.EPOLLIN)
-
-    def receive(self, outputs: Outputs, timeout: float) -> int:
-        """Takes what is there, waiting for it; the number of frames."""
-        count = 0
-        for number, _ in self.poll.poll(timeout):
-            port = self.ports[number]
-            while True:
-                try:
-                    frame, address = self.sockets[port].recvfrom(1 << 16)
-                except BlockingIOError:
-                    break
-                if address[2] != socket.PACKET_OUTGOING:
-                    add(outputs, port, frame)
-                    count += 1
-        return count
+def receive(wires: Wires, outputs: Outputs, timeout: float) -> int:
+    """Takes what is there, waiting for it; the number of frames."""
+    frames = wires.receive(timeout)
+    for port, frame in frames:
+        add(outputs, port, frame)
+    return len(frames)
 
 
 def on_bmv2(
@@ -222,24 +182,24 @@ def on_bmv2(
         controller(process, log, program) as client,
     ):
         result.taken = write_all(client, updates)
-        wires = Wires()
-        while wires.receive(result.outputs, 0.2):
+        wires = Wires({port: f"host{port}" for port in PORTS})
+        while receive(wires, result.outputs, 0.2):
             pass
         result.outputs.clear()
         for start in range(0, len(frames), case.window):
             numbers = range(start, min(start + case.window, len(frames)))
             for number in numbers:
                 port, frame = frames[number]
-                wires.sockets[port].send(frame)
+                wires.send(port, frame)
             deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline and not all(
                 arrived(result.outputs, expected, frames[number][1]) for number in numbers
             ):
-                wires.receive(result.outputs, 0.005)
+                receive(wires, result.outputs, 0.005)
                 packet_ins(client, result.outputs)
             if process.poll() is not None:
                 raise DifferencesError(f"{case.name}: BMv2 has crashed at packets {numbers}: see {log}")
-        while wires.receive(result.outputs, 0.5):
+        while receive(wires, result.outputs, 0.5):
             pass
         packet_ins(client, result.outputs)
         # Dropped packets are counted, too, and nothing tells when they are.

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A conformance suite for P4Runtime servers that run v1model programs: `python -m conformance --help`."""

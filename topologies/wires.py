@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Veth pairs between a switch and raw sockets, in a network namespace of their own, and a switch on them."""
+
+import select
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from topologies.requirements import LabError
+
+ETH_P_ALL = 3
+SO_RCVBUFFORCE = 33  # socket(7)
+MTU = 9216  # bytes
+LONGEST = 1 << 16  # bytes of a frame
+
+
+def make(ports: tuple[int, ...]) -> tuple[dict[int, str], dict[int, str]]:
+    """A pair for each port; the switch's ends and the far ones, by port. Within `contain.own_network`.
+
+    Nothing but what is sent travels on them. Raises LabError."""
+    switch, host = ({port: f"{end}{port}" for port in ports} for end in ("switch", "host"))
+    for scope in ("all", "default"):
+        disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
+        if disable_ipv6.exists():
+            disable_ipv6.write_text("1")
+    commands = []
+    for port in ports:
+        commands.append(f"link add {switch[port]} mtu {MTU} type veth peer name {host[port]} mtu {MTU}")
+        commands += [f"link set {end[port]} up" for end in (switch, host)]
+    done = subprocess.run(["ip", "-batch", "-"], input="\n".join(commands), text=True, capture_output=True)
+    if done.returncode != 0:
+        raise LabError(f"no veth pairs: {done.stderr.strip().splitlines()[0]}")
+    return switch, host
+
+
+class Wires:
+    """Raw sockets on interfaces. interfaces: by port. Raises LabError."""
+
+    def __init__(self, interfaces: Mapping[int, str]) -> None:
+        self.sockets: dict[int, socket.socket] = {}
+        self.ports: dict[int, int] = {}
+        self.poll = select.epoll()
+        for port, name in interfaces.items():
+            try:
+                end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+                end.bind((name, 0))
+            except OSError as error:
+                raise LabError(f"port {port}: interface {name} cannot be opened ({error.strerror})") from None
+            end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
+            end.setblocking(False)
+            self.sockets[port], self.ports[end.fileno()] = end, port
+            self.poll.register(end, select.EPOLLIN)
+
+    def send(self, port: int, frame: bytes) -> None:
+        """Into the switch."""
+        self.sockets[port].send(frame)
+
+    def receive(self, timeout: float) -> list[tuple[int, bytes]]:
+        """What is there, with its port; waits for it (s)."""
+        frames = []
+        for number, _ in self.poll.poll(timeout):
+            port = self.ports[number]
+            while True:
+                try:
+                    frame, address = self.sockets[port].recvfrom(LONGEST)
+                except BlockingIOError:
+                    break
+                if address[2] != socket.PACKET_OUTGOING:
+                    frames.append((port, frame))
+        return frames
+
+
+@contextmanager
+def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A switch while the block runs. log: what it prints."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
