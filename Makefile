@@ -19,7 +19,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf versions differences bench lab experiment client experiments report campaign
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences bench lab experiment client experiments report campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this 
 
 ptf: setup ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
+
+conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1
+	@$(VENV)/python -m conformance --target $(TARGET) $(call given,SECTION,section) $(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
 
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py

@@ -170,6 +170,8 @@ def ask_one(server: Server, bench: Bench, check: Check) -> Outcome:
         status, reason = FAIL, str(why) or "an assertion failed"
     except grpc.RpcError as failure:
         status, reason = FAIL, describe(failure)
+    except OSError as error:
+        status, reason = FAIL, f"packets cannot be sent: {error}"
     ended = server.ended()
     if ended:
         status, reason = FAIL, f"{ended}{f' ({reason})' if reason else ''}"

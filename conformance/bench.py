@@ -3,9 +3,10 @@
 
 import contextlib
 import struct
+import subprocess
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,7 @@ PADDING = bytes(40)  # so that no interface adds any
 QUIET = 0.02  # s; what should not come has come by then, after what was sent later
 REQUEST = struct.Struct("!BBHI")
 ANSWER = struct.Struct("!IBBHHHI")
+ANSWER_FIELDS = ("value", "hit", "instance_type", "replica", "error_code", "ingress_port", "packet_length")
 FIELDS = {
     "TableEntry": "table_entry",
     "ActionProfileMember": "action_profile_member",
@@ -79,7 +81,8 @@ def answer_of(port: int, frame: bytes) -> Answer:
     """Takes a frame apart. Raises Failed for one that is too short."""
     if len(frame) < 14 + ANSWER.size:
         fail(f"a frame of {len(frame)} bytes left through port {port}, too short for an answer: {frame.hex()}")
-    return Answer(port, frame, *ANSWER.unpack_from(frame, 14), frame[14 + ANSWER.size :])
+    fields = dict(zip(ANSWER_FIELDS, ANSWER.unpack_from(frame, 14), strict=True))
+    return Answer(port=port, frame=frame, rest=frame[14 + ANSWER.size :], **fields)
 
 
 @cache
@@ -184,6 +187,11 @@ class Bench:
         self._last_election += 10
         return self._last_election
 
+    @property
+    def election(self) -> int:
+        """The election id of the primary client."""
+        return self.client.election_id or 0
+
     def remember_election(self, number: int) -> None:
         """The server has seen an id that is not of `next_election`."""
         self._last_election = number
@@ -196,7 +204,7 @@ class Bench:
 
     # Entities
 
-    def entry(self, table: str, match: list[Any] = (), action: Any = None, **fields: Any) -> p4r.TableEntry:  # type: ignore[assignment]
+    def entry(self, table: str, match: Sequence[Any] = (), action: Any = None, **fields: Any) -> p4r.TableEntry:
         return self.program.entry(table, match, action, **fields)
 
     def insert(self, *messages: Any) -> None:
@@ -352,6 +360,24 @@ class Bench:
             if len(found) >= count or time.monotonic() > deadline:
                 return found
             self._take(0.005)
+
+    @contextlib.contextmanager
+    def down(self, port: int) -> Iterator[None]:
+        """The port's far end is down, so the port has no carrier. Raises NotApplicable where that cannot be done."""
+        name = self.place.ports[port]
+        if subprocess.run(["ip", "link", "set", name, "down"], capture_output=True).returncode:
+            raise NotApplicable(f"interface {name} cannot be set down")
+        try:
+            yield
+        finally:
+            subprocess.run(["ip", "link", "set", name, "up"], capture_output=True, check=True)
+
+    def until(self, met: Callable[[], bool], what: str) -> None:
+        """Waits for a condition."""
+        deadline = time.monotonic() + self.place.wait
+        while not met():
+            if time.monotonic() > deadline:
+                fail(f"not so within {self.place.wait:g} s: {what}")
 
     def message(self, kind: str, seconds: float | None = None) -> Any:
         """The next stream message of that kind; the check has failed if none comes. seconds: of waiting."""

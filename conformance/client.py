@@ -8,6 +8,7 @@ server does otherwise than its caller expects is an AssertionError that says so.
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ class Program:
     def id(self, kind: str, name: str) -> int:
         return self._find(getattr(self.p4info, kind), name).preamble.id
 
-    def entry(self, table: str, match: list[p4r.FieldMatch] = (), action: Any = None, **fields: Any) -> p4r.TableEntry:
+    def entry(
+        self, table: str, match: Sequence[p4r.FieldMatch] = (), action: Any = None, **fields: Any
+    ) -> p4r.TableEntry:
         """A table entry; `action` is a name and values in the order of the action's parameters."""
         entry = p4r.TableEntry(table_id=self.id("tables", table), match=match, **fields)
         if action is not None:

@@ -14,8 +14,8 @@ from conformance.suite import FAIL, NOT_APPLICABLE, PASS, SECTIONS, Outcome
 STYLES = {PASS: "green", FAIL: "bold red", NOT_APPLICABLE: "yellow"}
 PAGE = """# Conformance of {name}
 
-`make conformance TARGET={name}` asks a P4Runtime server what the [specification](https://p4.org/p4-spec/p4runtime/main/P4Runtime-Spec.html)
-and v1model ask for; [how, and how to ask another one](../conformance.md). {version}: {totals}.
+The [conformance suite](../conformance.md) asks a P4Runtime server what the [specification](https://p4.org/p4-spec/p4runtime/main/P4Runtime-Spec.html)
+and v1model ask for. {version}: {totals}.
 
 | section | | pass | fail | n/a |
 | --- | --- | ---: | ---: | ---: |

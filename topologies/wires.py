@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Veth pairs between a switch and raw sockets, in a network namespace of their own, and a switch on them."""
 
+import errno
 import select
 import socket
 import subprocess
@@ -66,6 +67,10 @@ class Wires:
                 try:
                     frame, address = self.sockets[port].recvfrom(LONGEST)
                 except BlockingIOError:
+                    break
+                except OSError as error:  # told once when the interface goes down
+                    if error.errno != errno.ENETDOWN:
+                        raise
                     break
                 if address[2] != socket.PACKET_OUTGOING:
                     frames.append((port, frame))

@@ -61,8 +61,8 @@ def no_id_is_backup(bench: Bench) -> None:
 @check("5.3", "a lower election id makes a backup, whose Write is denied")
 def lower_is_backup(bench: Bench) -> None:
     backup = bench.connect(program=bench.program)
-    backup.arbitrate(bench.client.election_id - 5)
-    told(backup, BACKUP, bench.client.election_id, "the backup")
+    backup.arbitrate(bench.election - 5)
+    told(backup, BACKUP, bench.election, "the backup")
     denied(backup, bench, "a backup")
 
 
@@ -134,7 +134,7 @@ def raises_its_id(bench: Bench) -> None:
 
 @check("5.3", "a primary that lowers its election id leaves none; it comes back with the highest")
 def downgrade(bench: Bench) -> None:
-    client, number = bench.client, bench.client.election_id
+    client, number = bench.client, bench.election
     backup = bench.connect()
     backup.arbitrate(number - 5)
     told(backup, BACKUP, number, "the backup")
@@ -208,7 +208,7 @@ def unknown_role(bench: Bench) -> None:
 @check("5.1", "the primary of one role is not primary of another")
 def role_of_another(bench: Bench) -> None:
     roles(bench, "conformance-d")
-    wrong = bench.client.election_id
+    wrong = bench.election
     try:
         bench.client.write(insert(bench.entry("lpm_table", action=("say", 1))), role="conformance-d")
     except grpc.RpcError as failure:

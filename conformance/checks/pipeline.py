@@ -186,7 +186,7 @@ def bad_p4info(bench: Bench) -> None:
 @check("14", "a client that is not primary may not set a pipeline")
 def not_primary(bench: Bench) -> None:
     backup = bench.connect()
-    backup.arbitrate(bench.client.election_id - 5)
+    backup.arbitrate(bench.election - 5)
     backup.status()
     refuses(lambda: backup.push(program=bench.program), "a pipeline of a backup", grpc.StatusCode.PERMISSION_DENIED)
 

@@ -194,18 +194,30 @@ def wrong_groups(bench: Bench) -> None:
     bench.refused("MODIFY", group(bench, 1, {1: 1}, max_size=7), INVALID, why="a group with another max_size")
 
 
-@check("9.2.2", "a watched port that is down takes its member out of the selection", ports=2)
+@check("9.2.2", "a watched port is a port that there is, and is read as it was written")
 def watch_port(bench: Bench) -> None:
     with_members(bench)
+    port, unsupported = max([bench.home, *bench.place.ports]), rpc_code.UNIMPLEMENTED
     missing = group(bench, 1, {1: 1}, watch_port=binary(77))
-    bench.refused(
-        "INSERT", missing, INVALID, rpc_code.UNIMPLEMENTED, why="a group that watches a port that is not there"
-    )
-    watching = group(bench, 1, {1: 1, 2: 1}, watch_port=binary(bench.home))
+    bench.refused("INSERT", missing, INVALID, unsupported, why="a group that watches a port that is not there")
+    if bench.place.ports:
+        watching = group(bench, 1, {1: 1, 2: 1}, watch_port=binary(port))
+        bench.insert(watching)
+        bench.found(p4r.ActionProfileGroup(), [watching], "the group with watched ports")
+
+
+@check("9.2.2", "a member whose watched port is down is not chosen, until it is up again", ports=2)
+def port_down(bench: Bench) -> None:
+    with_members(bench)
+    port = list(bench.place.ports)[1]
+    watching = group(bench, 1, {1: 1, 2: 1})
+    watching.members[0].watch_port = binary(port)
     bench.insert(watching)
-    bench.found(p4r.ActionProfileGroup(), [watching], "the group with watched ports")
     bench.insert(entry(bench, "selector_table", 1, action_profile_group_id=1))
     expect(set(chosen(bench)), {10, 20}, "answers of flows while the port is up")
+    with bench.down(port):
+        bench.until(lambda: set(chosen(bench)) == {20}, "flows take the member without a watched port only")
+    bench.until(lambda: set(chosen(bench)) == {10, 20}, "flows take both members when the port is up again")
 
 
 @check("9.2.3", "a one-shot group spreads flows, and is read as it was written")

@@ -115,7 +115,7 @@ def no_session(bench: Bench) -> None:
 
 @check("9.5.2", "sessions are modified, deleted and read as they were written")
 def session_changes(bench: Bench) -> None:
-    one = bench.session(5, (bench.home, 1), packet_length_bytes=100)
+    one = bench.session(5, (bench.home, 1), (bench.home, 2))
     bench.insert(one)
     bench.found(sessions(), [p4r.PacketReplicationEngineEntry(clone_session_entry=one)], "all sessions")
     bench.modify(bench.session(5, (bench.home, 6)))

@@ -151,7 +151,7 @@ def keyless(bench: Bench) -> None:
     bench.refused("INSERT", bench.entry("keyless_table", action=("say", 1)), INVALID, why="an entry without a key")
 
 
-@check("9.1", "is_const cannot be written")
+@check("9.1", "is_const cannot be written, since version 1.4.0")
 def is_const(bench: Bench) -> None:
     bench.refused("INSERT", exact_entry(bench, 1, is_const=True), INVALID, why="an entry with is_const")
 
@@ -336,7 +336,7 @@ def constant_table(bench: Bench) -> None:
     bench.modify(entry)
 
 
-@check("9.1.4", "constant entries are read with match, action, priority and is_const")
+@check("9.1.4", "constant entries are read with match, action, priority and, since version 1.4.0, is_const")
 def constant_read(bench: Bench) -> None:
     found = {one.match[0].ternary.value: one for one in bench.read(bench.entry("constant_table"))}
     expect(set(found), {b"\x08\0", b"\x80\0"}, "values of the constant entries")
