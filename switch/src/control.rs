@@ -429,11 +429,11 @@ fn age(inner: &Inner) {
     }
 }
 
-/// `known`: index of the interface that the port is open on.
+/// `known`: index of the interface that the port is open on. A port is up when its interface is, and has a carrier.
 fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut Option<i32>) {
-    let now = match interface_flags(&port.interface) {
-        Ok((index, flags)) if flags & libc::IFF_UP != 0 => Some(index),
-        _ => None,
+    let (now, up) = match interface_flags(&port.interface) {
+        Ok((index, flags)) if flags & libc::IFF_UP != 0 => (Some(index), flags & libc::IFF_RUNNING != 0),
+        _ => (None, false),
     };
     let failed = port.failed.load(Relaxed);
     let first = known.is_none() && port.up.load(Relaxed) && !failed;
@@ -449,18 +449,18 @@ fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut O
         }
     }
     *known = now;
-    if port.up.swap(now.is_some(), Relaxed) != now.is_some() {
-        let state = if now.is_some() { "up" } else { "down" };
+    if port.up.swap(up, Relaxed) != up {
+        let state = if up { "up" } else { "down" };
         tracing::info!("port {} ({}) is {state}", port.number, port.interface);
         let mut changes = Vec::new();
         // Held until the changes are on their way, as by a write.
         let mut store = inner.store();
         if let Some(store) = &mut *store {
-            store.set_port(port.number, now.is_some(), &mut changes);
+            store.set_port(port.number, up, &mut changes);
         }
         inner.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
         drop(store);
-        let notice = Notice::PortState { port: port.number, up: now.is_some() };
+        let notice = Notice::PortState { port: port.number, up };
         if inner.notices.try_send(notice).is_err() {
             tracing::debug!("a port state was not fetched in time");
         }

@@ -96,6 +96,14 @@ fn ports_follow_their_interfaces() {
     let mut h1 = PacketPort::open("h1").unwrap();
     round(&mut h1, &mut h2);
 
+    // The other end down and up again: no carrier meanwhile.
+    ip("link set h1 down");
+    assert_eq!(notice(&mut events), (1, false));
+    ip("link set h1 up");
+    assert_eq!(notice(&mut events), (1, true));
+    let mut h1 = PacketPort::open("h1").unwrap();
+    round(&mut h1, &mut h2);
+
     // Gone, and another one in its place.
     ip("link del s2");
     assert_eq!(notice(&mut events), (2, false));
