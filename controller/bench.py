@@ -152,6 +152,8 @@ def laboratory(setting: Setting, directory: Path) -> Iterator[tuple[Controller, 
         for interface in senders:
             command += [SENDER, interface]
         sender = apart.popen(*command, cwd=ROOT)
+        stack.callback(sender.wait)
+        stack.callback(sender.kill)
         for wire in servers:
             # The server behind the uplink has to be learned.
             wire.send(udp(SERVER, STATION, 9, 9))

@@ -241,7 +241,8 @@ def _port(ap: AccessPoint, state: PortView, now: float) -> PortObservation:
     link = "unknown"
     last_active = ap.activity.get(number)
     if ap.connection.state == State.READY:
-        link = "active" if last_active is not None and now - last_active < ACTIVE_SECONDS else "idle"
+        # A clock that was set back makes nothing active for ever.
+        link = "active" if last_active is not None and 0 <= now - last_active < ACTIVE_SECONDS else "idle"
     return PortObservation(
         port=number,
         role=state.port.role,

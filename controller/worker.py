@@ -34,9 +34,9 @@ CHECK_SECONDS = 0.1
 """How often it is looked for switches that do not answer."""
 LISTEN_SECONDS = 0.001
 """How long messages of the parent are handled at once."""
-PHASE_SECONDS = 0.001
-PHASES = 10
-"""Access points begin their ticks at different times."""
+PHASE_SECONDS = 0.002
+PHASES = 5
+"""Access points begin their ticks at different times, but some together: one wake-up then does for all of them."""
 
 LENGTH_BYTES = 4
 

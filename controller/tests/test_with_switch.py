@@ -3,13 +3,17 @@
 
 import contextlib
 import csv
+import itertools
+import json
 import signal
+import statistics
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
@@ -239,6 +243,25 @@ def flooding(wire: Wire, packet: bytes) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def test_events_come_with_every_tick_or_once_a_second(link_lab: Lab) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+
+    def ticks(every: str, count: int) -> list[int]:
+        path = f"{controller.url}/api/v1/access-points/ap1/events?every={every}"
+        headers = {"authorization": f"Bearer {controller.token}"}
+        with httpx.stream("GET", path, headers=headers, timeout=60) as answer:
+            lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+            first = itertools.islice(lines, count)
+            return [json.loads(line.removeprefix("data: "))["loop"]["ticks"] for line in first]
+
+    wait_for(lambda: controller.get()["loop"]["ticks"] > 10)
+    second, tick = ticks("second", 2), ticks("tick", 40)
+    # Each tick is told once; a busy machine may leave some out.
+    assert sorted(set(tick)) == tick
+    assert statistics.median(after - before for before, after in itertools.pairwise(tick)) < second[1] - second[0]
 
 
 def uplink(controller: Controller, what: str) -> dict[str, Any]:
