@@ -195,6 +195,7 @@ def measure(setting: Setting, directory: Path) -> dict[str, float]:
         return sum(new["loop"][count] - old["loop"][count] for new, old in zip(after, before, strict=True))
 
     ticks, missed_ticks = grown("ticks"), grown("missed")
+    per_tick = {name: used[f"{name}_cores"] * elapsed / ticks * 1e6 for name in ("loop", "service", "switch")}
     p99 = [access_point["loop"]["tick_ms_p99"] for access_point in after]
     p50 = [access_point["loop"]["tick_ms_p50"] for access_point in after]
     return {
@@ -204,6 +205,7 @@ def measure(setting: Setting, directory: Path) -> dict[str, float]:
         "missed": missed_ticks / (ticks + missed_ticks),
         "late": grown("late") / ticks,
         **used,
+        **{f"{name}_us": value for name, value in per_tick.items()},
         "timer_late_ms_p99": lateness,
     }
 
@@ -266,7 +268,10 @@ TEXTS = {
     "late": "ticks begun more than 5 ms late",
     "loop_cores": "CPU of the loop's processes, cores",
     "service_cores": "CPU of the rest of the controller, cores",
-    "switch_cores": "CPU of the switches, cores",
+    "switch_cores": "CPU of the switches, which run on the same cores, packets and P4Runtime, cores",
+    "loop_us": "CPU of the loop's processes for one tick, µs",
+    "service_us": "CPU of the rest of the controller for one tick, µs",
+    "switch_us": "CPU of the switches for one tick, µs",
     "timer_late_ms_p99": "lateness of a sleeping process's timer on this machine, 99th percentile, ms",
 }
 

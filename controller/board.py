@@ -58,7 +58,7 @@ class Board:
         self.ports_count = ports
         places: list[tuple[np.dtype[Any], int, int]] = []
         size = 0
-        loop = [(np.dtype("i8"), len(COUNTS)), (np.dtype("f8"), DURATIONS), (np.dtype("f8"), DURATIONS), (PORT, ports)]
+        loop = [(np.dtype("i8"), len(COUNTS)), (np.dtype("f8"), DURATIONS), (PORT, ports)]
         for dtype, count in (*loop, *((np.dtype(kind), FLOWS_SIZE) for kind in FLOW.values())):
             places.append((dtype, count, size))
             size += -(-dtype.itemsize * count // 64) * 64
@@ -69,11 +69,10 @@ class Board:
         # Single numbers are written quicker through a view than through an array.
         self.counts = arrays[0].data
         self.durations: Any = arrays[1].data
-        self.delays: Any = arrays[2].data
-        """Of the last ticks: from begin to end, and from when it was due to begin; seconds, by number of the tick."""
-        self.ports = arrays[3]
-        self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[4:], strict=True))
-        self.port_offsets = [places[3][2] + PORT.itemsize * number for number in range(ports)]
+        """Of the last ticks, from begin to end, in seconds, by number of the tick."""
+        self.ports = arrays[2]
+        self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[3:], strict=True))
+        self.port_offsets = [places[2][2] + PORT.itemsize * number for number in range(ports)]
 
     @classmethod
     def create(cls, ports: int) -> Self:

@@ -25,6 +25,7 @@ from .board import CLASSES, DURATIONS, LATE, MISSED, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig, Port
 from .connection import Connection, SessionError
+from .feedback import Floats
 from .program import Program, table_entry
 from .regulator import target_bytes
 from .ticker import Key, NewFlow, Session
@@ -249,14 +250,9 @@ class Loop:
         return int(self.board.counts[MISSED])
 
     @property
-    def durations(self) -> list[float]:
-        """Seconds from begin to end, of the last ticks."""
-        return list(self.board.durations[: min(self.ticks, DURATIONS)])
-
-    @property
-    def delays(self) -> list[float]:
-        """Seconds from when it was due to its begin, of the last ticks."""
-        return list(self.board.delays[: min(self.ticks, DURATIONS)])
+    def durations(self) -> Floats:
+        """Seconds from begin to end, of the last ticks, ascending."""
+        return np.sort(np.frombuffer(self.board.durations)[: min(self.ticks, DURATIONS)])
 
 
 class Volume:
@@ -343,6 +339,6 @@ class PortView:
         return {number: Volume(packets[number], sizes[number]) for number in class_ids(self._config)}
 
 
-def percentile(values: list[float], part: float) -> float:
+def percentile(ascending: Floats, part: float) -> float:
     """Such a part of the values is below; 0 without values."""
-    return float(np.quantile(values, part, method="higher")) if values else 0.0
+    return float(ascending[math.ceil(part * (ascending.size - 1))]) if ascending.size else 0.0

@@ -217,7 +217,6 @@ class Ticker:
         interval, delay = self.interval, now - self.due
         missed = int(delay / interval)
         counts = self._board.counts
-        self._board.delays[counts[TICKS] % DURATIONS] = delay
         counts[TICKS] += 1
         counts[LATE] += delay > interval / 2
         counts[MISSED] += missed
