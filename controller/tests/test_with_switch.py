@@ -18,7 +18,7 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from .switches import ROOT, SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
+from .switches import ROOT, SERVER, STATION, WAIT_SECONDS, Controller, Lab, Wire, udp, udp6, wait_for
 
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 
@@ -222,7 +222,7 @@ def test_a_signal_ends_it_cleanly(any_lab: Lab, number: signal.Signals) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     controller.process.send_signal(number)
-    assert controller.process.wait(5) == 0
+    assert controller.process.wait(WAIT_SECONDS) == 0
     assert controller.errors.read_text() == ""
 
 
@@ -288,7 +288,7 @@ def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None
     with flooding(link_lab.wires[1], packet):
         wait_for(lambda: uplink(controller, "feedback")["device"] > 0.9)
         controller.process.send_signal(signal.SIGINT)
-        assert controller.process.wait(5) == 0
+        assert controller.process.wait(WAIT_SECONDS) == 0
     while link_lab.wires[2].received(0.5):
         pass  # what is queued was decided on before
     for _ in range(10):
