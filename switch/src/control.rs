@@ -5,6 +5,7 @@
 //! are checked here, applied by the packet thread between two batches, and acknowledged once they are in effect.
 //! Reads never reach the packet thread: counters, registers and last-hit times are shared relaxed atomics.
 
+mod links;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -19,15 +20,17 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use thiserror::Error;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 
+use self::links::Recent;
+pub use self::links::{LinkView, WINDOW, Window};
 use crate::change::Outbox;
 pub use crate::change::{CloneSession, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica};
 use crate::engine::{Clock, Command, Engine, Line};
-pub use crate::link::LinkConfig;
+pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
 use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
-pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats};
+pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
     Program, RegisterId, TableId, Value, ValueSetId,
@@ -36,7 +39,7 @@ use crate::store::Store;
 pub use crate::update::{
     EntryAction, EntryView, GroupMember, ProfileGroup, TableEntry, Update, UpdateError, WeightedCall,
 };
-use crate::v1model::{Port, Switch, SwitchCells};
+use crate::v1model::{MIN_PACKETS, Port, Switch, SwitchCells};
 use writes::Stage;
 
 /// Events of a kind, or packet-outs, that may wait to be fetched.
@@ -44,8 +47,6 @@ const MAX_EVENTS: usize = 4096;
 /// Frames beyond an interface's MTU: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD: usize = 18;
 const MIN_FRAME_BUFFER: usize = 2048;
-/// Packets in flight beside those that links hold.
-const MIN_PACKETS: usize = 4096;
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries looked at for idleness at a time.
 const AGE_STEP: usize = 4096;
@@ -112,7 +113,11 @@ struct PortHandle {
     interface: String,
     cells: Arc<PortCells>,
     up: AtomicBool,
+    enabled: AtomicBool,
     failed: Arc<AtomicBool>,
+    /// What the packet thread was told last.
+    link: Mutex<Option<LinkConfig>>,
+    recent: Mutex<Recent>,
 }
 
 struct Inner {
@@ -122,6 +127,10 @@ struct Inner {
     store: Mutex<Option<Store>>,
     stage: Mutex<Option<Stage>>,
     ports: Vec<PortHandle>,
+    /// Per port.
+    queues: usize,
+    /// The ports are network interfaces.
+    interfaces: bool,
     cells: Arc<SwitchCells>,
     clock: Clock,
     seed: u64,
@@ -195,7 +204,10 @@ impl Dataplane {
             interface: port_config.interface.clone(),
             cells: port.cells.clone(),
             up: AtomicBool::new(true),
+            enabled: AtomicBool::new(true),
             failed: Arc::default(),
+            link: Mutex::new(port_config.link.clone()),
+            recent: Mutex::default(),
         });
         let handles: Vec<PortHandle> = handles.collect();
         let in_flight =
@@ -211,6 +223,7 @@ impl Dataplane {
                 capture: config.capture.as_ref().map(create).transpose()?,
                 failed: handle.failed.clone(),
                 interface: handle.interface.clone(),
+                enabled: true,
             })
         });
         let lines = lines.collect::<Result<_, StartError>>()?;
@@ -222,6 +235,8 @@ impl Dataplane {
             store: Mutex::new(None),
             stage: Mutex::new(None),
             ports: handles,
+            queues: config.priority_queues,
+            interfaces: watch_interfaces,
             cells,
             clock,
             seed: config.seed,
@@ -234,7 +249,7 @@ impl Dataplane {
         };
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
-        let watcher = spawn("watch", Box::new(move || watch(&watched, watch_interfaces)))?;
+        let watcher = spawn("watch", Box::new(move || watch(&watched)))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher]);
         let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
         Ok((Dataplane { inner, staged: false }, events))
@@ -371,13 +386,17 @@ impl Inner {
     }
 
     fn store(&self) -> MutexGuard<'_, Option<Store>> {
-        // Every method of the store checks before it changes anything: a panic leaves it whole.
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.store)
     }
 
     fn stage(&self) -> MutexGuard<'_, Option<Stage>> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.stage)
     }
+}
+
+/// Who holds one of our locks checks before it changes anything: a panic leaves all whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Names the mend for what goes wrong when an interface is opened.
@@ -393,11 +412,12 @@ fn open_error(interface: &str, error: &io::Error) -> String {
 }
 
 /// Looks after what has time: idle entries, and interfaces that go and come.
-fn watch(inner: &Inner, interfaces: bool) {
+fn watch(inner: &Inner) {
     let mut known: Vec<Option<i32>> = vec![None; inner.ports.len()];
     while !inner.stopping.load(Relaxed) {
         age(inner);
-        if interfaces {
+        links::sample(inner);
+        if inner.interfaces {
             for (index, (port, known)) in inner.ports.iter().zip(&mut known).enumerate() {
                 watch_interface(inner, index, port, known);
             }
@@ -449,20 +469,5 @@ fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut O
         }
     }
     *known = now;
-    if port.up.swap(up, Relaxed) != up {
-        let state = if up { "up" } else { "down" };
-        tracing::info!("port {} ({}) is {state}", port.number, port.interface);
-        let mut changes = Vec::new();
-        // Held until the changes are on their way, as by a write.
-        let mut store = inner.store();
-        if let Some(store) = &mut *store {
-            store.set_port(port.number, up, &mut changes);
-        }
-        inner.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
-        drop(store);
-        let notice = Notice::PortState { port: port.number, up };
-        if inner.notices.try_send(notice).is_err() {
-            tracing::debug!("a port state was not fetched in time");
-        }
-    }
+    links::set_up(inner, port, up && port.enabled.load(Relaxed));
 }

@@ -17,11 +17,12 @@ use nix::sys::time::TimeSpec;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::change::Change;
+use crate::link::LinkConfig;
 use crate::machine::Machine;
 use crate::machine::frame::Packet;
-use crate::port::{BATCH, Capture, PortIo};
+use crate::port::{BATCH, Capture, PortIo, count};
 use crate::store::Carried;
-use crate::v1model::{Switch, count};
+use crate::v1model::Switch;
 
 /// Changes and packet-outs that are handled before packets are looked at again.
 const CHANGES_PER_TURN: usize = 128;
@@ -57,6 +58,16 @@ pub enum Command {
         port: usize,
         io: Box<dyn PortIo>,
     },
+    /// Other link models, by the index of the port; all at once. The answer comes when they are in effect.
+    Links {
+        links: Vec<(usize, LinkConfig)>,
+        done: oneshot::Sender<()>,
+    },
+    /// Whether the port carries packets.
+    Enable {
+        port: usize,
+        enabled: bool,
+    },
     Stop,
 }
 
@@ -85,6 +96,8 @@ pub struct Line {
     /// Set here when the interface fails, seen by whoever opens it again.
     pub failed: Arc<AtomicBool>,
     pub interface: String,
+    /// While it is not, nothing is taken and nothing sent.
+    pub enabled: bool,
 }
 
 impl Line {
@@ -197,6 +210,11 @@ impl Engine {
                     self.lines[port].io = Some(io);
                     self.lines[port].failed.store(false, Relaxed);
                 }
+                Ok(Command::Links { links, done }) => {
+                    self.switch.set_links(links);
+                    let _ = done.send(());
+                }
+                Ok(Command::Enable { port, enabled }) => self.lines[port].enabled = enabled,
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Commands::Stop,
                 Err(TryRecvError::Empty) => return Commands::Done,
             }
@@ -226,7 +244,7 @@ impl Engine {
                 return;
             }
         };
-        if got.packets == 0 {
+        if got.packets == 0 || !line.enabled {
             return;
         }
         // What the queues owe until now has to leave before something new joins them.
@@ -273,7 +291,7 @@ impl Engine {
             let mut sent = 0;
             let mut attempts = 0;
             while sent < port.output.len() {
-                let Some(io) = &mut line.io else { break };
+                let Some(io) = line.io.as_mut().filter(|_| line.enabled) else { break };
                 match io.send(&port.output[sent..]) {
                     Ok(number) => {
                         let bytes = port.output[sent..sent + number].iter().map(|p| p.frame.len() as u64).sum();

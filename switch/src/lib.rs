@@ -9,7 +9,7 @@
 //! | loader | `compile` | BMv2 JSON to instructions, or the name and place of what is not supported |
 //! | machine | `machine` | how one packet is processed: parser, instructions, tables, meters, checksums, deparser |
 //! | native code | `jit` | the machine's instructions for this processor; `unsafe`, each block with its reason |
-//! | link | [`link`], [`trace`] | rate or recorded rate, queues, delay, jitter and loss of one port |
+//! | link | [`link`], `queue`, [`trace`] | rate or recorded rate, queues and their scheduling, delay, jitter and loss of one port |
 //! | port | [`port`] | frames in and out of an interface, in batches; `unsafe` as well, and nothing else is |
 //! | architecture | `v1model`, `digest` | between the ports: queues, multicast, clones, resubmission, digests |
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
@@ -35,6 +35,7 @@ pub mod p4rt;
 pub mod port;
 mod profiles;
 pub mod program;
+mod queue;
 pub mod reference;
 mod rows;
 pub mod store;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The link model of one port: eight queues in strict priority (7 first) with one limit, a wire with a rate over
-//! all of them (or a trace in its place), then delay, jitter and loss. Pure: time is an argument, in ns.
+//! The link model of one port: eight queues behind one wire. A [`Scheduler`] says which queue is next; the wire has a
+//! rate over all of them (or a trace in its place), then delay, jitter and loss. Pure: time is an argument, in ns.
 //!
 //! ```text
 //! enqueue -> queues -> dequeue -> (egress) -> transmit -> wire -> arrived
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::queue::{Bucket, Scheduler, highest};
+pub use crate::queue::{MAX_WEIGHT, QUEUES, QueueConfig};
 use crate::trace::{Player, Trace};
-
-pub const QUEUES: usize = 8;
 
 /// How much time that passed unseen is made up for: longer pauses of this process stay pauses of the link.
 const CATCH_UP_NS: u64 = 20_000_000;
@@ -32,6 +32,9 @@ const MAX_ON_THE_WIRE: u128 = 16_384;
 pub struct LinkConfig {
     /// bit/s over all queues; `None`: unlimited.
     pub rate: Option<u64>,
+    /// Bytes that may leave at once beyond the rate, after nothing left for long enough: a token bucket's depth. 0: a
+    /// wire, on which every bit takes its time.
+    pub burst: u32,
     /// In place of a rate: when the wire takes packets.
     pub trace: Option<Arc<Trace>>,
     /// Packets in all queues of the port.
@@ -45,12 +48,14 @@ pub struct LinkConfig {
     pub loss: f64,
     /// Bytes that every frame takes on the wire beyond its own.
     pub overhead: u32,
+    pub queues: [QueueConfig; QUEUES],
 }
 
 impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
             rate: None,
+            burst: 0,
             trace: None,
             limit_packets: DEFAULT_LIMIT,
             limit_bytes: None,
@@ -58,6 +63,7 @@ impl Default for LinkConfig {
             jitter_ns: 0,
             loss: 0.0,
             overhead: 0,
+            queues: Default::default(),
         }
     }
 }
@@ -81,10 +87,26 @@ struct Queued<T> {
     enqueued: u64,
 }
 
+/// A FIFO with the limits of its own.
+struct Queue<T> {
+    fifo: VecDeque<Queued<T>>,
+    bytes: u64,
+    limit_packets: usize,
+    limit_bytes: u64,
+}
+
+impl<T> Queue<T> {
+    fn new() -> Queue<T> {
+        Queue { fifo: VecDeque::new(), bytes: 0, limit_packets: 0, limit_bytes: 0 }
+    }
+}
+
 /// A packet whose turn on the wire it is.
 pub struct Dequeued<T> {
     pub item: T,
     pub queue: usize,
+    /// As it was enqueued.
+    pub bytes: u32,
     pub enqueued: u64,
     /// When its transmission starts; never later than the time of the call.
     pub start: u64,
@@ -94,15 +116,19 @@ pub struct Dequeued<T> {
 
 pub struct Link<T> {
     config: LinkConfig,
-    queues: [VecDeque<Queued<T>>; QUEUES],
+    queues: [Queue<T>; QUEUES],
+    /// Queues that are not empty, as bits.
+    waiting: u8,
     packets: usize,
     bytes: u64,
-    /// End of the last transmission, and what the division by the rate left of it; with a trace the next opportunity.
-    free_at: u64,
-    remainder: u64,
+    scheduler: Scheduler,
+    /// With a trace, `free_at` is the next opportunity.
+    wire: Bucket,
     player: Option<Player>,
+    /// Queue and start of the packet dequeued last.
+    current: (usize, u64),
     /// (arrival at the far end, packet), in order.
-    wire: VecDeque<(u64, T)>,
+    flying: VecDeque<(u64, T)>,
     last_arrival: u64,
     rng: Rng,
 }
@@ -111,23 +137,47 @@ impl<T> Link<T> {
     /// `seed`: of jitter and loss.
     pub fn new(config: LinkConfig, seed: u64) -> Link<T> {
         let player = config.trace.clone().map(Player::new);
-        Link {
-            config,
-            queues: Default::default(),
+        let mut link = Link {
+            config: LinkConfig::default(),
+            queues: std::array::from_fn(|_| Queue::new()),
+            waiting: 0,
             packets: 0,
             bytes: 0,
-            free_at: player.as_ref().map_or(0, Player::at),
-            remainder: 0,
+            scheduler: Scheduler::default(),
+            wire: Bucket::free_from(player.as_ref().map_or(0, Player::at)),
             player,
-            wire: VecDeque::new(),
+            current: (0, 0),
+            flying: VecDeque::new(),
             last_arrival: 0,
             rng: Rng::with_seed(seed),
+        };
+        link.configure(config);
+        link
+    }
+
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// Another configuration from now on, but for the trace, which stays. What waits or flies is kept, in its order.
+    pub fn configure(&mut self, config: LinkConfig) {
+        for (queue, config) in self.queues.iter_mut().zip(&config.queues) {
+            queue.limit_packets = config.limit_packets.map_or(usize::MAX, |limit| limit as usize);
+            queue.limit_bytes = config.limit_bytes.unwrap_or(u64::MAX);
         }
+        self.wire.set(config.rate, config.burst);
+        self.scheduler.set(&config.queues);
+        self.config = config;
     }
 
     /// Packets in one queue.
     pub fn depth(&self, queue: usize) -> usize {
-        self.queues[queue].len()
+        self.queues[queue].fifo.len()
+    }
+
+    /// Bytes in one queue.
+    pub fn depth_bytes(&self, queue: usize) -> u64 {
+        self.queues[queue].bytes
     }
 
     /// Packets in all queues.
@@ -140,78 +190,120 @@ impl<T> Link<T> {
         self.bytes
     }
 
-    /// Tail drop: gives the packet back if the port's queues are full.
+    /// Tail drop: gives the packet back if the port's queues, or this one, are full.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
         let too_many = self.packets >= self.config.limit_packets as usize;
-        if too_many || self.config.limit_bytes.is_some_and(|limit| self.bytes + bytes as u64 > limit) {
+        let after = self.bytes + bytes as u64;
+        let to = &mut self.queues[queue];
+        if too_many
+            || self.config.limit_bytes.is_some_and(|limit| after > limit)
+            || to.fifo.len() >= to.limit_packets
+            || to.bytes + bytes as u64 > to.limit_bytes
+        {
             return Err(item);
         }
+        to.fifo.push_back(Queued { item, bytes, enqueued: now });
+        to.bytes += bytes as u64;
+        self.waiting |= 1 << queue;
         self.packets += 1;
-        self.bytes += bytes as u64;
-        self.queues[queue].push_back(Queued { item, bytes, enqueued: now });
+        self.bytes = after;
         Ok(())
     }
 
     /// The next packet, if the wire is free by `now`. To be asked until there is none before anything is enqueued
     /// at `now`, so that a packet cannot overtake one that would have been on the wire already.
     pub fn dequeue(&mut self, now: u64) -> Option<Dequeued<T>> {
-        if self.free_at > now {
+        if self.waiting == 0 || self.wire.free_at > now {
             return None;
         }
-        let queue = (0..QUEUES).rev().find(|&queue| !self.queues[queue].is_empty())?;
-        let idle = self.queues[queue].front()?.enqueued.max(now.saturating_sub(CATCH_UP_NS));
-        if idle > self.free_at {
-            // The wire was idle: there is no fraction to carry over.
-            self.free_at = idle;
-            self.remainder = 0;
-            if let Some(player) = &mut self.player {
-                player.skip_to(idle);
-                self.free_at = player.at();
-                if self.free_at > now {
-                    return None;
-                }
+        let unseen = now.saturating_sub(CATCH_UP_NS);
+        let (queue, idle) = if self.scheduler.is_plain() {
+            let queue = highest(self.waiting);
+            (queue, self.queues[queue].fifo.front()?.enqueued.max(unseen))
+        } else {
+            self.choose(now, unseen)?
+        };
+        // Before this packet could start there was nothing that could.
+        self.wire.idle_until(idle);
+        if let Some(player) = &mut self.player
+            && idle > player.at()
+        {
+            player.skip_to(idle);
+            self.wire.free_at = player.at();
+            if self.wire.free_at > now {
+                return None;
             }
         }
-        let Queued { item, bytes, enqueued } = self.queues[queue].pop_front()?;
+        let from = &mut self.queues[queue];
+        let Queued { item, bytes, enqueued } = from.fifo.pop_front()?;
+        from.bytes -= bytes as u64;
+        if from.fifo.is_empty() {
+            self.waiting &= !(1 << queue);
+        }
         self.packets -= 1;
         self.bytes -= bytes as u64;
-        Some(Dequeued { item, queue, enqueued, start: self.free_at, depth: self.queues[queue].len() })
+        let start = self.wire.free_at.max(idle);
+        self.current = (queue, start);
+        Some(Dequeued { item, queue, bytes, enqueued, start, depth: from.fifo.len() })
+    }
+
+    /// The queue that sends next, and since when it could; `None`: none can by `now`.
+    fn choose(&mut self, now: u64, unseen: u64) -> Option<(usize, u64)> {
+        let since = self.since();
+        let first = since.into_iter().min().unwrap_or(u64::MAX).max(unseen);
+        // Time is that of the wire, not of this call: who comes later has no say yet.
+        let start = first.max(self.wire.free_at);
+        if start > now {
+            return None;
+        }
+        let ready = (0..QUEUES).filter(|&queue| since[queue] <= start).fold(0, |set, queue| set | 1 << queue);
+        Some((self.scheduler.choose(ready, self.waiting), first))
+    }
+
+    /// Since or from when each queue has something that it may send.
+    fn since(&self) -> [u64; QUEUES] {
+        std::array::from_fn(|queue| match self.queues[queue].fifo.front() {
+            Some(head) => head.enqueued.max(self.scheduler.ready_at(queue)),
+            None => u64::MAX,
+        })
     }
 
     /// Puts the packet just dequeued on the wire. Gives it back if the wire loses it.
     pub fn transmit(&mut self, bytes: usize, item: T) -> Option<T> {
         let bytes = bytes as u64 + self.config.overhead as u64;
-        if let Some(rate) = self.config.rate {
-            let units = 8 * bytes * 1_000_000_000 + self.remainder;
-            self.free_at += units / rate;
-            self.remainder = units % rate;
-        }
-        let mut sent = self.free_at;
+        let (queue, start) = self.current;
+        self.wire.spend(bytes);
+        self.scheduler.spend(queue, start, bytes);
+        // With a burst the bits may be paid for before they are sent.
+        let mut sent = self.wire.free_at.max(start);
         if let Some(player) = &mut self.player {
             sent = player.spend(bytes);
-            self.free_at = player.at();
+            self.wire.free_at = player.at();
         }
         if self.config.loss > 0.0 && self.rng.f64() < self.config.loss {
             return Some(item);
         }
         let jitter = if self.config.jitter_ns > 0 { self.rng.u64(0..=self.config.jitter_ns) } else { 0 };
         self.last_arrival = self.last_arrival.max(sent + self.config.delay_ns + jitter);
-        self.wire.push_back((self.last_arrival, item));
+        self.flying.push_back((self.last_arrival, item));
         None
     }
 
     /// The next packet that has arrived at the far end by `now`.
     pub fn arrived(&mut self, now: u64) -> Option<T> {
-        match self.wire.front() {
-            Some((at, _)) if *at <= now => self.wire.pop_front().map(|(_, item)| item),
+        match self.flying.front() {
+            Some((at, _)) if *at <= now => self.flying.pop_front().map(|(_, item)| item),
             _ => None,
         }
     }
 
     /// When there is something to do next.
     pub fn deadline(&self) -> Option<u64> {
-        let start = (self.packets > 0).then_some(self.free_at);
-        let arrival = self.wire.front().map(|(at, _)| *at);
+        let start = (self.waiting != 0).then(|| match self.scheduler.is_plain() {
+            true => self.wire.free_at,
+            false => self.since().into_iter().min().unwrap_or(0).max(self.wire.free_at),
+        });
+        let arrival = self.flying.front().map(|(at, _)| *at);
         match (start, arrival) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -220,10 +312,11 @@ impl<T> Link<T> {
 
     /// Takes every packet out of queues and wire.
     pub fn clear(&mut self) -> impl Iterator<Item = T> {
-        (self.packets, self.bytes) = (0, 0);
-        let queued = self.queues.iter_mut().flat_map(|queue| queue.drain(..).map(|queued| queued.item));
+        (self.packets, self.bytes, self.waiting) = (0, 0, 0);
+        self.queues.iter_mut().for_each(|queue| queue.bytes = 0);
+        let queued = self.queues.iter_mut().flat_map(|queue| queue.fifo.drain(..).map(|queued| queued.item));
         let queued: Vec<T> = queued.collect();
-        queued.into_iter().chain(self.wire.drain(..).map(|(_, item)| item))
+        queued.into_iter().chain(self.flying.drain(..).map(|(_, item)| item))
     }
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Command line options: those of simple_switch_grpc that have a meaning here, and the link model.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use apswitch::control::{LinkConfig, PortConfig, PortNumber};
+use apswitch::control::{LinkConfig, PortConfig, PortNumber, QueueConfig};
+use apswitch::link::MAX_WEIGHT;
 use apswitch::p4rt::Tls;
 use apswitch::trace::Trace;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
@@ -19,6 +21,7 @@ Options may stand before or after `--`, where simple_switch_grpc wants its targe
 
 Link model, one --link for each port that has one; a port without one sends at once and has no queue:
   PORT:rate=1mbit        bit/s over all queues (bit, kbit, mbit, gbit); unlimited if missing
+       burst=0           bytes that may leave at once beyond the rate after a pause
        trace=FILE        in place of a rate: when packets can be delivered, as Mahimahi records it, over and over: a
                          time in ms on each line, each for 1514 bytes
        limit=1000        packets in all queues of the port; the arriving packet is dropped
@@ -27,7 +30,12 @@ Link model, one --link for each port that has one; a port without one sends at o
        jitter=0ms        added to the delay, uniform from 0 to this; packets keep their order
        loss=0.0          probability that a frame is lost
        overhead=0        bytes that a frame takes on the wire beyond its own
-Queues are standard_metadata.priority, 7 is served first.
+Queues are standard_metadata.priority, 7 is served first. One --queue for each that is more than that:
+  PORT/QUEUE:weight=1    no strict priority, but a share, by weight, of what the queues with strict priority leave
+       limit=N           packets, beside the port's limit; unlimited if missing, as are the others
+       limit-bytes=N     bytes, beside the port's limit
+       rate=1mbit        bit/s that the queue takes at most
+       burst=0           bytes that it may send at once beyond its rate after a pause
 
 Example: two interfaces, an uplink of 1 Mbit/s with 1000 packets of buffer behind port 2
   apswitch -i 1@veth1 -i 2@veth2 --link 2:rate=1mbit,limit=1000 --no-p4 -- --cpu-port 510";
@@ -55,6 +63,10 @@ pub struct Options {
     /// Link model of a port; repeated
     #[arg(long = "link", value_name = "PORT:KEY=VALUE,...", value_parser = parse_link)]
     links: Vec<(PortNumber, LinkConfig)>,
+
+    /// A queue of a port; repeated
+    #[arg(long = "queue", value_name = "PORT/QUEUE:KEY=VALUE,...", value_parser = parse_queue)]
+    queues: Vec<(PortNumber, usize, QueueConfig)>,
 
     /// P4Runtime device id
     #[arg(long, default_value_t = 1)]
@@ -186,6 +198,20 @@ impl Options {
                 None => return Err(format!("--link {number}: there is no such port: add -i {number}@INTERFACE")),
             }
         }
+        let mut given = HashSet::new();
+        for (number, queue, config) in &self.queues {
+            let option = format!("--queue {number}/{queue}");
+            if *queue >= self.priority_queues {
+                return Err(format!("{option}: there are {} queues, from 0 on", self.priority_queues));
+            }
+            if !given.insert((number, queue)) {
+                return Err(format!("{option}: given twice: put all its settings into one"));
+            }
+            match ports.iter_mut().find(|p| p.number == *number) {
+                Some(port) => port.link.get_or_insert_default().queues[*queue] = config.clone(),
+                None => return Err(format!("{option}: there is no such port: add -i {number}@INTERFACE")),
+            }
+        }
         Ok(ports)
     }
 }
@@ -226,11 +252,10 @@ fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
     };
     let mut link = LinkConfig::default();
     for setting in settings.split(',') {
-        let Some((key, value)) = setting.split_once('=') else {
-            return Err(format!("`{setting}` is not KEY=VALUE"));
-        };
+        let (key, value) = key_value(setting)?;
         match key {
             "rate" => link.rate = Some(rate(value)?),
+            "burst" => link.burst = number(value)?,
             "trace" => link.trace = Some(Arc::new(Trace::read(Path::new(value))?)),
             "limit" => link.limit_packets = number(value)?,
             "limit-bytes" => link.limit_bytes = Some(number(value)?),
@@ -240,7 +265,8 @@ fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
             "overhead" => link.overhead = number(value)?,
             _ => {
                 return Err(format!(
-                    "`{key}` is no setting of a link: use rate, trace, limit, limit-bytes, delay, jitter, loss or overhead"
+                    "`{key}` is no setting of a link: use rate, burst, trace, limit, limit-bytes, delay, jitter, loss or \
+                     overhead"
                 ));
             }
         }
@@ -248,7 +274,42 @@ fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
     if link.rate.is_some() && link.trace.is_some() {
         return Err("rate and trace: give one of them, since a trace is a rate".into());
     }
+    if link.rate.is_none() && link.burst > 0 {
+        return Err("burst: give a rate too".into());
+    }
     Ok((parse_port(port)?, link))
+}
+
+fn parse_queue(text: &str) -> Result<(PortNumber, usize, QueueConfig), String> {
+    let parts = text.split_once(':').and_then(|(place, settings)| Some((place.split_once('/')?, settings)));
+    let Some(((port, queue), settings)) = parts else {
+        return Err("give PORT/QUEUE:KEY=VALUE,..., such as 2/0:weight=3,limit=100".into());
+    };
+    let mut config = QueueConfig::default();
+    for setting in settings.split(',') {
+        let (key, value) = key_value(setting)?;
+        match key {
+            "weight" => match number(value)? {
+                weight @ 1..=MAX_WEIGHT => config.weight = Some(weight),
+                _ => return Err(format!("`{value}` is not a weight from 1 to {MAX_WEIGHT}")),
+            },
+            "limit" => config.limit_packets = Some(number(value)?),
+            "limit-bytes" => config.limit_bytes = Some(number(value)?),
+            "rate" => config.rate = Some(rate(value)?),
+            "burst" => config.burst = number(value)?,
+            _ => {
+                return Err(format!("`{key}` is no setting of a queue: use weight, limit, limit-bytes, rate or burst"));
+            }
+        }
+    }
+    if config.rate.is_none() && config.burst > 0 {
+        return Err("burst: give a rate too".into());
+    }
+    Ok((parse_port(port)?, number(queue)?, config))
+}
+
+fn key_value(setting: &str) -> Result<(&str, &str), String> {
+    setting.split_once('=').ok_or_else(|| format!("`{setting}` is not KEY=VALUE"))
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
@@ -298,7 +359,7 @@ mod tests {
     fn a_line_as_for_simple_switch_grpc_with_links_on_both_sides() {
         let line = "apswitch --device-id 7 -i 1@a -i 2@b --no-p4 --thrift-port 9090 --log-level warn \
                     --link 1:delay=1.5ms -- --grpc-server-addr 0.0.0.0:50051 --cpu-port 510 --priority-queues 8 \
-                    --link 2:rate=600kbit,limit=50,limit-bytes=70000,delay=2ms,jitter=10us,loss=0.01,overhead=24";
+                    --link 2:rate=600kbit,burst=3000,limit=50,limit-bytes=70000,delay=2ms,jitter=10us,loss=0.01,overhead=24";
         let options = parse(line).unwrap();
         assert_eq!((options.device_id, options.cpu_port, options.priority_queues), (7, Some(510), 8));
         assert_eq!(options.grpc_server_addr, "0.0.0.0:50051");
@@ -306,6 +367,7 @@ mod tests {
         assert_eq!(ports[0].link, Some(LinkConfig { delay_ns: 1_500_000, ..Default::default() }));
         let second = LinkConfig {
             rate: Some(600_000),
+            burst: 3000,
             trace: None,
             limit_packets: 50,
             limit_bytes: Some(70_000),
@@ -313,8 +375,22 @@ mod tests {
             jitter_ns: 10_000,
             loss: 0.01,
             overhead: 24,
+            queues: Default::default(),
         };
         assert_eq!((ports[1].number, &ports[1].interface[..], ports[1].link.clone()), (2, "b", Some(second)));
+    }
+
+    #[test]
+    fn queues_have_weights_limits_and_rates() {
+        let line = "apswitch --no-p4 -i 1@a -i 2@b --link 2:rate=1mbit --queue 2/3:weight=4,limit=10 \
+                    --queue 1/0:limit-bytes=9000,rate=64kbit,burst=1514";
+        let ports = parse(line).unwrap().ports().unwrap();
+        let queue = |port: usize, queue: usize| ports[port].link.clone().unwrap().queues[queue].clone();
+        let weighted = QueueConfig { weight: Some(4), limit_packets: Some(10), ..Default::default() };
+        assert_eq!((queue(1, 3), queue(1, 2)), (weighted, QueueConfig::default()));
+        let limited = QueueConfig { limit_bytes: Some(9000), rate: Some(64_000), burst: 1514, ..Default::default() };
+        assert_eq!(queue(0, 0), limited);
+        assert_eq!(ports[1].link.as_ref().unwrap().rate, Some(1_000_000));
     }
 
     #[test]
@@ -331,6 +407,11 @@ mod tests {
             ("apswitch --no-p4 --link 1:speed=1", "no setting of a link"),
             ("apswitch --no-p4 --link 1:trace=/nowhere", "/nowhere: No such file"),
             ("apswitch --no-p4 --link rate=1mbit", "PORT:KEY=VALUE"),
+            ("apswitch --no-p4 --link 1:burst=1500", "burst: give a rate too"),
+            ("apswitch --no-p4 --queue 1:weight=2", "PORT/QUEUE:KEY=VALUE"),
+            ("apswitch --no-p4 --queue 1/2:weight=0", "weight from 1 to 10000"),
+            ("apswitch --no-p4 --queue 1/2:delay=1ms", "no setting of a queue"),
+            ("apswitch --no-p4 --queue 1/x:weight=1", "`x` is not a whole number"),
             ("apswitch --no-p4 --priority-queues 9", "from 1 to 8"),
             ("apswitch --no-p4 --tls-cert a.pem", "--tls-key"),
             ("apswitch --no-p4 --tls-client-ca a.pem", "--tls-cert"),
@@ -344,6 +425,9 @@ mod tests {
             ("apswitch --no-p4 -i 510@a --cpu-port 510", "CPU port"),
             ("apswitch --no-p4 -i 1@a --link 2:rate=1mbit", "no such port"),
             ("apswitch --no-p4 -i 1@a --link 1:rate=1mbit --link 1:delay=1ms", "given twice"),
+            ("apswitch --no-p4 -i 1@a --queue 2/0:weight=1", "--queue 2/0: there is no such port"),
+            ("apswitch --no-p4 -i 1@a --queue 1/8:weight=1", "there are 8 queues"),
+            ("apswitch --no-p4 -i 1@a --queue 1/0:weight=1 --queue 1/0:limit=1", "given twice"),
         ] {
             let error = parse(line).unwrap().ports().unwrap_err();
             assert!(error.contains(message), "{line}: {error}");

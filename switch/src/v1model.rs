@@ -21,7 +21,7 @@ use crate::link::{Link, LinkConfig, QUEUES};
 use crate::machine::code::Place;
 use crate::machine::frame::{Packet, PacketState, Pool};
 use crate::machine::{DROP_PORT, Machine};
-use crate::port::{PortCells, PortNumber};
+use crate::port::{PortCells, PortNumber, count};
 use crate::program::{DigestId, Value};
 
 /// Values of `instance_type`.
@@ -39,6 +39,9 @@ const MAX_PENDING: usize = 8192;
 /// How many of them are handled before the next frame is received.
 const PENDING_BUDGET: usize = 1024;
 
+/// Packets in flight beside those that links hold.
+pub const MIN_PACKETS: usize = 4096;
+
 /// Packets that left the switch without going through a port. Written by the packet thread alone.
 #[derive(Default, Debug)]
 pub struct SwitchCells {
@@ -50,22 +53,20 @@ pub struct SwitchCells {
     pub not_fetched: AtomicU64,
 }
 
-pub fn count(cell: &AtomicU64, amount: u64) {
-    cell.store(cell.load(Relaxed).wrapping_add(amount), Relaxed);
-}
-
 pub struct Port {
     pub number: PortNumber,
     pub cells: Arc<PortCells>,
     /// Frames ready to be sent.
     pub output: Vec<Box<Packet>>,
     link: Option<Link<Box<Packet>>>,
+    seed: u64,
 }
 
 impl Port {
     pub fn new(number: PortNumber, link: Option<LinkConfig>, seed: u64) -> Port {
-        let link = link.map(|config| Link::new(config, seed ^ number as u64));
-        Port { number, cells: Arc::default(), output: Vec::new(), link }
+        let seed = seed ^ number as u64;
+        let link = link.map(|config| Link::new(config, seed));
+        Port { number, cells: Arc::default(), output: Vec::new(), link, seed }
     }
 }
 
@@ -129,6 +130,7 @@ impl Switch {
         for port in &mut self.ports {
             if let Some(link) = &mut port.link {
                 link.clear().for_each(|packet| self.pool.give(packet));
+                port.cells.queues.iter().for_each(|queue| queue.cleared());
             }
         }
         self.copies.drain(..).for_each(|(_, packet)| self.pool.give(packet));
@@ -137,6 +139,19 @@ impl Switch {
         self.sessions.clear();
         self.digests = machine.code.digests.iter().map(|_| None).collect();
         self.machine.replace(machine)
+    }
+
+    /// Gives ports, by index, other link models. What they hold stays in its order.
+    pub fn set_links(&mut self, links: Vec<(usize, LinkConfig)>) {
+        for (index, config) in links {
+            let port = &mut self.ports[index];
+            match &mut port.link {
+                Some(link) => link.configure(config),
+                None => port.link = Some(Link::new(config, port.seed)),
+            }
+        }
+        let in_flight = |port: &Port| port.link.as_ref().map_or(0, |link| link.config().most_in_flight());
+        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(in_flight).sum::<usize>());
     }
 
     /// There is a program.
@@ -203,18 +218,22 @@ impl Switch {
             while let Some(dequeued) = self.ports[index].link.as_mut().and_then(|link| link.dequeue(now)) {
                 self.unpark(&dequeued.item);
                 let (start, waited) = (dequeued.start, dequeued.start - dequeued.enqueued);
+                let queue = dequeued.queue;
+                self.ports[index].cells.queues[queue].dequeued(dequeued.bytes as u64, waited);
                 let Some(machine) = &mut self.machine else { continue };
                 let Machine { code, state, .. } = &mut **machine;
                 state.set(code.standard.deq_timedelta, waited / 1000);
                 state.set(code.standard.deq_qdepth, dequeued.depth as u64);
-                state.set(code.standard.qid, dequeued.queue as u64);
+                state.set(code.standard.qid, queue as u64);
                 let number = self.ports[index].number;
                 if let Some(packet) = self.egress(number, dequeued.item, start)
-                    && let Some(link) = &mut self.ports[index].link
-                    && let Some(lost) = link.transmit(packet.frame.len(), packet)
+                    && let Port { link: Some(link), cells, .. } = &mut self.ports[index]
                 {
-                    count(&self.ports[index].cells.lost, 1);
-                    self.pool.give(lost);
+                    cells.queues[queue].sent(packet.frame.len() as u64);
+                    if let Some(lost) = link.transmit(packet.frame.len(), packet) {
+                        count(&cells.lost, 1);
+                        self.pool.give(lost);
+                    }
                 }
             }
             let port = &mut self.ports[index];
@@ -289,9 +308,14 @@ impl Switch {
         {
             state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
             park(machine, &mut packet);
-            if let Err(packet) = link.enqueue(now, queue, packet.state.length, packet) {
-                count(&port.cells.queue_drops, 1);
-                self.pool.give(packet);
+            let (bytes, counted) = (packet.state.length, &port.cells.queues[queue]);
+            match link.enqueue(now, queue, bytes, packet) {
+                Ok(()) => counted.enqueued(bytes as u64, link.depth_bytes(queue)),
+                Err(packet) => {
+                    count(&port.cells.queue_drops, 1);
+                    counted.dropped(bytes as u64);
+                    self.pool.give(packet);
+                }
             }
             return;
         }

@@ -141,12 +141,17 @@ impl Pool {
         Pool { free: Vec::new(), capacity, made: 0, limit }
     }
 
+    /// Packets in flight at most, from now on.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// `None`: as many packets are in flight as are allowed.
     pub fn take(&mut self) -> Option<Box<Packet>> {
         if let Some(packet) = self.free.pop() {
             return Some(packet);
         }
-        if self.made == self.limit {
+        if self.made >= self.limit {
             return None;
         }
         self.made += 1;
