@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the P4Runtime protos. They are not copied into this repository: the pinned finsy Python package brings them,
+//! Compiles the protos of P4Runtime and gNMI. They are not copied into this repository: the pinned finsy Python package brings them,
 //! so that the switch, the controller and the tests speak the same version.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 const ROOT_PROTO: &str = "p4/v1/p4runtime.proto";
+const GNMI_PROTO: &str = "gnmi1/gnmi.proto";
 
 /// The folder that holds `p4/v1/p4runtime.proto`: `FINSY_PROTO_DIR`, else finsy of the project's venv, else of python3.
 fn proto_dir() -> Result<PathBuf, String> {
@@ -38,12 +39,14 @@ fn build() -> Result<(), String> {
     println!("cargo:rerun-if-env-changed=FINSY_PROTO_DIR");
     let dir = proto_dir()?;
     println!("cargo:rerun-if-changed={}", dir.join("p4").display());
-    let descriptors = protox::compile([ROOT_PROTO], [&dir]).map_err(|e| format!("{}: {e}", dir.display()))?;
+    println!("cargo:rerun-if-changed={}", dir.join("gnmi1").display());
+    let descriptors =
+        protox::compile([ROOT_PROTO, GNMI_PROTO], [&dir]).map_err(|e| format!("{}: {e}", dir.display()))?;
     tonic_prost_build::configure()
         .build_client(false)
         .bytes(".p4.v1")
         .compile_fds(descriptors)
-        .map_err(|e| format!("P4Runtime protos: {e}"))
+        .map_err(|e| format!("protos: {e}"))
 }
 
 fn main() {

@@ -14,6 +14,7 @@
 //! | architecture | `v1model`, `digest` | between the ports: queues, multicast, clones, resubmission, digests |
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
 //! | control | [`control`], [`update`], `store`, `profiles`, `rows`, `value_sets`, `change` | the handle through which everybody else reads and writes |
+//! | gNMI | [`gnmi`] | ports and queues over gRPC, on top of the handle |
 //! | P4Runtime | [`p4rt`] | the gRPC server on top of the handle |
 //! | reference | [`reference`] | the same programs once more, interpreted plainly: what the machine is tested against |
 //!
@@ -28,6 +29,7 @@ mod compile;
 pub mod control;
 mod digest;
 mod engine;
+pub mod gnmi;
 mod jit;
 pub mod link;
 pub mod machine;

@@ -113,6 +113,7 @@ impl P4RuntimeListener {
         events: Events,
         stop: impl Future<Output = ()>,
     ) -> Result<(), String> {
+        let gnmi = crate::gnmi::server(dataplane.clone());
         let shared = Arc::new(Shared::new(self.device_id, dataplane));
         let service = P4RuntimeServer::new(Service(shared.clone()))
             .max_decoding_message_size(LARGEST_REQUEST)
@@ -123,6 +124,7 @@ impl P4RuntimeListener {
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .add_service(service)
+            .add_service(gnmi)
             .serve_with_incoming(self.connections);
         // Streams live as long as their clients, so there is no waiting for them.
         let result = tokio::select! {

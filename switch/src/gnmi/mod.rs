@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! gNMI (specification 0.10): ports and queues read, watched and set at run time, over paths of OpenConfig.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `proto` | the generated messages |
+//! | `schema`, `value`, `path` | which nodes there are, their values in every encoding, and the ways to them |
+//! | `tree` | the leaves that there are now |
+//! | `config` | what was set, and what it means for the ports |
+//! | `render` | leaves as answers, one by one or as JSON |
+//! | `set`, `subscribe`, `service` | the RPCs |
+//!
+//! docs/switch/queues.md says which paths there are.
+
+mod config;
+mod path;
+mod proto;
+mod render;
+mod schema;
+mod service;
+mod set;
+mod subscribe;
+mod tree;
+mod value;
+
+use std::sync::Arc;
+
+use crate::control::Dataplane;
+use proto::gnmi::g_nmi_server::GNmiServer;
+
+/// The largest request.
+const LARGEST_REQUEST: usize = 4 << 20;
+
+/// The service of a data plane; its configuration starts as the data plane's.
+pub fn server(dataplane: Dataplane) -> GNmiServer<service::Service> {
+    GNmiServer::new(service::Service(Arc::new(service::Shared::new(dataplane))))
+        .max_decoding_message_size(LARGEST_REQUEST)
+        .max_encoding_message_size(usize::MAX)
+}

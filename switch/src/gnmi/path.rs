@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Paths: of leaves, and as requests have them, with wildcards (gNMI specification 0.10, section 2.2.2).
+
+use std::fmt;
+
+use tonic::Status;
+
+use super::proto::gnmi;
+use super::schema::{Node, ROOT};
+
+/// A step to a node: its name, and which entry if it is one of a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    pub name: &'static str,
+    pub key: Option<(&'static str, String)>,
+}
+
+/// The way to a node that there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(pub Vec<Step>);
+
+impl Path {
+    pub fn join(&self, name: &'static str, key: Option<(&'static str, String)>) -> Path {
+        let mut steps = self.0.clone();
+        steps.push(Step { name, key });
+        Path(steps)
+    }
+
+    pub fn starts_with(&self, prefix: &Path) -> bool {
+        self.0.starts_with(&prefix.0)
+    }
+
+    /// The key of the list `list`.
+    pub fn key(&self, list: &str) -> Option<&str> {
+        self.0.iter().find(|step| step.name == list)?.key.as_ref().map(|(_, value)| value.as_str())
+    }
+
+    /// The step at `index` has this name.
+    pub fn has(&self, index: usize, name: &str) -> bool {
+        self.0.get(index).is_some_and(|step| step.name == name)
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.0.last().map_or("", |step| step.name)
+    }
+
+    pub fn node(&self) -> Option<&'static Node> {
+        self.0.iter().try_fold(&ROOT, |node, step| node.child(step.name))
+    }
+
+    pub fn message(&self) -> gnmi::Path {
+        let elem = |step: &Step| gnmi::PathElem {
+            name: step.name.into(),
+            key: step.key.iter().map(|(name, value)| (name.to_string(), value.clone())).collect(),
+        };
+        gnmi::Path { elem: self.0.iter().map(elem).collect(), ..Default::default() }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for step in &self.0 {
+            write!(f, "/{}", step.name)?;
+            if let Some((name, value)) = &step.key {
+                write!(f, "[{name}={value}]")?;
+            }
+        }
+        if self.0.is_empty() { f.write_str("/") } else { Ok(()) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Name {
+    Exact(String),
+    /// `*`
+    Any,
+    /// `...`: any number of steps.
+    Deep,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Want {
+    name: Name,
+    /// `None`: any entry.
+    key: Option<String>,
+}
+
+/// A path of a request, known to the schema.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    wants: Vec<Want>,
+    text: String,
+}
+
+impl Pattern {
+    /// Of prefix and path.
+    pub fn parse(prefix: Option<&gnmi::Path>, path: &gnmi::Path) -> Result<Pattern, Status> {
+        let mut wants = Vec::new();
+        let mut text = String::new();
+        let mut nodes: Vec<&'static Node> = vec![&ROOT];
+        let messages: Vec<&gnmi::Path> = prefix.into_iter().chain([path]).collect();
+        for message in &messages {
+            if !matches!(message.origin.as_str(), "" | "openconfig") {
+                let origin = &message.origin;
+                return Err(Status::unimplemented(format!("origin {origin:?}: this target has only openconfig's")));
+            }
+            #[allow(deprecated)]
+            if !message.element.is_empty() {
+                return Err(Status::unimplemented("`element` in a path is what gNMI had before `elem`: use that"));
+            }
+        }
+        for elem in messages.iter().flat_map(|message| &message.elem) {
+            text += &format!("/{}", elem.name);
+            elem.key.iter().for_each(|(name, value)| text += &format!("[{name}={value}]"));
+            let name = match elem.name.as_str() {
+                "" => return Err(Status::invalid_argument(format!("{text}: a step without a name"))),
+                "*" => Name::Any,
+                "..." => Name::Deep,
+                name => Name::Exact(name.rsplit_once(':').map_or(name, |(_, name)| name).into()),
+            };
+            nodes = match &name {
+                Name::Exact(name) => nodes.iter().filter_map(|node| node.child(name)).collect(),
+                Name::Any => nodes.iter().flat_map(|node| node.children()).collect(),
+                Name::Deep => descendants(&nodes),
+            };
+            if nodes.is_empty() {
+                return Err(Status::unimplemented(format!("{text}: this target has no such node")));
+            }
+            let mut key = None;
+            for (name, value) in &elem.key {
+                if !nodes.iter().any(|node| node.key() == Some(name)) {
+                    return Err(Status::invalid_argument(format!("{text}: {name} is no key here")));
+                }
+                key = (value != "*").then(|| value.clone());
+            }
+            wants.push(Want { name, key });
+        }
+        if text.is_empty() {
+            text.push('/');
+        }
+        Ok(Pattern { wants, text })
+    }
+
+    /// The one path that this is; an error if it has wildcards.
+    pub fn exact(&self) -> Result<Path, Status> {
+        let mut path = Path::default();
+        let mut node = &ROOT;
+        for want in &self.wants {
+            let child = match &want.name {
+                Name::Exact(name) => node.child(name),
+                Name::Any | Name::Deep => None,
+            };
+            let key = child.and_then(Node::key);
+            let (Some(child), true) = (child, key.is_some() == want.key.is_some()) else {
+                let text = &self.text;
+                return Err(Status::invalid_argument(format!("{text}: this needs one path, without wildcards")));
+            };
+            path = path.join(child.name, key.zip(want.key.clone()));
+            node = child;
+        }
+        Ok(path)
+    }
+
+    /// What has these steps may be, or be below, or be above, what is wanted.
+    pub fn may_match(&self, steps: &[Step]) -> bool {
+        for (want, step) in self.wants.iter().zip(steps) {
+            if want.name == Name::Deep {
+                return true;
+            }
+            if !want.matches(step) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How many steps of a path are the node that is wanted; `None`: the path is not in it.
+    pub fn depth(&self, steps: &[Step]) -> Option<usize> {
+        depth(&self.wants, steps)
+    }
+
+    /// A state is asked for, which nobody can set.
+    pub fn is_state(&self) -> bool {
+        self.wants.iter().any(|want| want.name == Name::Exact("state".into()))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Want {
+    fn matches(&self, step: &Step) -> bool {
+        let named = match &self.name {
+            Name::Exact(name) => name == step.name,
+            Name::Any | Name::Deep => true,
+        };
+        named && (self.key.is_none() || self.key.as_ref() == step.key.as_ref().map(|(_, value)| value))
+    }
+}
+
+fn depth(wants: &[Want], steps: &[Step]) -> Option<usize> {
+    match wants.split_first() {
+        None => Some(0),
+        Some((want, rest)) if want.name == Name::Deep => {
+            // What follows decides where it ends; without that it is everything.
+            (0..=steps.len()).rev().find_map(|skip| Some(skip + depth(rest, &steps[skip..])?))
+        }
+        Some((want, rest)) => match steps.split_first() {
+            Some((step, steps)) if want.matches(step) => Some(1 + depth(rest, steps)?),
+            _ => None,
+        },
+    }
+}
+
+/// The nodes and all that is below them.
+fn descendants(nodes: &[&'static Node]) -> Vec<&'static Node> {
+    let mut all = nodes.to_vec();
+    let mut at = 0;
+    while at < all.len() {
+        let node = all[at];
+        all.extend(node.children());
+        at += 1;
+    }
+    all
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Set: all of a request or nothing. Operations change a copy of the configuration, which takes effect when it means
+//! something for every port.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use tonic::Status;
+
+use super::config::{self, Leaves};
+use super::path::{Path, Pattern};
+use super::proto::gnmi;
+use super::proto::gnmi::typed_value::Value as Typed;
+use super::proto::gnmi::update_result::Operation;
+use super::schema::{Kind, Node};
+use super::value::{self, Value};
+
+/// What a request makes of the configuration.
+pub struct Edit<'a> {
+    pub leaves: Leaves,
+    /// All leaves that there are.
+    pub tree: &'a BTreeMap<Path, Value>,
+    pub results: Vec<gnmi::UpdateResult>,
+}
+
+impl Edit<'_> {
+    /// The operations in the order of the specification (3.4.3).
+    pub fn run(&mut self, request: &gnmi::SetRequest) -> Result<(), Status> {
+        if !request.union_replace.is_empty() {
+            return Err(Status::unimplemented("union_replace: use delete, replace and update"));
+        }
+        let prefix = request.prefix.as_ref();
+        for path in &request.delete {
+            let pattern = parse(prefix, path)?;
+            if pattern.is_state() {
+                return Err(Status::invalid_argument(format!("{pattern}: state is not for setting")));
+            }
+            self.leaves.retain(|leaf, _| pattern.depth(&leaf.0).is_none());
+            self.result(path, Operation::Delete);
+        }
+        for (updates, operation) in [(&request.replace, Operation::Replace), (&request.update, Operation::Update)] {
+            for update in updates {
+                let Some(path) = &update.path else {
+                    return Err(Status::invalid_argument("an update without a path"));
+                };
+                self.update(prefix, path, update.val.as_ref(), operation == Operation::Replace)?;
+                self.result(path, operation);
+            }
+        }
+        config::with_keys(&mut self.leaves);
+        Ok(())
+    }
+
+    fn result(&mut self, path: &gnmi::Path, operation: Operation) {
+        self.results.push(gnmi::UpdateResult { path: Some(path.clone()), op: operation.into(), ..Default::default() });
+    }
+
+    fn update(
+        &mut self,
+        prefix: Option<&gnmi::Path>,
+        path: &gnmi::Path,
+        value: Option<&gnmi::TypedValue>,
+        replace: bool,
+    ) -> Result<(), Status> {
+        let path = parse(prefix, path)?.exact()?;
+        let node = path.node().ok_or_else(|| Status::not_found(format!("{path}: there is no such node")))?;
+        let Some(Typed::JsonVal(json) | Typed::JsonIetfVal(json)) = value.and_then(|value| value.value.as_ref()) else {
+            let Some(typed) = value.and_then(|value| value.value.as_ref()) else {
+                return Err(Status::invalid_argument(format!("{path}: there is no value")));
+            };
+            return match node.leaf_type() {
+                Some(kind) => self.leaf(path.clone(), node, value::from_typed(kind, typed, &path.to_string())?),
+                None => Err(Status::invalid_argument(format!("{path}: this is no leaf: give JSON"))),
+            };
+        };
+        let json: Json = serde_json::from_slice(json)
+            .map_err(|error| Status::invalid_argument(format!("{path}: the JSON of the value: {error}")))?;
+        if replace {
+            self.leaves.retain(|leaf, _| !leaf.starts_with(&path));
+        }
+        self.json(path, node, &json)
+    }
+
+    fn json(&mut self, path: Path, node: &'static Node, json: &Json) -> Result<(), Status> {
+        if let Some(kind) = node.leaf_type() {
+            let value = value::from_json(kind, json, &path.to_string())?;
+            return self.leaf(path, node, value);
+        }
+        let Json::Object(members) = json else {
+            return Err(Status::invalid_argument(format!("{path}: this is no leaf: give a JSON object")));
+        };
+        if let Kind::List { key, .. } = node.kind
+            && path.0.last().is_some_and(|step| step.key.is_some())
+            && members.is_empty()
+        {
+            return Err(Status::invalid_argument(format!("{path}: an entry without its {key}: delete it instead")));
+        }
+        for (name, member) in members {
+            let child =
+                node.child(name).ok_or_else(|| Status::not_found(format!("{path}/{name}: there is no such node")))?;
+            let Some(key) = child.key() else {
+                self.json(path.join(child.name, None), child, member)?;
+                continue;
+            };
+            let Json::Array(entries) = member else {
+                return Err(Status::invalid_argument(format!("{path}/{name}: a list: give a JSON array")));
+            };
+            for entry in entries {
+                let value = match &entry[key] {
+                    Json::String(text) => text.clone(),
+                    Json::Number(number) => number.to_string(),
+                    _ => {
+                        return Err(Status::invalid_argument(format!("{path}/{name}: an entry without its key {key}")));
+                    }
+                };
+                self.json(path.join(child.name, Some((key, value))), child, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, path: Path, node: &'static Node, value: Value) -> Result<(), Status> {
+        let above = path.0.len().checked_sub(2).map(|index| &path.0[index]);
+        let is_config = above.is_some_and(|step| step.name == "config");
+        // The key of an entry, once beside its config and once in it.
+        let entry = if is_config { path.0.len().checked_sub(3).map(|index| &path.0[index]) } else { above };
+        let entry_key = entry.and_then(|step| step.key.as_ref()).filter(|(key, _)| *key == path.name());
+        if let Some((_, key)) = entry_key
+            && value.text() != *key
+        {
+            return Err(Status::invalid_argument(format!("{path}: {} is not the key {key}", value.text())));
+        }
+        if !is_config {
+            return match entry_key {
+                Some(_) => Ok(()),
+                None => Err(Status::invalid_argument(format!("{path}: state is not for setting"))),
+            };
+        }
+        match node.kind {
+            Kind::Fixed(_) => match self.tree.get(&path) {
+                Some(has) if *has == value => Ok(()),
+                Some(has) => Err(Status::invalid_argument(format!("{path}: always {} here", has.text()))),
+                None => Err(Status::not_found(format!("{path}: there is none"))),
+            },
+            _ => {
+                self.leaves.insert(path, value);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A path that is not in the schema is one that is not there.
+fn parse(prefix: Option<&gnmi::Path>, path: &gnmi::Path) -> Result<Pattern, Status> {
+    Pattern::parse(prefix, path).map_err(|status| match status.code() {
+        tonic::Code::Unimplemented => Status::not_found(status.message()),
+        _ => status,
+    })
+}
