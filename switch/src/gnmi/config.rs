@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
 use super::path::{Path, Step};
-use super::schema::Node;
-use super::value::{self, Value};
+use super::value::Value;
 use crate::control::{LinkConfig, QueueConfig};
 use crate::link::MAX_WEIGHT;
 
@@ -128,9 +127,8 @@ pub fn with_keys(leaves: &mut Leaves) {
         for (index, step) in path.0.iter().enumerate() {
             if let Some((key, value)) = &step.key {
                 let at = Path(path.0[..=index].to_vec()).join("config", None).join(key, None);
-                let kind = at.node().and_then(Node::leaf_type);
                 // A key that its type does not have is refused with the rest of the entry.
-                let value = kind.and_then(|kind| value::parse(kind, value)).unwrap_or(value.as_str().into());
+                let value = at.key_value(value);
                 keys.insert(at, value);
             }
         }

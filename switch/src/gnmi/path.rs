@@ -7,6 +7,7 @@ use tonic::Status;
 
 use super::proto::gnmi;
 use super::schema::{Node, ROOT};
+use super::value::{self, Value};
 
 /// A step to a node: its name, and which entry if it is one of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +47,12 @@ impl Path {
 
     pub fn node(&self) -> Option<&'static Node> {
         self.0.iter().try_fold(&ROOT, |node, step| node.child(step.name))
+    }
+
+    /// The value of a leaf that holds a key, from the key; text if it is none of the leaf's type.
+    pub fn key_value(&self, key: &str) -> Value {
+        let kind = self.node().and_then(Node::leaf_type);
+        kind.and_then(|kind| value::parse(kind, key)).unwrap_or_else(|| key.into())
     }
 
     pub fn message(&self) -> gnmi::Path {

@@ -93,7 +93,8 @@ impl Walk<'_> {
             if let Some((key, value)) = &path.0[index].key {
                 let at = Path(path.0[..=index].to_vec()).join(key, None);
                 if self.is_wanted(&at) {
-                    self.leaves.insert(at, value.as_str().into());
+                    let value = at.key_value(value);
+                    self.leaves.insert(at, value);
                 }
             }
             if twin.0[index].name == "config" {

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gNMI as finsy's client and plain gRPC speak it, against the real switch with files as ports."""
+
+import asyncio
+import json
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from finsy import GNMIPath
+from finsy.gnmiclient import GNMIClient, GNMIClientError
+from finsy.ports import SwitchPortList
+from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
+from p4rt_client import WAIT
+from p4rt_switch import BINARY, ROOT, free_address, wait_until_it_listens
+
+SECOND = 1_000_000_000  # ns
+POLICY = "/qos/scheduler-policies/scheduler-policy[name={}]"
+BINDING = "/qos/interfaces/interface[interface-id={}]/output/scheduler-policy/config/name"
+PROGRAM = ROOT / "switch/tests/programs/features.json"  # sends all to port 2; kind 0x14 to the queue in its second byte
+FRAME = bytes([0x14, 0]) + bytes(984)  # has 1000 bytes in the queue
+FRAMES = 60
+LINK = "2:rate=8kbit,limit=50,delay=2ms"  # a second for each of them
+QUEUES = ("--queue", "2/7:rate=64kbit,burst=3000", "--queue", "2/1:weight=1", "--queue", "2/0:weight=3,limit=49")
+
+
+@dataclass
+class Switch:
+    """A running switch. Port 1 is `left`, port 2, with queues, `right`."""
+
+    address: str
+    left: str
+    right: str
+    stub: Any
+    run: Callable[[Callable[[GNMIClient], Any]], Any]
+
+    def get(self, path: str, encoding: str = "PROTO", kind: str = "ALL") -> dict[str, Any]:
+        """Values by their paths; JSON is decoded."""
+        request = gnmi.GetRequest(path=[GNMIPath(path).path], encoding=encoding, type=kind)
+        updates = [update for answer in self.stub.Get(request).notification for update in answer.update]
+        return {f"/{GNMIPath(update.path)}": plain(update.val) for update in updates}
+
+    def set(self, **operations: Any) -> gnmi.SetResponse:
+        """update, replace: {path: JSON or a scalar}; delete: [path]."""
+        request = gnmi.SetRequest(delete=[GNMIPath(path).path for path in operations.pop("delete", [])])
+        for operation, values in operations.items():
+            for path, value in values.items():
+                update = getattr(request, operation).add(path=GNMIPath(path).path)
+                match value:
+                    case dict():
+                        update.val.json_ietf_val = json.dumps(value).encode()
+                    case bool():
+                        update.val.bool_val = value
+                    case int():
+                        update.val.uint_val = value
+                    case _:
+                        update.val.string_val = value
+        return self.stub.Set(request)
+
+    def queue(self, number: int) -> str:
+        return f"/qos/interfaces/interface[interface-id={self.right}]/output/queues/queue[name={number}]/state"
+
+
+def plain(value: gnmi.TypedValue) -> Any:
+    kind = value.WhichOneof("value")
+    assert kind
+    content = getattr(value, kind)
+    return json.loads(content) if kind in ("json_val", "json_ietf_val") else content
+
+
+def pcap(path: Path, frames: list[bytes]) -> None:
+    records = [struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames]
+    path.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(records))
+
+
+@pytest.fixture
+def switch(tmp_path: Path) -> Iterator[Switch]:
+    address = free_address()
+    left, right = str(tmp_path / "left"), str(tmp_path / "right")
+    pcap(Path(f"{left}_in.pcap"), [FRAME] * FRAMES)
+    pcap(Path(f"{right}_in.pcap"), [])
+    command = [str(BINARY), str(PROGRAM), "-i", f"1@{left}", "-i", f"2@{right}", "--use-files", "0", "--link", LINK]
+    command += [*QUEUES, "--grpc-server-addr", address]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until_it_listens(address, process)
+        with grpc.insecure_channel(address) as channel:
+
+            def run(work: Callable[[GNMIClient], Any]) -> Any:
+                async def inside() -> Any:
+                    async with asyncio.timeout(3 * WAIT), GNMIClient(address) as client:
+                        return await work(client)
+
+                return asyncio.run(inside())
+
+            yield Switch(address, left, right, gnmi_grpc.gNMIStub(channel), run)
+        assert process.poll() is None, f"the switch ended by itself: {process.communicate()[1]}"
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=WAIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+
+
+def refused(code: grpc.StatusCode, text: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(grpc.RpcError) as failure:
+        call()
+    assert (failure.value.code(), text in failure.value.details()) == (code, True), failure.value.details()
+
+
+def test_capabilities(switch: Switch) -> None:
+    answer = switch.run(lambda client: client.capabilities())
+    models = {model.name for model in answer.supported_models}
+    assert {"openconfig-interfaces", "openconfig-qos", "apswitch-queues"} <= models
+    assert set(answer.supported_encodings) == {gnmi.JSON, gnmi.JSON_IETF, gnmi.PROTO, gnmi.ASCII}
+    assert answer.gNMI_version == "0.10.0"
+
+
+def test_finsy_lists_the_ports_and_follows_their_state(switch: Switch) -> None:
+    async def work(client: GNMIClient) -> None:
+        ports = SwitchPortList()
+        await ports.subscribe(client)
+        assert {(port.id, port.name, port.up) for port in ports} == {(1, switch.left, True), (2, switch.right, True)}
+        enabled = GNMIPath(f"interfaces/interface[name={switch.right}]/config/enabled")
+        listener = asyncio.create_task(ports.listen())
+        for value in (False, True):
+            await client.set(update=[(enabled, value)])
+            while ports[switch.right].up != value:
+                await asyncio.sleep(0.01)
+        assert ports[switch.left].up
+        listener.cancel()
+        ports.close()
+
+    switch.run(work)
+
+
+def test_values_in_every_encoding(switch: Switch) -> None:
+    path = f"/interfaces/interface[name={switch.left}]/state/id"
+    for encoding, value in (("PROTO", 1), ("ASCII", "1"), ("JSON", 1), ("JSON_IETF", 1)):
+        assert switch.get(path, encoding) == {path: value}
+    assert switch.get(f"{POLICY.format(switch.right)}/schedulers/scheduler[sequence=0]", "JSON_IETF").popitem()[1] == {
+        "openconfig-qos:sequence": 0,
+        "openconfig-qos:config": {"sequence": 0, "type": "openconfig-qos-types:ONE_RATE_TWO_COLOR"},
+        "openconfig-qos:state": {"sequence": 0, "type": "openconfig-qos-types:ONE_RATE_TWO_COLOR"},
+        "openconfig-qos:output": {part: {"output-type": "INTERFACE"} for part in ("config", "state")},
+        "openconfig-qos:one-rate-two-color": {
+            part: {"cir": "8000", "max-queue-depth-packets": 50} for part in ("config", "state")
+        },
+    }
+    counters = switch.get(f"/interfaces/interface[name={switch.right}]/state/counters", "JSON")
+    assert counters.popitem()[1]["in-pkts"] == 0
+    refused(grpc.StatusCode.UNIMPLEMENTED, "encoding", lambda: switch.get("/", "BYTES"))
+
+
+def test_wildcards_prefixes_and_types_of_data(switch: Switch) -> None:
+    names = {f"/interfaces/interface[name={port}]/state/oper-status": "UP" for port in (switch.left, switch.right)}
+    for path in (
+        "/interfaces/interface/state/oper-status",
+        "/interfaces/interface[name=*]/state/oper-status",
+        "/openconfig-interfaces:interfaces/*/state/oper-status",
+        "/.../oper-status",
+    ):
+        assert switch.get(path) == names
+    assert [value["name"] for value in switch.get("/interfaces/interface", "JSON").values()] == [
+        switch.left,
+        switch.right,
+    ]
+    prefix = GNMIPath("/qos/queues", target="ap").path
+    request = gnmi.GetRequest(prefix=prefix, path=[GNMIPath("queue[name=3]/config/queue-id").path], encoding="PROTO")
+    answer = switch.stub.Get(request).notification[0]
+    assert (answer.prefix.target, answer.update[0].val.uint_val) == ("ap", 3)
+    interface = f"/interfaces/interface[name={switch.left}]"
+    config, state = (set(switch.get(interface, kind=kind)) for kind in ("CONFIG", "STATE"))
+    assert all("/config/" in path for path in config) and all("/state/" in path for path in state)
+    operational = {path.rsplit("/", 1)[1] for path in switch.get(interface, kind="OPERATIONAL")}
+    assert "oper-status" in operational and "enabled" not in operational
+
+
+def test_errors_have_gnmi_s_codes(switch: Switch) -> None:
+    for path, code, text in (
+        ("/interfaces/interface[name=nowhere]/state", grpc.StatusCode.NOT_FOUND, "there is none"),
+        ("/interfaces/subinterfaces", grpc.StatusCode.UNIMPLEMENTED, "no such node"),
+        ("/interfaces/interface[id=1]", grpc.StatusCode.INVALID_ARGUMENT, "id is no key"),
+    ):
+        refused(code, text, lambda path=path: switch.get(path))
+    with pytest.raises(GNMIClientError) as failure:
+        switch.run(lambda client: client.get(GNMIPath("/interfaces/interface[name=nowhere]")))
+    assert failure.value.code.name == "NOT_FOUND"
+    with_extension = gnmi.GetRequest(extension=[gnmi_ext.Extension(depth=gnmi_ext.Depth(level=1))])
+    refused(grpc.StatusCode.UNIMPLEMENTED, "extensions", lambda: switch.stub.Get(with_extension))
+    other = gnmi.GetRequest(path=[GNMIPath("/a", origin="cli").path])
+    refused(grpc.StatusCode.UNIMPLEMENTED, "origin", lambda: switch.stub.Get(other))
+
+
+def test_a_set_is_all_or_nothing(switch: Switch) -> None:
+    policy = POLICY.format(switch.right)
+    before = switch.get("/", kind="CONFIG")
+    interface = f"/interfaces/interface[name={switch.right}]"
+    shaper = f"{policy}/schedulers/scheduler[sequence=0]/one-rate-two-color/config"
+    input_of_1 = f"{policy}/schedulers/scheduler[sequence=2]/inputs/input[id=1]/config"
+    invalid, missing = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
+    for path, value, code, text in (
+        (f"{shaper}/cir", 0, invalid, "cir 0 is not from 1"),
+        (f"{shaper}/cir", "fast", invalid, "fast is not a whole number"),
+        (f"{shaper}/bc", 1 << 32, invalid, "up to 4294967295"),
+        (f"{shaper}/max-queue-depth-packets", 1 << 21, invalid, "above 1048576"),
+        (f"{shaper}/queuing-behavior", "POLICE", invalid, "POLICE is not SHAPE"),
+        (f"{shaper}/pir", 1, missing, "no such node"),
+        (f"{shaper}/cir", {"a": 1}, invalid, "is not a whole number"),
+        (f"{input_of_1}/weight", 0, invalid, "weight 0 is not from 1"),
+        (f"{input_of_1}/queue", "8", invalid, "none of 0 to 7"),
+        (f"{input_of_1}/queue", "0", invalid, "an input already"),
+        (f"{input_of_1}/id", "5", invalid, "5 is not the key 1"),
+        (f"{policy}/schedulers/scheduler[sequence=9]/config/priority", "STRICT", invalid, "needs one input"),
+        (
+            f"{policy}/schedulers/scheduler[sequence=3]/config/priority",
+            "STRICT",
+            invalid,
+            "strict priority has no weight",
+        ),
+        (BINDING.format(switch.left), "nobody's", invalid, "no scheduler-policy nobody's"),
+        (BINDING.format("nowhere"), switch.right, missing, "no interface nowhere"),
+        (f"{interface}/config/mtu", 9000, missing, "there is none"),
+        (f"{interface}/config/name", "other", invalid, "other is not the key"),
+        (f"{interface}/config", {"type": "iana-if-type:other"}, invalid, "is not ethernetCsmacd"),
+        (f"{interface}/state/oper-status", "UP", invalid, "state is not for setting"),
+        (f"{interface}/link-model/config/loss", "1.5", invalid, "a number from 0 to 1"),
+        (f"{interface}/link-model/config/delay", 61 * SECOND, invalid, "above 60000000000"),
+        ("/interfaces/interface/config/enabled", False, invalid, "without wildcards"),
+        ("/qos/scheduler-policies", {"scheduler-policy": [{"config": {}}]}, invalid, "without its key name"),
+    ):
+        # The first of the two is good, and has no effect either.
+        updates = {f"{interface}/link-model/config/jitter": 5, path: value}
+        refused(code, text, lambda updates=updates: switch.set(update=updates))
+    assert switch.get("/", kind="CONFIG") == before
+
+
+def test_policies_are_made_bound_replaced_and_deleted(switch: Switch) -> None:
+    policy, binding = POLICY.format("gold"), BINDING.format(switch.left)
+    strict = {
+        "sequence": 1,
+        "config": {"priority": "STRICT"},
+        "inputs": {"input": [{"id": "voice", "config": {"input-type": "QUEUE", "queue": "7"}}]},
+        "one-rate-two-color": {"config": {"cir": "1000000", "bc": 3000, "max-queue-depth-bytes": 20000}},
+    }
+    weighted = {
+        "sequence": 2,
+        "inputs": {"input": [{"id": str(queue), "config": {"queue": str(queue), "weight": "2"}} for queue in (0, 1)]},
+    }
+    port = {
+        "sequence": 9,
+        "output": {"config": {"output-type": "INTERFACE"}},
+        "one-rate-two-color": {"config": {"cir": "20000000", "queuing-behavior": "SHAPE"}},
+    }
+    assert not any("/queues/" in path for path in switch.get(f"/qos/interfaces/interface[interface-id={switch.left}]"))
+    answer = switch.set(
+        update={policy: {"schedulers": {"openconfig-qos:scheduler": [strict, weighted, port]}}, binding: "gold"}
+    )
+    assert [result.op for result in answer.response] == [gnmi.UpdateResult.UPDATE] * 2 and answer.timestamp > 0
+    assert (
+        switch.get(f"{policy}/schedulers/scheduler[sequence=1]/inputs/input[id=voice]/state/queue").popitem()[1] == "7"
+    )
+    assert len(switch.get(f"/qos/interfaces/interface[interface-id={switch.left}]/output/queues/queue/name")) == 8
+    # A policy that is in use stays.
+    refused(grpc.StatusCode.INVALID_ARGUMENT, "no scheduler-policy gold", lambda: switch.set(delete=[policy]))
+    # Replace leaves nothing of what was there; update does.
+    shaper = f"{policy}/schedulers/scheduler[sequence=1]/one-rate-two-color/config"
+    switch.set(update={shaper: {"bc": 1500}})
+    assert switch.get(shaper, "JSON").popitem()[1] == {"cir": 1000000, "bc": 1500, "max-queue-depth-bytes": 20000}
+    switch.set(replace={shaper: {"cir": "2000000"}})
+    assert switch.get(shaper, "JSON").popitem()[1] == {"cir": 2000000}
+    # What a Get of the configuration answers can be set again.
+    config = switch.get("/qos", "JSON_IETF", "CONFIG").popitem()[1]
+    switch.set(replace={"/qos": config})
+    assert switch.get("/qos", "JSON_IETF", "CONFIG").popitem()[1] == config
+    switch.set(delete=["/qos/interfaces/interface[interface-id=*]/output/scheduler-policy", "/qos/scheduler-policies"])
+    refused(grpc.StatusCode.NOT_FOUND, "there is none", lambda: switch.get("/qos/scheduler-policies"))
+    switch.set(delete=[policy])  # what is not there may be deleted
+
+
+def test_queues_are_counted_and_follow_what_is_set(switch: Switch) -> None:
+    """Packets wait for a slow link, as many as the queue has room for; with a new rate they leave."""
+
+    def state() -> dict[str, Any]:
+        return {path.rsplit("/", 1)[1]: value for path, value in switch.get(switch.queue(0)).items()}
+
+    deadline = time.monotonic() + WAIT
+    while (now := state())["enqueued-pkts"] + now["dropped-pkts"] < FRAMES and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # 49 have room, and those that the wire took before the last one came.
+    assert now["enqueued-pkts"] + now["dropped-pkts"] == FRAMES and 49 <= now["enqueued-pkts"] <= 54
+    assert now["enqueued-octets"] == now["enqueued-pkts"] * 1000 and now["dropped-octets"] == now["dropped-pkts"] * 1000
+    assert now["queue-len-octets"] == now["queue-len-pkts"] * 1000 and now["max-queue-len"] == 49_000
+    assert 40 <= now["queue-len-pkts"] <= 49
+    discards = switch.get(f"/interfaces/interface[name={switch.right}]/state/counters/out-discards")
+    assert list(discards.values()) == [now["dropped-pkts"]]
+
+    async def drain(client: GNMIClient) -> dict[str, Any]:
+        """The latest value of each leaf when all that was wanted has been seen."""
+        seen: dict[str, Any] = {}
+        samples = client.subscribe()
+        rates = f"/interfaces/interface[name={switch.right}]/rates/state"
+        samples.sample(GNMIPath(switch.queue(0)), GNMIPath(rates), sample_interval=SECOND // 20)
+        async for _ in samples.synchronize():
+            pass
+        shaper = f"{POLICY.format(switch.right)}/schedulers/scheduler[sequence=0]/one-rate-two-color/config/cir"
+        await client.set(update=[(GNMIPath(shaper), SECOND)])
+        async for update in samples.updates():
+            if update.path.last.endswith("rate") and update.value == 0:
+                continue
+            seen[update.path.last] = update.value
+            if seen.get("queue-len-pkts") == 0 and "sojourn-p99" in seen and seen.get("out-pkts-rate", 0) > 5:
+                break
+        samples.cancel()
+        return seen
+
+    seen = switch.run(drain)
+    assert seen["transmit-pkts"] == now["enqueued-pkts"] and seen["transmit-octets"] == now["enqueued-octets"]
+    assert 0 < seen["sojourn-p50"] <= seen["sojourn-p99"] < 3 * WAIT * SECOND
+    assert seen["out-bits-rate"] >= 8000 * seen["out-pkts-rate"] - 8000 > 0
+
+
+class Subscription:
+    """One Subscribe stream of plain gRPC."""
+
+    def __init__(self, switch: Switch, mode: str, *subscriptions: tuple[str, dict[str, Any]], **options: Any) -> None:
+        items = [gnmi.Subscription(path=GNMIPath(path).path, **fields) for path, fields in subscriptions]
+        self.first = gnmi.SubscribeRequest(subscribe=gnmi.SubscriptionList(mode=mode, subscription=items, **options))
+        self.switch = switch
+
+    async def __aenter__(self) -> "Subscription":
+        self.channel = grpc.aio.insecure_channel(self.switch.address)
+        self.call = gnmi_grpc.gNMIStub(self.channel).Subscribe()
+        await self.call.write(self.first)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.call.cancel()
+        await self.channel.close()
+
+    async def next(self) -> dict[str, Any] | bool | None:
+        """Values by the names of leaves, None where they are gone; True: in sync; None: the end."""
+        answer = await asyncio.wait_for(self.call.read(), WAIT)
+        if answer == grpc.aio.EOF:
+            return None
+        if answer.HasField("sync_response"):
+            return answer.sync_response
+        values = {GNMIPath(update.path).last: plain(update.val) for update in answer.update.update}
+        return values | dict.fromkeys(GNMIPath(path).last for path in answer.update.delete)
+
+
+def test_once_and_poll(switch: Switch) -> None:
+    path = f"/interfaces/interface[name={switch.left}]/state/ifindex"
+
+    async def once(client: GNMIClient) -> list[Any]:
+        subscription = client.subscribe()
+        subscription.once(GNMIPath(path))
+        return [update.value async for update in subscription.synchronize()]
+
+    assert switch.run(once) == [1]
+
+    async def streams(_: GNMIClient) -> None:
+        nowhere = "/interfaces/interface[name=nowhere]/state"
+        async with Subscription(switch, "ONCE", (path, {}), (nowhere, {}), encoding="JSON_IETF") as stream:
+            assert [await stream.next() for _ in range(3)] == [{"ifindex": 1}, True, None]
+        async with Subscription(switch, "POLL", (path, {})) as stream:
+            for _ in range(2):
+                assert [await stream.next(), await stream.next()] == [{"ifindex": 1}, True]
+                await stream.call.write(gnmi.SubscribeRequest(poll=gnmi.Poll()))
+        async with Subscription(switch, "POLL", (path, {}), updates_only=True) as stream:
+            assert await stream.next() is True
+
+    switch.run(streams)
+
+
+def test_samples_and_changes(switch: Switch) -> None:
+    interface = f"/interfaces/interface[name={switch.left}]"
+    model = f"{interface}/link-model"
+
+    async def streams(_: GNMIClient) -> None:
+        often = {"mode": "SAMPLE", "sample_interval": SECOND // 50}
+        async with Subscription(switch, "STREAM", (f"{interface}/state/id", often)) as stream:
+            assert [await stream.next() for _ in range(5)] == [{"id": 1}, True, {"id": 1}, {"id": 1}, {"id": 1}]
+        beats = {"mode": "ON_CHANGE", "heartbeat_interval": SECOND // 10}
+        async with Subscription(switch, "STREAM", (f"{interface}/state/id", beats), updates_only=True) as stream:
+            assert [await stream.next() for _ in range(3)] == [True, {"id": 1}, {"id": 1}]
+        # What is not there yet, comes, changes and goes: nothing else is sent.
+        for fields in ({"mode": "ON_CHANGE"}, often | {"suppress_redundant": True}, {"mode": "TARGET_DEFINED"}):
+            async with Subscription(switch, "STREAM", (f"{model}/config", fields)) as stream:
+                assert await stream.next() is True
+                for delay in (5000, 6000):
+                    await asyncio.to_thread(switch.set, update={f"{model}/config/delay": delay})
+                    assert await stream.next() == {"delay": delay}
+                await asyncio.to_thread(switch.set, delete=[model])
+                assert await stream.next() == {"delay": None}
+
+    switch.run(streams)
+
+
+def test_subscriptions_that_cannot_be_served(switch: Switch) -> None:
+    path = "/interfaces/interface/state/id"
+    invalid = grpc.StatusCode.INVALID_ARGUMENT
+
+    async def streams(_: GNMIClient) -> None:
+        for code, text, mode, subscriptions in (
+            (invalid, "sample_interval: at least 10ms", "STREAM", [(path, {"mode": "SAMPLE", "sample_interval": 1})]),
+            (invalid, "TARGET_DEFINED has no sample_interval", "STREAM", [(path, {"sample_interval": SECOND})]),
+            (invalid, "heartbeat_interval: at least", "STREAM", [(path, {"heartbeat_interval": 1})]),
+            (grpc.StatusCode.UNIMPLEMENTED, "no such node", "ONCE", [("/system", {})]),
+            (grpc.StatusCode.RESOURCE_EXHAUSTED, "at most 64", "ONCE", [(path, {})] * 65),
+        ):
+            async with Subscription(switch, mode, *subscriptions) as stream:
+                with pytest.raises(grpc.aio.AioRpcError) as failure:
+                    await stream.next()
+                assert failure.value.code() == code and text in (failure.value.details() or "")
+        async with Subscription(switch, "STREAM", (path, {"mode": "ON_CHANGE"})) as stream:
+            await stream.call.write(gnmi.SubscribeRequest(poll=gnmi.Poll()))
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                while True:
+                    await stream.next()
+            assert failure.value.code() == invalid
+
+    switch.run(streams)
