@@ -41,7 +41,8 @@ def create_app(service: Service, **limits: float) -> FastAPI:
     app = FastAPI(
         title="Access point controller",
         version=VERSION,
-        description=__doc__,
+        # Its first line is for who reads the code.
+        description=(__doc__ or "").partition("\n\n")[2],
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,

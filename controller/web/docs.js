@@ -45,8 +45,8 @@ function table(head, rows) {
     h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell)))))));
 }
 
-/** The fields of a body, and an example. */
-function body(title, content) {
+/** The fields of a request's body or of an answer, and an example. */
+function body(title, content, optional) {
   const [kind, { schema }] = Object.entries(content ?? {})[0] ?? ["", {}];
   if (!schema) return [];
   const fields = resolved(schema.type === "array" ? schema.items : schema);
@@ -54,7 +54,7 @@ function body(title, content) {
   return [
     h("h4", {}, `${title}: ${words(schema)}`, h("span", { class: "faint" }, ` ${kind}`)),
     table(["field", "what it is", ""], Object.entries(fields.properties ?? {}).map(([name, part]) => [
-      h("code", {}, name), words(part) + (required.has(name) ? "" : ", may be left out"), part.description ?? "",
+      h("code", {}, name), words(part) + (required.has(name) ? "" : optional), part.description ?? "",
     ])),
     kind.includes("json") ? h("pre", { tabindex: "0" }, JSON.stringify(example(schema), null, 2)) : null,
   ];
@@ -69,8 +69,8 @@ function operation(path, method, it) {
     table(["parameter", "in", "what it is", ""], (it.parameters ?? []).map((part) => [
       h("code", {}, part.name), part.in, words(part.schema) + (part.required ? ", needed" : ""), part.description ?? "",
     ])),
-    ...body("Body", it.requestBody?.content),
-    ...body(`Answer ${good?.[0]}`, good?.[1].content),
+    ...body("Body", it.requestBody?.content, ", may be left out"),
+    ...body(`Answer ${good?.[0]}`, good?.[1].content, ""),
     h("h4", {}, "All answers"),
     table(["status", ""], answers.map(([status, answer]) => [status, answer.description])));
 }
