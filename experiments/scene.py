@@ -63,18 +63,16 @@ class Flow:
 @dataclass(frozen=True)
 class Sessions:
     """The traffic of paper 001: half of `users` send all the time, the others `length` bytes every `period` seconds of
-    the run, user n from or to station n (or all of them at station `at`).
+    the run, user n from or to station n.
 
-    Samples: `session_s` of source `sta3`, at the session's start: what it took from start to end (span: 0); and of
-    every user `session_mbps`, its mean rate over the run. `unfinished`: a session that did not end, with the time it
-    had.
+    Samples of source `sta3`, at a session's start: `session_s`, what it took from start to end; or `unfinished_s`, the
+    time that it had; and `session_bytes`, what it carried.
     """
 
     users: int
     length: int
     direction: Literal["down", "up"]
     period: float = 10.0
-    at: int | None = None
 
     def prepare(self, stage: "Stage") -> None:
         require_hosts()
@@ -88,7 +86,7 @@ class Sessions:
         listening = stage.program(stage.server, str(HOSTS), "sessions", "serve")
         listening.await_line("listening on")
         for user in (user["name"] for user in json.loads(done.stdout)["users"]):
-            host = stage.station(self.at or int(user.removeprefix("sta")))
+            host = stage.station(int(user.removeprefix("sta")))
             command = [str(HOSTS), "sessions", "run", str(model), "--to", stage.address, "--user", user, "--json"]
             command += ["--at", f"{stage.started:.6f}", "--congestion", stage.arm.cc]
             stage.program(host, *command, take=lambda line: self._take(stage, line), may_end=True)
@@ -223,10 +221,6 @@ class AccessPoint:
             profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
             settings=arm.controller,
         )  # fmt: skip
-
-    def with_links(self, **changed: Any) -> "AccessPoint":
-        """The same with other links: rtt=0.256, up_limit=50 (topologies.profiles.LinkProfile)."""
-        return replace(self, profile=replace(self.profile, **changed))
 
 
 @dataclass(frozen=True)
