@@ -30,9 +30,9 @@ class Order:
 
     @property
     def id(self) -> str:
-        """Its folder's name: `ours,n=4,1`."""
+        """Its folder's name: `ours_n=4_1`; a comma would part a link's settings where a trace lies in it."""
         words = [self.arm, *(f"{name}={value}" for name, value in self.point.items()), str(self.repeat)]
-        return ",".join(words) + ("" if self.attempt == 1 else "+again")
+        return "_".join(words) + ("" if self.attempt == 1 else "+again")
 
     @property
     def key(self) -> str:

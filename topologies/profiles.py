@@ -27,6 +27,8 @@ class LinkProfile:
     every station has a port, and so the rate `down`, of its own.
 
     A trace (a file, see topologies.traces) takes a rate's place on the link; the controller still goes by the rate.
+
+    up_loss: the part of the frames from the stations that the air loses for good.
     """
 
     name: str
@@ -38,6 +40,7 @@ class LinkProfile:
     shared: bool = False
     down_trace: str | None = None
     up_trace: str | None = None
+    up_loss: float = 0.0
 
     def describe(self) -> str:
         """`14/1 Mb/s, 4 ms`"""
@@ -54,7 +57,8 @@ class LinkProfile:
 
     def up_model(self) -> dict[str, object]:
         """What the uplink does."""
-        return self._model(self.up, self.up_trace, self.up_limit)
+        model = self._model(self.up, self.up_trace, self.up_limit)
+        return {**model, "loss": self.up_loss} if self.up_loss else model
 
     def _model(self, rate: int, trace: str | None, limit: int) -> dict[str, object]:
         wire = {"trace": trace} if trace else {"rate": f"{rate}bit"}

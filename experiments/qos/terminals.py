@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """QoS-TCP beside other uploads: over the buffers of five access points; and the terminals that get nothing."""
 
+from dataclasses import replace
+
 from experiments.cell import BANDWIDTH, DIFFERENCES, cell
 from experiments.experiment import OURS, PLAIN, Arm, Bars, Curves, Experiment, Goal, Measure, Medians, Point, Quick
 from experiments.raw import jain, least, quantile, rate
@@ -10,13 +12,18 @@ SECONDS, SETTLED = 60.0, 15.0
 BUFFERS = (37, 91, 135, 256, 284)  # packets, Table I
 OTHERS = 4  # competing uploads
 TARGET = 10.0  # Mb/s: over twice the fair share of five terminals
+LOSS = 0.005  # of the data: bit errors outlast the MAC's retries (section IV.C). Its value is assumed
+AIR = (
+    f"{LOSS:.1%} of the data is lost in the air, as the paper's conclusion has it that bit errors are what gives QoS-TCP "
+    "its advantage; a fair share is one of what the cell then carries",
+)
 QOS = "bpf_tcp_av"
 CONTROL = f"tcp_av target={TARGET * 1000:.0f} ceiling=1"
 
 
 def beside_others(point: Point, arm: Arm) -> AccessPoint:
     return AccessPoint(
-        cell(1 + OTHERS, rtt=0.004, buffer=int(point["buffer"])),
+        replace(cell(1 + OTHERS, rtt=0.004, buffer=int(point["buffer"])), up_loss=LOSS),
         SECONDS,
         (
             Flow("qos", "up", cc=QOS if arm.controls else None, cwnd_limited=False),
@@ -29,6 +36,16 @@ def beside_others(point: Point, arm: Arm) -> AccessPoint:
 def over_buffers(medians: Medians, arm: str) -> list[float]:
     found = [medians("qos", arm, buffer=buffer) for buffer in BUFFERS]
     return [float(value) for value in found if value is not None]
+
+
+def times_fair(medians: Medians, arm: str) -> list[float]:
+    """What the terminal with a target has, over a fifth of what all have, over the buffers."""
+    found = []
+    for buffer in BUFFERS:
+        qos, others = medians("qos", arm, buffer=buffer), medians("others", arm, buffer=buffer)
+        if qos is not None and others is not None:
+            found.append(float(qos / ((qos + others) / (1 + OTHERS))))
+    return found
 
 
 def furthest(medians: Medians, arm: str) -> float:
@@ -57,9 +74,9 @@ OVER_BUFFERS = Experiment(
     ),
     goals=(
         Goal("met", "QoS-TCP gets more than twice a fair share behind every buffer: {value} times (at least {limit})",
-             lambda m: min(over_buffers(m, "qos")) / (BANDWIDTH / (1 + OTHERS)), at_least=2.0),
-        Goal("met", "whatever the buffer: most over least {value} (at most {limit})",
-             lambda m: max(over_buffers(m, "qos")) / min(over_buffers(m, "qos")), at_most=1.25),
+             lambda m: min(times_fair(m, "qos")), at_least=2.0),
+        Goal("met", "whatever the buffer: its largest share over its smallest is {value} (at most {limit})",
+             lambda m: max(times_fair(m, "qos")) / min(times_fair(m, "qos")), at_most=1.25),
         Goal("beaten", "behind our access point it is within {value} of its target (at most {limit})",
              lambda m: furthest(m, "ours"), at_most=0.05, shown="{:.1%}"),
     ),
@@ -75,6 +92,7 @@ OVER_BUFFERS = Experiment(
     differences=(
         *DIFFERENCES,
         f"the target is {TARGET:g} Mb/s, which can be reached; the paper asked for 23 Mb/s, all that a cell carries",
+        *AIR,
         "Fig. 2 and 3 are pictures in our source: their values are not known",
     ),
 )  # fmt: skip

@@ -69,19 +69,19 @@ def processes_of(program: str, out: Path) -> dict[int, int]:
 def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path)]
     run = start("run", *SHORT, "--arms", "fifo,ours", *out)
-    assert eventually(lambda: "fifo,1" in finished_runs(tmp_path), seconds=150)
+    assert eventually(lambda: "fifo_1" in finished_runs(tmp_path), seconds=150)
     assert eventually(lambda: bool(processes_of("experiments.worker", tmp_path)), seconds=30)
     run.send_signal(signal.SIGINT)
     assert "`resume` goes on" in end(run, 130)
-    assert finished_runs(tmp_path) == {"fifo,1"} and not processes_of("experiments.worker", tmp_path)
+    assert finished_runs(tmp_path) == {"fifo_1"} and not processes_of("experiments.worker", tmp_path)
     assert not list(tmp_path.glob("ncr-testbed/quick/runs/.part-*"))
     made = (tmp_path / "ncr-testbed/quick/runs/fifo,1/run.json").read_bytes()
     assert "has an interrupted run with" in refused(capsys, "run", *SHORT, *out)
     said = end(start("resume", "ncr-testbed", *out))
-    assert finished_runs(tmp_path) == {"fifo,1", "ours,1"}
+    assert finished_runs(tmp_path) == {"fifo_1", "ours_1"}
     assert (tmp_path / "ncr-testbed/quick/runs/fifo,1/run.json").read_bytes() == made
     assert "of a core" in said and (tmp_path / "index.html").exists()
-    facts = json.loads((tmp_path / "ncr-testbed/quick/runs/ours,1/run.json").read_text())
+    facts = json.loads((tmp_path / "ncr-testbed/quick/runs/ours_1/run.json").read_text())
     check = facts["self_check"]
     assert check["flows"]["download"]["congestion_control"] == "cubic" and check["flows"]["download"]["ecn"]
     assert check["runner_cpu"] < 0.05 and check["drops"] == {}
@@ -97,7 +97,7 @@ def test_a_campaign_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
     (worker,) = set(_of_group(campaign.pid, "experiments.worker").values())
     os.kill(worker, signal.SIGKILL)
     said = end(campaign)
-    assert finished_runs(tmp_path) == {"fifo,1", "ours,1"}, said
+    assert finished_runs(tmp_path) == {"fifo_1", "ours_1"}, said
     assert not _of_group(campaign.pid, "experiments.worker")
 
 
