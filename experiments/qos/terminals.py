@@ -14,8 +14,8 @@ OTHERS = 4  # competing uploads
 TARGET = 10.0  # Mb/s: over twice the fair share of five terminals
 LOSS = 0.005  # of the data: bit errors outlast the MAC's retries (section IV.C). Its value is assumed
 AIR = (
-    f"{LOSS:.1%} of the data is lost in the air, as the paper's conclusion has it that bit errors are what gives QoS-TCP "
-    "its advantage; a fair share is one of what the cell then carries",
+    f"{LOSS:.1%} of the data is lost in the air, as the paper's conclusion has it that bit errors are what gives "
+    "QoS-TCP its advantage; a fair share is one of what the cell then carries",
 )
 QOS = "bpf_tcp_av"
 CONTROL = f"tcp_av target={TARGET * 1000:.0f} ceiling=1"
