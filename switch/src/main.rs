@@ -55,7 +55,7 @@ async fn run(options: Options) -> Result<(), String> {
     let ports = options.ports()?;
     for (option, value) in [("--thrift-port", &options.thrift_port), ("--nanolog", &options.nanolog)] {
         if let Some(value) = value {
-            tracing::info!("{option} {value} is not used: this switch is controlled over P4Runtime alone");
+            tracing::info!("{option} {value} is not used: this switch is controlled over P4Runtime and gNMI");
         }
     }
 

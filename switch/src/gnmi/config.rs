@@ -83,7 +83,9 @@ pub fn of_start(ports: &[Port]) -> Leaves {
             for (name, value) in SHAPER.into_iter().zip(shaper) {
                 if let Some(value) = value {
                     let shaper = path.join("one-rate-two-color", None).join("config", None);
-                    leaves.insert(shaper.join(name, None), value.min(u32::MAX.into()).into());
+                    // Only the rate has 64 bits there; who allows more bytes than 32 bits can say means all.
+                    let most = if name == "cir" { u64::MAX } else { u32::MAX.into() };
+                    leaves.insert(shaper.join(name, None), value.min(most).into());
                     leaves.insert(path.join("config", None).join("type", None), "ONE_RATE_TWO_COLOR".into());
                 }
             }
@@ -302,4 +304,65 @@ fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Stat
         weighted |= !scheduler.strict;
     }
     Ok(link)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ports(link: Option<LinkConfig>) -> Vec<Port> {
+        vec![Port { interface: "other".into(), link: None }, Port { interface: "veth/2".into(), link }]
+    }
+
+    fn queue() -> impl Strategy<Value = QueueConfig> {
+        let limits = (prop::option::of(0u32..=MOST_PACKETS as u32), prop::option::of(0..=u64::from(u32::MAX)));
+        let rate = prop::option::of((1..=HIGHEST_RATE, any::<u32>()));
+        let weight = prop::option::of(1..=MAX_WEIGHT);
+        let queue = (limits, rate, weight).prop_map(|((limit_packets, limit_bytes), rate, weight)| {
+            let (rate, burst) = (rate.map(|(rate, _)| rate), rate.map_or(0, |(_, burst)| burst));
+            QueueConfig { limit_packets, limit_bytes, rate, burst, weight }
+        });
+        prop_oneof![Just(QueueConfig::default()), queue]
+    }
+
+    proptest! {
+        /// What the command line says is a configuration that means the same.
+        #[test]
+        fn a_start_is_a_configuration(
+            queues in prop::array::uniform8(queue()),
+            port in queue(),
+            limit_packets in 0..=MOST_PACKETS as u32,
+            delays in (0..=LONGEST_DELAY_NS, 0..=LONGEST_DELAY_NS, prop_oneof![Just(0.0), 0.0..=1.0], 0u32..=1 << 16),
+        ) {
+            let (delay_ns, jitter_ns, loss, overhead) = delays;
+            let QueueConfig { rate, burst, limit_bytes, .. } = port;
+            let link = LinkConfig {
+                rate, burst, limit_bytes, limit_packets, delay_ns, jitter_ns, loss, overhead, queues, trace: None,
+            };
+            let ports = ports(Some(link.clone()));
+            let meant = meaning(&of_start(&ports), &ports, 8).unwrap();
+            prop_assert_eq!(&meant[0], &Meaning { enabled: true, link: None });
+            prop_assert_eq!(&meant[1], &Meaning { enabled: true, link: Some(link) });
+        }
+    }
+
+    #[test]
+    fn queues_that_lose_their_policy_hold_nothing_back() {
+        let ports = ports(Some(LinkConfig { rate: Some(1000), ..Default::default() }));
+        let left = meaning(&Leaves::new(), &ports, 8).unwrap().remove(1).link.unwrap();
+        assert_eq!((left.rate, left.delay_ns, left.limit_packets >= 1000), (None, 0, true));
+    }
+
+    #[test]
+    fn a_trace_stays_and_allows_no_rate() {
+        let trace = std::sync::Arc::new(crate::trace::Trace::parse("1\n").unwrap());
+        let with_trace = |rate| LinkConfig { rate, trace: Some(trace.clone()), ..Default::default() };
+        let ports = ports(Some(with_trace(None)));
+        let mut leaves = of_start(&ports);
+        assert_eq!(meaning(&leaves, &ports, 8).unwrap()[1].link, Some(with_trace(None)));
+        leaves.extend(of_start(&[Port { interface: "veth/2".into(), link: Some(with_trace(Some(1000))) }]));
+        assert!(meaning(&leaves, &ports, 8).unwrap_err().message().contains("give no cir"));
+    }
 }

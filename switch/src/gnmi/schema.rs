@@ -260,3 +260,32 @@ impl Node {
         self.module.unwrap_or(parent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(node: &'static Node, module: &'static str, found: &mut Vec<(&'static str, &'static str)>) {
+        for child in node.children() {
+            let module = child.module(module);
+            match child.leaf_type() {
+                Some(_) => found.push((child.name, module)),
+                None => leaves(child, module, found),
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_leaf_and_the_module_our_own() {
+        let page = include_str!("../../../docs/switch/queues.md");
+        let module = include_str!("../../../docs/switch/apswitch-queues.yang");
+        let mut found = Vec::new();
+        leaves(&ROOT, "", &mut found);
+        assert!(found.len() > 80, "{}", found.len());
+        for (name, of) in found {
+            assert!(page.contains(&format!("{name}`")), "{name} is not in docs/switch/queues.md");
+            assert!(MODELS.iter().any(|(model, ..)| *model == of), "{name} is of {of}");
+            assert!(of != OWN || module.contains(&format!("leaf {name} ")), "{name} is not in apswitch-queues.yang");
+        }
+    }
+}

@@ -184,6 +184,8 @@ impl Stream<'_> {
                     *due += beat;
                 }
             }
+            // Others have their turn between two looks.
+            tokio::task::yield_now().await;
             let leaves = self.look(watch);
             let is_sent =
                 |(path, value): &(&Path, &Value)| beats || !watch.changes || watch.last.get(*path) != Some(*value);
