@@ -3,7 +3,7 @@
 //! so that the switch, the controller and the tests speak the same version.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
+use std::process::Command;
 
 const ROOT_PROTO: &str = "p4/v1/p4runtime.proto";
 const GNMI_PROTO: &str = "gnmi1/gnmi.proto";
@@ -31,7 +31,7 @@ fn proto_dir() -> Result<PathBuf, String> {
         }
     }
     Err("the Python package finsy, which brings the P4Runtime protos, is not installed: \
-         run `.venv/bin/pip install -r requirements.txt`, or set FINSY_PROTO_DIR to the folder of p4/v1/p4runtime.proto"
+         run `make python`, or set FINSY_PROTO_DIR to the folder of p4/v1/p4runtime.proto"
         .into())
 }
 
@@ -51,7 +51,6 @@ fn build() -> Result<(), String> {
 
 fn main() {
     if let Err(reason) = build() {
-        eprintln!("error: {reason}");
-        exit(1);
+        println!("cargo::error={reason}");
     }
 }

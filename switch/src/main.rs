@@ -4,6 +4,7 @@
 mod entries;
 mod explain;
 mod options;
+mod package;
 
 use std::fs::File;
 use std::process::ExitCode;
@@ -19,11 +20,16 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 fn main() -> ExitCode {
     let options = Options::parse_from(options::without_separator(std::env::args_os()));
-    if let Some(Command::Explain(options)) = &options.command {
-        return match explain::run(options) {
+    if let Some(command) = &options.command {
+        let done = match command {
+            Command::Explain(options) => explain::run(options).map_err(|e| format!("explain: {e}")),
+            Command::Completions { shell } => package::completions(*shell),
+            Command::Man { page } => package::man(page.as_deref()).map_err(|e| format!("man: {e}")),
+        };
+        return match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(message) => {
-                eprintln!("apswitch explain: {message}");
+                eprintln!("apswitch {message}");
                 ExitCode::from(2)
             }
         };

@@ -12,6 +12,7 @@ use apswitch::link::MAX_WEIGHT;
 use apswitch::p4rt::Tls;
 use apswitch::trace::Trace;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::explain;
@@ -141,6 +142,19 @@ pub struct Options {
 pub enum Command {
     /// Tell a packet's way through a program in words
     Explain(explain::Options),
+
+    /// Print what a shell completes after `apswitch`
+    Completions {
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+
+    /// Print a manual page, for man(1)
+    Man {
+        /// Of this subcommand
+        #[arg(value_name = "SUBCOMMAND")]
+        page: Option<String>,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
