@@ -2,13 +2,14 @@
 """What a check works with: a primary client with a program, entities that are taken back, packets and their answers."""
 
 import contextlib
+import re
 import struct
 import subprocess
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,8 @@ class Bench:
         if len(self.place.ports) < check.ports:
             there = f"{len(self.place.ports)} are named" if self.place.ports else "none is named"
             raise NotApplicable(f"needs {check.ports} ports with interfaces, and {there}")
+        if check.since != "1.0.0" and numbers(self.version) < numbers(check.since):
+            raise NotApplicable(f"asked for since P4Runtime {check.since}, and the server has {self.version}")
         self._frames.clear()
         self._messages.clear()
         if check.program:
@@ -168,6 +171,15 @@ class Bench:
         self._clients.clear()
 
     # Clients
+
+    @cached_property
+    def version(self) -> str:
+        """Of P4Runtime, as the server says it; before 1.1.0 it could not."""
+        try:
+            said = self.connect().stub.Capabilities(p4r.CapabilitiesRequest(), timeout=self.place.wait)
+        except grpc.RpcError:
+            return "1.0.0"
+        return said.p4runtime_api_version
 
     def connect(self, **options: Any) -> Client:
         """Another client. options: those of Client."""
@@ -427,6 +439,11 @@ def details(failure: grpc.RpcError) -> list[p4r.Error]:
     with contextlib.suppress(AssertionError):
         return clients.errors(failure)
     return []
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Of a semantic version, to be compared."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def in_order(message: Any) -> Any:

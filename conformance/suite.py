@@ -79,7 +79,8 @@ def show(value: Any) -> str:
 class Check:
     """section: a key of SECTIONS, or one below it. program: loaded before it runs; None: the check loads what it needs.
 
-    ports: interfaces that it needs; 0: the CPU port does. anew: it needs a server without a pipeline.
+    ports: interfaces that it needs; 0: the CPU port does. anew: it needs a server without a pipeline. since: the
+    version of P4Runtime that began to ask for it; servers of an older one are not asked.
     """
 
     section: str
@@ -88,6 +89,7 @@ class Check:
     program: str | None
     ports: int
     anew: bool
+    since: str
 
     @property
     def group(self) -> str:
@@ -114,12 +116,17 @@ CHECKS: list[Check] = []
 
 
 def check(
-    section: str, title: str, program: str | None = "entities", ports: int = 0, anew: bool = False
+    section: str,
+    title: str,
+    program: str | None = "entities",
+    ports: int = 0,
+    anew: bool = False,
+    since: str = "1.0.0",
 ) -> Callable[[Callable[["Bench"], None]], Callable[["Bench"], None]]:
     """Adds the decorated function to the checks."""
 
     def add(run: Callable[["Bench"], None]) -> Callable[["Bench"], None]:
-        CHECKS.append(Check(section, title, run, program, ports, anew))
+        CHECKS.append(Check(section, title, run, program, ports, anew, since))
         return run
 
     return add

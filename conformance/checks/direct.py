@@ -106,7 +106,7 @@ def direct_meter(bench: Bench) -> None:
     key = p4r.TableEntry(table_id=exact_entry(bench, 1).table_id, match=exact_entry(bench, 1).match)
     (found,) = bench.read(p4r.DirectMeterEntry(table_entry=key))
     expect(found.config, p4r.MeterConfig(**slow), "the config")
-    colours = [bench.ask(EXACT, 1).hit - 1 for _ in range(10)]
+    colours = [one.hit - 1 for one in bench.ask_all(EXACT, [(1, 0, 0)] * 10)]
     expect(
         (colours[0], max(colours)), (0, 2), f"first and highest colour of 10 packets in a burst of 2 and 4 ({colours})"
     )

@@ -58,7 +58,7 @@ def read_groups(bench: Bench) -> None:
     bench.found(groups(5), wrapped[:1], "one group")
 
 
-@check("9.5.1", "a port is given as bytes, since version 1.4.0")
+@check("9.5.1", "a port is given as bytes", since="1.4.0")
 def port_as_bytes(bench: Bench) -> None:
     group = p4r.MulticastGroupEntry(multicast_group_id=7, replicas=[p4r.Replica(port=binary(bench.home), instance=1)])
     bench.insert(group)
@@ -66,7 +66,7 @@ def port_as_bytes(bench: Bench) -> None:
     bench.ask(MULTICAST, b=7)
 
 
-@check("9.5.1", "metadata is kept and returned, since version 1.4.0")
+@check("9.5.1", "metadata is kept and returned", since="1.4.0")
 def group_metadata(bench: Bench) -> None:
     group = bench.group(5, (bench.home, 1))
     group.metadata = b"note"
