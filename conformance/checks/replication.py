@@ -3,9 +3,9 @@
 
 from finsy.proto import p4r, rpc_code
 
-from conformance.bench import Bench
+from conformance.bench import Bench, answer_of
 from conformance.client import binary
-from conformance.suite import check, expect
+from conformance.suite import NotApplicable, check, expect
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 MULTICAST, CLONE = 20, 21  # requests
@@ -47,6 +47,28 @@ def modify_group(bench: Bench) -> None:
     bench.insert(bench.group(5, (bench.home, 1), (bench.home, 2)))
     bench.modify(bench.group(5, (bench.home, 9)))
     expect(bench.ask(MULTICAST, b=5).replica, 9, "the replica's instance")
+
+
+@check("9.5.1", "while a replica's port is down, its backup takes its place (1.5)", ports=2)
+def backup(bench: Bench) -> None:
+    port = list(bench.place.ports)[1]
+    group = bench.group(5, (port, 1))
+    group.replicas[0].backup_replicas.add(port=binary(bench.home), instance=2)
+    if bench.outcome("INSERT", group) == rpc_code.UNIMPLEMENTED or not any(
+        one.backup_replicas for found in bench.read(groups(5)) for one in found.multicast_group_entry.replicas
+    ):
+        raise NotApplicable("the server has no backup replicas")
+
+    def goes_to(instance: int) -> bool:
+        number, frame = bench.request(MULTICAST, b=5)
+        bench.send(frame)
+        found = bench.collect(number, 1, 0.2)
+        return [answer_of(*one).replica for one in found] == [instance]
+
+    expect(goes_to(1), True, "the replica gets the packet while its port is up")
+    with bench.down(port):
+        bench.until(lambda: goes_to(2), "the backup gets it while the port is down")
+    bench.until(lambda: goes_to(1), "the replica gets it again")
 
 
 @check("9.5.1", "groups are read as they were written, one and all")

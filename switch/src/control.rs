@@ -37,7 +37,7 @@ pub use crate::program::{
 };
 use crate::store::Store;
 pub use crate::update::{
-    EntryAction, EntryView, GroupMember, ProfileGroup, TableEntry, Update, UpdateError, WeightedCall,
+    EntryAction, EntryView, GroupMember, ProfileGroup, Replicated, TableEntry, Update, UpdateError, WeightedCall,
 };
 use crate::v1model::{MIN_PACKETS, Port, Switch, SwitchCells};
 use writes::Stage;
@@ -123,6 +123,8 @@ struct PortHandle {
 struct Inner {
     commands: Sender<Command>,
     wake: Arc<EventFd>,
+    /// Bytes that a frame's buffer holds.
+    longest_frame: usize,
     packet_outs: Arc<Semaphore>,
     store: Mutex<Option<Store>>,
     stage: Mutex<Option<Stage>>,
@@ -212,7 +214,8 @@ impl Dataplane {
         let handles: Vec<PortHandle> = handles.collect();
         let in_flight =
             config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.most_in_flight()).sum::<usize>();
-        let pool = Pool::new(longest_frame.max(MIN_FRAME_BUFFER), MIN_PACKETS + in_flight);
+        let longest_frame = longest_frame.max(MIN_FRAME_BUFFER);
+        let pool = Pool::new(longest_frame, MIN_PACKETS + in_flight);
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
         let cells = switch.cells.clone();
@@ -231,6 +234,7 @@ impl Dataplane {
         let inner = Arc::new(Inner {
             commands,
             wake,
+            longest_frame,
             packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
             stage: Mutex::new(None),
@@ -275,6 +279,10 @@ impl Dataplane {
 
     /// A packet-out: the frame enters ingress on the CPU port.
     pub fn inject(&self, frame: Vec<u8>) -> Result<(), UpdateError> {
+        if frame.len() > self.inner.longest_frame {
+            let (length, most) = (frame.len(), self.inner.longest_frame);
+            return Err(UpdateError::InvalidArgument(format!("a frame of {length} bytes: {most} are the most")));
+        }
         let Ok(place) = self.inner.packet_outs.clone().try_acquire_owned() else {
             return Err(UpdateError::ResourceExhausted(format!("{MAX_EVENTS} packet-outs wait already")));
         };
@@ -334,11 +342,21 @@ impl Dataplane {
     }
 
     pub fn multicast_groups(&self) -> BTreeMap<u32, Vec<Replica>> {
-        self.read(|store, _| Ok(store.groups.clone())).unwrap_or_default()
+        self.read(|store, _| Ok(store.groups().clone())).unwrap_or_default()
     }
 
     pub fn clone_sessions(&self) -> BTreeMap<u32, CloneSession> {
-        self.read(|store, _| Ok(store.sessions.clone())).unwrap_or_default()
+        self.read(|store, _| Ok(store.sessions().clone())).unwrap_or_default()
+    }
+
+    /// What [`Update::SetBackups`] has set.
+    pub fn backups(&self) -> BTreeMap<Replicated, Vec<Vec<Replica>>> {
+        self.read(|store, _| Ok(store.backups().clone())).unwrap_or_default()
+    }
+
+    /// A cell of an indirect counter.
+    pub fn counter(&self, counter: CounterId, index: usize) -> Result<CounterValue, UpdateError> {
+        self.read(|store, _| store.counter(counter.0, index))
     }
 
     fn read<T>(&self, read: impl FnOnce(&Store, u64) -> Result<T, UpdateError>) -> Result<T, UpdateError> {

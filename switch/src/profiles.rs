@@ -10,6 +10,9 @@ use crate::port::PortNumber;
 use crate::program::{ActionCall, ProfileInfo};
 use crate::update::{ProfileGroup, UpdateError, WeightedCall};
 
+/// Of a member of a group whose size counts members.
+const MOST_WEIGHT: u32 = 4096;
+
 type Result<T> = std::result::Result<T, UpdateError>;
 
 struct Member {
@@ -62,12 +65,15 @@ pub struct ProfileStore {
     name: String,
     size: usize,
     has_selector: bool,
+    counts_members: bool,
     members: BTreeMap<u32, Member>,
     groups: BTreeMap<u32, Group>,
     member_slots: Slots,
     group_slots: Slots,
     /// Of every group, by slot.
     choices: HashMap<u32, Vec<Choice>>,
+    /// What they take of the profile's size.
+    taken: usize,
     /// Members of one-shot groups.
     shot_members: usize,
     down: HashSet<PortNumber>,
@@ -84,11 +90,13 @@ impl ProfileStore {
             name: info.name.clone(),
             size: info.size,
             has_selector: info.has_selector,
+            counts_members: info.counts_members,
             members: BTreeMap::new(),
             groups: BTreeMap::new(),
             member_slots: Slots::default(),
             group_slots: Slots::default(),
             choices: HashMap::new(),
+            taken: 0,
             shot_members: 0,
             down: HashSet::new(),
         }
@@ -180,12 +188,14 @@ impl ProfileStore {
             return invalid(format!("action profile `{}` has no selector and so no groups", self.name));
         }
         let mut choices: Vec<Choice> = Vec::new();
+        let mut chosen = HashSet::new();
         for member in &value.members {
             let slot = self.members.get(&member.member).ok_or_else(|| self.no_member(member.member))?.slot;
             if member.weight == 0 {
                 return invalid(format!("member {} has no weight", member.member));
             }
-            if choices.iter().any(|choice| choice.slot == slot) {
+            self.check_weight(member.weight)?;
+            if !chosen.insert(slot) {
                 return invalid(format!("member {} is given twice", member.member));
             }
             choices.push(Choice { slot, weight: member.weight, watch: member.watch });
@@ -193,17 +203,32 @@ impl ProfileStore {
         Ok(choices)
     }
 
-    /// Sum of the weights of all groups but one.
-    fn weights_beside(&self, slot: Option<u32>) -> usize {
-        let others = self.choices.iter().filter(|(other, _)| Some(**other) != slot);
-        others.map(|(_, choices)| weights(choices)).sum()
+    /// What all groups but one take.
+    fn taken_beside(&self, slot: Option<u32>) -> usize {
+        self.taken - slot.and_then(|slot| self.choices.get(&slot)).map_or(0, |choices| self.size_of(choices))
+    }
+
+    /// Weights that no size bounds take memory all the same.
+    fn check_weight(&self, weight: u32) -> Result<()> {
+        match self.counts_members && weight > MOST_WEIGHT {
+            true => Err(UpdateError::ResourceExhausted(format!("a weight of {weight}: {MOST_WEIGHT} is the most"))),
+            false => Ok(()),
+        }
+    }
+
+    /// What a group takes of its size and of the profile's.
+    fn size_of(&self, choices: &[Choice]) -> usize {
+        match self.counts_members {
+            true => choices.len(),
+            false => choices.iter().map(|choice| choice.weight as usize).sum(),
+        }
     }
 
     fn check_weights(&self, choices: &[Choice], max_size: u32, slot: Option<u32>) -> Result<()> {
-        if max_size > 0 && weights(choices) > max_size as usize {
+        if max_size > 0 && self.size_of(choices) > max_size as usize {
             return Err(UpdateError::ResourceExhausted(format!("the group can hold {max_size} members")));
         }
-        if self.weights_beside(slot) + weights(choices) > self.size {
+        if self.taken_beside(slot) + self.size_of(choices) > self.size {
             return Err(self.full());
         }
         Ok(())
@@ -216,10 +241,11 @@ impl ProfileStore {
         if self.groups.contains_key(&id) {
             return Err(UpdateError::AlreadyExists(format!("group {id} of action profile `{}`", self.name)));
         }
-        let choices = self.choose(&value)?;
-        if value.max_size as usize > self.size {
+        // A group without members takes room, too.
+        if self.groups.len() >= self.size || value.max_size as usize > self.size {
             return Err(self.full());
         }
+        let choices = self.choose(&value)?;
         self.check_weights(&choices, value.max_size, None)?;
         let slot = self.group_slots.take();
         self.use_members(&value, true);
@@ -253,8 +279,9 @@ impl ProfileStore {
                 Err(UpdateError::FailedPrecondition(reason))
             }
             Some(group) => {
-                self.choices.remove(&group.slot);
-                self.group_slots.free.push(group.slot);
+                let slot = group.slot;
+                self.remove_choices(slot);
+                self.group_slots.free.push(slot);
                 if let Some(group) = self.groups.remove(&id) {
                     self.use_members(&group.value, false);
                 }
@@ -272,8 +299,16 @@ impl ProfileStore {
     }
 
     fn set_choices(&mut self, slot: u32, choices: Vec<Choice>, changes: &mut Vec<Change>) {
+        self.remove_choices(slot);
+        self.taken += self.size_of(&choices);
         self.choices.insert(slot, choices);
         changes.push(self.group_change(slot));
+    }
+
+    fn remove_choices(&mut self, slot: u32) {
+        if let Some(choices) = self.choices.remove(&slot) {
+            self.taken -= self.size_of(&choices);
+        }
     }
 
     /// The group with those of its members whose port is up.
@@ -334,10 +369,12 @@ impl ProfileStore {
         if calls.iter().any(|call| call.weight == 0) {
             return invalid("an action of the group has no weight".to_string());
         }
-        let weights: usize = calls.iter().map(|call| call.weight as usize).sum();
+        calls.iter().try_for_each(|call| self.check_weight(call.weight))?;
+        let weights = calls.iter().map(|call| call.weight as usize);
+        let taken: usize = if self.counts_members { calls.len() } else { weights.sum() };
         let before = replaced.map_or(0, |shot| shot.members.len());
         let members = self.members.len() + self.shot_members - before + calls.len();
-        if members > self.size || self.weights_beside(replaced.map(|shot| shot.group)) + weights > self.size {
+        if members > self.size || self.taken_beside(replaced.map(|shot| shot.group)) + taken > self.size {
             return Err(self.full());
         }
         let mut choices = Vec::new();
@@ -353,7 +390,7 @@ impl ProfileStore {
     }
 
     pub fn release_shot(&mut self, shot: OneShot) {
-        self.choices.remove(&shot.group);
+        self.remove_choices(shot.group);
         self.group_slots.free.push(shot.group);
         self.shot_members -= shot.members.len();
         // So that the next group of this size gets the slots in the same order: what is undone is as it was.
@@ -368,8 +405,4 @@ impl ProfileStore {
     pub fn has_shots(&self) -> bool {
         self.shot_members > 0
     }
-}
-
-fn weights(choices: &[Choice]) -> usize {
-    choices.iter().map(|choice| choice.weight as usize).sum()
 }

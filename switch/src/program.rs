@@ -140,6 +140,8 @@ pub struct ProfileInfo {
     pub size: usize,
     /// Members can be grouped, and a hash chooses one.
     pub has_selector: bool,
+    /// Sizes count the members of groups, not their weights. What the control plane says; the JSON does not.
+    pub counts_members: bool,
     /// Of one of its tables; those of the others have the same names in the same order.
     pub actions: Vec<ActionId>,
 }

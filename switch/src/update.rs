@@ -83,6 +83,13 @@ pub struct EntryView {
     pub is_const: bool,
 }
 
+/// What makes copies of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Replicated {
+    Group(u32),
+    Session(u32),
+}
+
 /// One atomic change.
 #[derive(Clone, Debug)]
 pub enum Update {
@@ -149,6 +156,12 @@ pub enum Update {
     },
     DeleteCloneSession {
         session: u32,
+    },
+    /// For each replica of a group or session, in their order, those that take its place while its port is down, the
+    /// preferred ones first. A group or session that is inserted or modified has none.
+    SetBackups {
+        of: Replicated,
+        backups: Vec<Vec<Replica>>,
     },
     InsertMember {
         profile: ProfileId,

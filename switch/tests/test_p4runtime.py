@@ -435,6 +435,28 @@ def test_packet_replication(client: Client) -> None:
     assert read(**group(1))[0].multicast_group_entry.metadata == b"", "a new group does not inherit metadata"
 
 
+def test_backup_replicas(client: Client) -> None:
+    first = p4r.Replica(port=b"\1", backup_replicas=[{"port": b"\2", "instance": 5}, {"port": b"\3"}])
+    replicas = [first, p4r.Replica(port=b"\2")]
+    flood = {"multicast_group_entry": {"multicast_group_id": 1, "replicas": replicas}}
+    mirror = {"clone_session_entry": {"session_id": 1, "replicas": replicas}}
+    entities = [{"packet_replication_engine_entry": p4r.PacketReplicationEngineEntry(**e)} for e in (flood, mirror)]
+    client.write(*(update("INSERT", **entity) for entity in entities))
+    for entity in entities:
+        assert client.read(**entity) == list(entity.values())
+    too_high = p4r.Replica(port=b"\1", backup_replicas=[{"port": b"\2\0"}])
+    assert client.outcomes(
+        update("MODIFY", packet_replication_engine_entry={"multicast_group_entry": {"multicast_group_id": 1}}),
+        update(
+            "INSERT",
+            packet_replication_engine_entry={
+                "multicast_group_entry": {"multicast_group_id": 2, "replicas": [too_high]}
+            },
+        ),
+    ) == [OK, INVALID]
+    assert client.read(**entities[0])[0].multicast_group_entry.replicas == []
+
+
 def test_digest_entries(client: Client) -> None:
     number = client.program.id("digests", "seen_digest_t")
     entry = p4r.DigestEntry(digest_id=number, config={"max_timeout_ns": 5, "max_list_size": 6, "ack_timeout_ns": 7})

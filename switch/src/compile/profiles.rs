@@ -35,6 +35,7 @@ pub fn compile(
             name: profile.name.clone(),
             size: profile.max_size,
             has_selector: selector.is_some(),
+            counts_members: false,
             actions: Vec::new(),
         });
         selectors.push(selector);

@@ -14,6 +14,8 @@ use crate::control::{Digest, DigestId, Update, Value};
 
 /// A list never grows beyond this, whatever the client allows, so that a message stays far below gRPC's 4 MiB.
 const LONGEST_LIST: usize = 4096;
+/// Nor beyond so many bytes of values.
+const LONGEST_LIST_BYTES: usize = 2 << 20;
 /// Samples that wait for an acknowledgement; beyond it the oldest list counts as lost.
 const MOST_UNACKNOWLEDGED: usize = 1 << 16;
 
@@ -33,6 +35,7 @@ pub struct DigestQueue {
     config: p4::digest_entry::Config,
     buffer: Vec<Digest>,
     buffered: HashSet<Vec<Value>>,
+    buffered_bytes: usize,
     buffer_opened: Option<Instant>,
     sent: BTreeMap<u64, Sent>,
     unacknowledged: usize,
@@ -45,6 +48,7 @@ impl DigestQueue {
             config,
             buffer: Vec::new(),
             buffered: HashSet::new(),
+            buffered_bytes: 0,
             buffer_opened: None,
             sent: BTreeMap::new(),
             unacknowledged: 0,
@@ -80,12 +84,15 @@ impl DigestQueue {
             return None;
         }
         self.buffer_opened.get_or_insert(now);
+        // A message frames each value with up to ten bytes.
+        self.buffered_bytes += sample.values.iter().map(|value| value.bits() as usize / 8 + 10).sum::<usize>();
         self.buffer.push(sample);
         let longest = match self.config.max_list_size {
             1.. => (self.config.max_list_size as usize).min(LONGEST_LIST),
             _ => LONGEST_LIST,
         };
-        (self.buffer.len() >= longest || self.max_timeout().is_zero()).then(|| self.flush(now))
+        let is_full = self.buffer.len() >= longest || self.buffered_bytes >= LONGEST_LIST_BYTES;
+        (is_full || self.max_timeout().is_zero()).then(|| self.flush(now))
     }
 
     /// Forgets lists whose acknowledgement is overdue; answers the list whose time has come, if any.
@@ -133,6 +140,7 @@ impl DigestQueue {
     fn flush(&mut self, now: Instant) -> DigestList {
         self.buffer_opened = None;
         self.buffered.clear();
+        self.buffered_bytes = 0;
         self.last_list_id += 1;
         let list_id = self.last_list_id;
         let buffer = std::mem::take(&mut self.buffer);
@@ -212,6 +220,17 @@ mod tests {
         assert_eq!(q.offer(sample(7), t), list(1, &[7]));
         assert_eq!(q.offer(sample(7), t), list(2, &[7]));
         assert_eq!(q.deadline(), None);
+    }
+
+    #[test]
+    fn a_list_of_wide_values_fits_a_message() {
+        let (mut q, t) = queue(3_600_000 * MS, 0, Duration::ZERO);
+        let wide = |number: u64| {
+            let value = Value::from_bytes(&[&[0xff; 10_000][..], &number.to_be_bytes()].concat());
+            Digest { digest: DigestId(3), sequence: number, values: vec![value], timestamp_us: 0 }
+        };
+        let list = (0..).find_map(|number| q.offer(wide(number), t)).unwrap();
+        assert!((200..=210).contains(&list.samples.len()), "{} values", list.samples.len());
     }
 
     #[test]

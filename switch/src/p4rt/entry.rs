@@ -297,9 +297,9 @@ pub fn key_message(table: &Table, entry: &TableEntry) -> p4::TableEntry {
 }
 
 /// The key of a request that has passed [`key`], with canonical values and nothing else.
-pub fn canonical_key(request: &p4::TableEntry) -> p4::TableEntry {
+pub fn canonical_key(request: p4::TableEntry) -> p4::TableEntry {
     use p4::field_match::FieldMatchType as Given;
-    let mut matches = request.r#match.clone();
+    let mut matches = request.r#match;
     for given in matches.iter_mut().filter_map(|field_match| field_match.field_match_type.as_mut()) {
         match given {
             Given::Exact(exact) => value::shorten(&mut exact.value),

@@ -4,13 +4,13 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `proto` | the generated messages |
-//! | `listen` | where the server listens, with or without TLS |
+//! | `listen`, `lengths` | where the server listens, with or without TLS; requests that are too long |
 //! | `service` | the RPCs: who may do what, and in which order |
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema` | the pipeline config, checked against the program |
-//! | `write`, `read` | updates and queries |
-//! | `entry`, `profile`, `data`, `value` | table entries, action profiles and value sets, P4 data and binary strings between messages and the control API |
+//! | `write`, `read`, `portions` | updates and queries; long answers |
+//! | `entry`, `profile`, `replication`, `data`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
 //!
 //! What P4Runtime leaves to the target, and what this one answers `UNIMPLEMENTED`: batches that packets cannot meet at
@@ -23,12 +23,15 @@ mod data;
 mod digest;
 mod entry;
 mod error;
+mod lengths;
 mod listen;
 mod packet_io;
 mod pipeline;
+mod portions;
 mod profile;
 mod proto;
 mod read;
+mod replication;
 mod role;
 mod schema;
 mod service;
@@ -44,6 +47,7 @@ use tokio::net::TcpListener;
 use tonic::transport::Server;
 
 use crate::control::{Dataplane, Events};
+use lengths::LongMessages;
 use listen::Connections;
 pub use listen::Tls;
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
@@ -51,8 +55,11 @@ use service::{Service, Shared};
 
 /// The largest request: a pipeline config or a batch of updates.
 const LARGEST_REQUEST: usize = 64 << 20;
-/// Requests and streams of one connection at once.
+/// Requests and streams of one connection at once, and how many of them are read and answered at a time.
 const MOST_STREAMS: u32 = 128;
+const MOST_REQUESTS: usize = 16;
+/// A request that has not come and been answered by then never will.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// A connection whose peer has vanished is found out by pings, so that another controller may take over.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -121,9 +128,11 @@ impl P4RuntimeListener {
         let server = self
             .server
             .max_concurrent_streams(MOST_STREAMS)
+            .concurrency_limit_per_connection(MOST_REQUESTS)
+            .timeout(LONGEST_WAIT)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .add_service(service)
+            .add_service(LongMessages(service))
             .add_service(gnmi)
             .serve_with_incoming(self.connections);
         // Streams live as long as their clients, so there is no waiting for them.

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::error::{Checked, refuse};
-use super::proto::p4::config::v1::Table;
+use super::proto::p4::config::v1::{Preamble, Table};
 use super::proto::p4::v1::ForwardingPipelineConfig;
 use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
-use super::schema::Schema;
+use super::schema::{self, Schema};
 use crate::control::Program;
 
 pub struct Pipeline {
@@ -35,10 +35,15 @@ impl Pipeline {
         let json = device_json(&config.p4_device_config)?;
         let initial = p4info.tables.iter().filter(|table| table.has_initial_entries && !table.is_const_table);
         let size = |table: &Table| Some((table.preamble.as_ref()?.name.clone(), usize::try_from(table.size).ok()?));
-        let program = match Program::load_with(&json, &initial.filter_map(size).collect()) {
+        let mut program = match Program::load_with(&json, &initial.filter_map(size).collect()) {
             Ok(program) => program,
             Err(reason) => return refuse!(InvalidArgument, "p4_device_config: {reason}"),
         };
+        for info in &mut program.profiles {
+            let is_it = |preamble: &Preamble| preamble.name == info.name;
+            let described = p4info.action_profiles.iter().find(|p| p.preamble.as_ref().is_some_and(is_it));
+            info.counts_members = described.is_some_and(schema::counts_members);
+        }
         crate::store::check_size(&program)?;
         let schema = Schema::new(p4info, &program).map_err(|e| e.at("P4Info"))?;
         Ok((Pipeline { schema, config }, program))

@@ -24,10 +24,14 @@ pub fn entry_action(
         Some(Type::ActionProfileMemberId(id)) => Ok(EntryAction::Member(*id)),
         Some(Type::ActionProfileGroupId(id)) if profile.has_selector => Ok(EntryAction::Group(*id)),
         Some(Type::ActionProfileActionSet(set)) if profile.has_selector => {
-            let total: i64 = set.action_profile_actions.iter().map(|action| i64::from(action.weight)).sum();
+            if set.action_selection_mode != 0 || set.size_semantics != 0 {
+                return refuse!(Unimplemented, "{}: selection and sizes are those of the selector", profile.name);
+            }
+            let weights = set.action_profile_actions.iter().map(|action| i64::from(action.weight));
+            let total = if profile.counts_members { weights.count() as i64 } else { weights.sum() };
             if profile.max_group_size > 0 && total > profile.max_group_size.into() {
                 let most = profile.max_group_size;
-                return refuse!(InvalidArgument, "{}: weights of {total} exceed the {most} of a group", profile.name);
+                return refuse!(InvalidArgument, "{}: {total} exceeds the size of a group, {most}", profile.name);
             }
             let calls = set.action_profile_actions.iter().map(|action| {
                 let Some(call) = &action.action else {
@@ -41,7 +45,7 @@ pub fn entry_action(
                     None => None,
                 };
                 let call = entry::call(schema, &table.name, &table.actions, Place::Entry, call)?;
-                Ok(WeightedCall { call, weight: weight(action.weight)?, watch: watched })
+                Ok(WeightedCall { call, weight: weight(profile, action.weight)?, watch: watched })
             });
             Ok(EntryAction::OneShot(calls.collect::<Checked<_>>()?))
         }
@@ -62,10 +66,11 @@ pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction
         EntryAction::Group(id) => Type::ActionProfileGroupId(*id),
         EntryAction::Same => return None,
         EntryAction::OneShot(calls) => {
+            let profile = schema.profiles.get(&table.profile?)?;
             let message = |call: &WeightedCall| {
                 Some(p4::ActionProfileAction {
                     action: Some(entry::call_message(schema, &table.actions, &call.call)?),
-                    weight: call.weight as i32,
+                    weight: weight_message(profile, call.weight),
                     watch_kind: call
                         .watch
                         .map(|port| p4::action_profile_action::WatchKind::WatchPort(value::from_value(&port.into()))),
@@ -109,33 +114,41 @@ pub fn group(profile: &Profile, ports: &[PortNumber], message: &p4::ActionProfil
             Some(WatchKind::Watch(_)) => return refuse!(Unimplemented, "name watched ports by watch_port"),
             None => None,
         };
-        Ok(GroupMember { member: member.member_id, weight: weight(member.weight)?, watch: watched })
+        Ok(GroupMember { member: member.member_id, weight: weight(profile, member.weight)?, watch: watched })
     });
     let members = members.collect::<Checked<_>>().map_err(|e: Refusal| e.at(&profile.name))?;
     Ok(ProfileGroup { members, max_size })
 }
 
-pub fn group_message(profile: u32, id: u32, group: &ProfileGroup) -> p4::ActionProfileGroup {
+pub fn group_message(profile_id: u32, profile: &Profile, id: u32, group: &ProfileGroup) -> p4::ActionProfileGroup {
     let member = |member: &GroupMember| p4::action_profile_group::Member {
         member_id: member.member,
-        weight: member.weight as i32,
+        weight: weight_message(profile, member.weight),
         watch_kind: member
             .watch
             .map(|port| p4::action_profile_group::member::WatchKind::WatchPort(value::from_value(&port.into()))),
     };
     p4::ActionProfileGroup {
-        action_profile_id: profile,
+        action_profile_id: profile_id,
         group_id: id,
         members: group.members.iter().map(member).collect(),
         max_size: group.max_size as i32,
     }
 }
 
-fn weight(weight: i32) -> Checked<u32> {
-    match u32::try_from(weight) {
-        Ok(weight @ 1..) => Ok(weight),
-        _ => refuse!(InvalidArgument, "the weight {weight} is not positive"),
+fn weight(profile: &Profile, weight: i32) -> Checked<u32> {
+    match (profile.no_weights, u32::try_from(weight)) {
+        (true, Ok(0)) => Ok(1),
+        (true, _) => refuse!(InvalidArgument, "{} takes no weights", profile.name),
+        (false, Ok(weight @ 1..)) if profile.max_weight == 0 || weight <= profile.max_weight => Ok(weight),
+        (false, Ok(1..)) => refuse!(InvalidArgument, "the weight {weight} is above {}", profile.max_weight),
+        (false, _) => refuse!(InvalidArgument, "the weight {weight} is not positive"),
     }
+}
+
+/// The weight as the client gave it.
+fn weight_message(profile: &Profile, weight: u32) -> i32 {
+    if profile.no_weights { 0 } else { weight as i32 }
 }
 
 /// A port that a member depends on; an empty one is none.

@@ -13,12 +13,12 @@ use super::pipeline::Pipeline;
 use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
+use super::replication;
 use super::role::Access;
 use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
-use super::value;
 use super::write::{Notes, cells, known, refuse_meter_counters, table};
-use crate::control::{ActionCall, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig};
+use crate::control::{ActionCall, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated};
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
@@ -55,7 +55,7 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// What the request finds and the role has.
-    pub fn read(&self, request: &p4::Entity) -> Checked<Answer> {
+    pub fn read(&self, request: p4::Entity) -> Checked<Answer> {
         let answer = self.answer(request)?;
         if self.access.is_full() {
             return Ok(answer);
@@ -64,19 +64,19 @@ impl Reader<'_> {
         Ok(many(answer.filter(move |entity| access.has_entity(entity))))
     }
 
-    fn answer(&self, request: &p4::Entity) -> Checked<Answer> {
-        match &request.entity {
-            Some(Entity::TableEntry(filter)) => self.table_entries(filter),
+    fn answer(&self, request: p4::Entity) -> Checked<Answer> {
+        match request.entity {
+            Some(Entity::TableEntry(filter)) => self.table_entries(&filter),
             Some(Entity::DirectCounterEntry(filter)) => self.direct_counters(filter),
             Some(Entity::DirectMeterEntry(filter)) => self.direct_meters(filter),
-            Some(Entity::CounterEntry(filter)) => self.counters(filter),
-            Some(Entity::MeterEntry(filter)) => self.meters(filter),
-            Some(Entity::RegisterEntry(filter)) => self.registers(filter),
-            Some(Entity::PacketReplicationEngineEntry(filter)) => self.replication(filter),
-            Some(Entity::DigestEntry(filter)) => self.digest_entries(filter),
-            Some(Entity::ActionProfileMember(filter)) => self.members(filter),
-            Some(Entity::ActionProfileGroup(filter)) => self.groups(filter),
-            Some(Entity::ValueSetEntry(filter)) => self.value_sets(filter),
+            Some(Entity::CounterEntry(filter)) => self.counters(&filter),
+            Some(Entity::MeterEntry(filter)) => self.meters(&filter),
+            Some(Entity::RegisterEntry(filter)) => self.registers(&filter),
+            Some(Entity::PacketReplicationEngineEntry(filter)) => self.replication(&filter),
+            Some(Entity::DigestEntry(filter)) => self.digest_entries(&filter),
+            Some(Entity::ActionProfileMember(filter)) => self.members(&filter),
+            Some(Entity::ActionProfileGroup(filter)) => self.groups(&filter),
+            Some(Entity::ValueSetEntry(filter)) => self.value_sets(&filter),
             // There are none, so all of them are no entities; one of them is an error.
             Some(Entity::ExternEntry(filter)) if filter.extern_type_id == 0 => Ok(none()),
             Some(Entity::ExternEntry(_)) => refuse!(Unimplemented, "externs beyond v1model's are not supported"),
@@ -195,14 +195,14 @@ impl Reader<'_> {
         }
     }
 
-    fn direct_counters(&self, filter: &p4::DirectCounterEntry) -> Checked<Answer> {
+    fn direct_counters(&self, filter: p4::DirectCounterEntry) -> Checked<Answer> {
         let message = |table_entry, value| {
             let data = Some(entry::counter_message(value));
             Entity::DirectCounterEntry(p4::DirectCounterEntry { table_entry, data })
         };
         match self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")? {
             Direct::One(table, key) => {
-                let named = filter.table_entry.as_ref().map(entry::canonical_key);
+                let named = filter.table_entry.map(entry::canonical_key);
                 Ok(one(message(named, self.dataplane.direct_counter(table.target, &key)?)))
             }
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
@@ -211,7 +211,7 @@ impl Reader<'_> {
         }
     }
 
-    fn direct_meters(&self, filter: &p4::DirectMeterEntry) -> Checked<Answer> {
+    fn direct_meters(&self, filter: p4::DirectMeterEntry) -> Checked<Answer> {
         refuse_meter_counters(filter.counter_data.is_some())?;
         let message = |table_entry, config: Option<MeterConfig>| {
             let config = config.map(entry::meter_message);
@@ -219,7 +219,7 @@ impl Reader<'_> {
         };
         match self.direct(filter.table_entry.as_ref(), |table| table.meter.is_some(), "meter")? {
             Direct::One(table, key) => {
-                let named = filter.table_entry.as_ref().map(entry::canonical_key);
+                let named = filter.table_entry.map(entry::canonical_key);
                 Ok(one(message(named, self.dataplane.entry(table.target, &key)?.entry.meter)))
             }
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
@@ -241,6 +241,10 @@ impl Reader<'_> {
     fn counters(&self, filter: &p4::CounterEntry) -> Checked<Answer> {
         let read = |(&id, counter): (&u32, &Counter)| -> Checked<Answer> {
             let cells = cells(&counter.name, filter.index.as_ref(), counter.size)?;
+            if filter.index.is_some() {
+                let data = Some(entry::counter_message(self.dataplane.counter(counter.target, cells.start)?));
+                return Ok(one(Entity::CounterEntry(p4::CounterEntry { counter_id: id, index: filter.index, data })));
+            }
             let values = self.dataplane.counters(counter.target, cells.clone())?;
             Ok(many(cells.zip(values).map(move |(index, value)| {
                 let data = Some(entry::counter_message(value));
@@ -311,8 +315,9 @@ impl Reader<'_> {
         let read = |(&id, profile): (&u32, &Profile)| -> Checked<Answer> {
             let mut groups: BTreeMap<_, _> = self.dataplane.profile_groups(profile.target)?.into_iter().collect();
             select(&mut groups, filter.group_id, "group")?;
-            let message = move |(group, value)| Entity::ActionProfileGroup(profile::group_message(id, group, &value));
-            Ok(many(groups.into_iter().map(message)))
+            let message =
+                |(group, value)| Entity::ActionProfileGroup(profile::group_message(id, profile, group, &value));
+            Ok(many(groups.into_iter().map(message).collect::<Vec<_>>().into_iter()))
         };
         match filter.action_profile_id {
             0 => chain(schema.profiles.iter().map(read)),
@@ -340,12 +345,13 @@ impl Reader<'_> {
             Some(Type::MulticastGroupEntry(filter)) => {
                 let mut groups = self.dataplane.multicast_groups();
                 select(&mut groups, filter.multicast_group_id, "multicast group")?;
-                let metadata = &self.notes.multicast_metadata;
+                let (metadata, backups) = (&self.notes.multicast_metadata, self.dataplane.backups());
                 let messages: Vec<Entity> = groups
                     .into_iter()
                     .map(|(multicast_group_id, group)| {
                         let metadata = metadata.get(&multicast_group_id).cloned().unwrap_or_default();
-                        let replicas = group.iter().map(replica).collect();
+                        let backups = backups.get(&Replicated::Group(multicast_group_id));
+                        let replicas = replication::messages(&group, backups);
                         wrap(Type::MulticastGroupEntry(p4::MulticastGroupEntry {
                             multicast_group_id,
                             replicas,
@@ -358,10 +364,14 @@ impl Reader<'_> {
             Some(Type::CloneSessionEntry(filter)) => {
                 let mut sessions = self.dataplane.clone_sessions();
                 select(&mut sessions, filter.session_id, "clone session")?;
+                let backups = self.dataplane.backups();
                 Ok(many(sessions.into_iter().map(move |(session_id, session)| {
                     wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
                         session_id,
-                        replicas: session.replicas.iter().map(replica).collect(),
+                        replicas: replication::messages(
+                            &session.replicas,
+                            backups.get(&Replicated::Session(session_id)),
+                        ),
                         class_of_service: 0,
                         packet_length_bytes: session.packet_length_bytes as i32,
                     }))
@@ -431,13 +441,5 @@ fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {
             refuse!(InvalidArgument, "table {} has no action {:#x}", table.name, action.action_id)
         }
         _ => refuse!(InvalidArgument, "table {}: entries cannot be selected by member or group", table.name),
-    }
-}
-
-fn replica(replica: &crate::control::Replica) -> p4::Replica {
-    p4::Replica {
-        port_kind: Some(p4::replica::PortKind::Port(value::from_value(&replica.port.into()))),
-        instance: replica.rid.into(),
-        backup_replicas: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::data::DataType;
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
+use super::proto::p4::config::v1::action_profile::SelectorSizeSemantics as SizeSemantics;
 use crate::control::{
     ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, ProfileId, Program, RegisterId, TableId, ValueSetId,
 };
@@ -76,8 +77,13 @@ pub struct Profile {
     /// Of its members.
     pub actions: Vec<TableAction>,
     pub has_selector: bool,
-    /// Sum of the weights in a group at most; 0: as many as the profile holds.
+    /// Sum of the weights, or number of members, in a group at most; 0: as many as the profile holds.
     pub max_group_size: u32,
+    pub counts_members: bool,
+    /// Of a member at most; 0: any.
+    pub max_weight: u32,
+    /// Clients leave weights out: all are equal.
+    pub no_weights: bool,
 }
 
 pub struct ValueSet {
@@ -344,6 +350,12 @@ impl Schema {
             target: ProfileId(target),
             has_selector: loaded.has_selector,
             max_group_size: profile.max_group_size.max(0) as u32,
+            counts_members: counts_members(profile),
+            max_weight: match &profile.selector_size_semantics {
+                Some(SizeSemantics::SumOfMembers(members)) => members.max_member_weight.max(0) as u32,
+                _ => 0,
+            },
+            no_weights: profile.weights_disallowed,
         })
     }
 
@@ -386,6 +398,11 @@ impl Schema {
     pub fn digest_of(&self, target: DigestId) -> Option<(u32, &Digest)> {
         self.digests.iter().find(|(_, digest)| digest.targets.contains(&target)).map(|(&id, digest)| (id, digest))
     }
+}
+
+/// The sizes of the profile count members, not weights.
+pub fn counts_members(profile: &info::ActionProfile) -> bool {
+    matches!(profile.selector_size_semantics, Some(SizeSemantics::SumOfMembers(_)))
 }
 
 /// What a P4Info may contain and this switch cannot do.

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC service: checks who asks and in what order things happen, and hands the work to its modules.
 
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use prost::Message;
-use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::clients::{Clients, Outgoing};
 use super::error::{Checked, Refusal, batch_status, refuse};
 use super::pipeline::Pipeline;
+use super::portions::{Portions, Reads};
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::read::{Answer, Reader};
@@ -23,14 +20,6 @@ use crate::control::{Dataplane, TableId, UpdateError};
 
 /// The version of the API that the protos and this server follow.
 const API_VERSION: &str = "1.5.0";
-/// Reads that may be under way at once: each holds a snapshot.
-const MOST_READS: usize = 16;
-/// A read whose client takes nothing for so long ends.
-const READ_STALL: Duration = Duration::from_secs(30);
-/// A `ReadResponse` is sent when it has this many entities, or this many bytes in their parts of no fixed length;
-/// clients take 4 MiB by default.
-const CHUNK_ENTITIES: usize = 512;
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// What a write changes besides the data plane.
 #[derive(Default)]
@@ -56,7 +45,7 @@ pub struct Shared {
     pub state: tokio::sync::RwLock<State>,
     /// The running pipeline; replaced only by who holds `state` for writing.
     pipeline: RwLock<Option<Arc<Pipeline>>>,
-    reads: Arc<Semaphore>,
+    reads: Arc<Reads>,
 }
 
 impl Shared {
@@ -68,7 +57,7 @@ impl Shared {
             digests: Digests::default(),
             state: Default::default(),
             pipeline: RwLock::new(None),
-            reads: Arc::new(Semaphore::new(MOST_READS)),
+            reads: Arc::default(),
         }
     }
 
@@ -127,7 +116,7 @@ impl Shared {
     }
 
     /// The answers to a batch, in its order.
-    async fn read(&self, request: &p4::ReadRequest) -> Result<Vec<Checked<Answer>>, Status> {
+    async fn read(&self, request: p4::ReadRequest) -> Result<Vec<Checked<Answer>>, Status> {
         self.check_device(request.device_id)?;
         let state = self.state.read().await;
         let access = match request.role.is_empty() {
@@ -145,7 +134,7 @@ impl Shared {
                 Reader { pipeline: &pipeline, dataplane, digests, notes, access }
             }
         };
-        Ok(request.entities.iter().map(|entity| reader.read(entity)).collect())
+        Ok(request.entities.into_iter().map(|entity| reader.read(entity)).collect())
     }
 
     async fn set_config(&self, request: p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
@@ -243,28 +232,12 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         Ok(Response::new(p4::WriteResponse {}))
     }
 
-    type ReadStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
+    type ReadStream = Portions;
 
     async fn read(&self, request: Request<p4::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        let permit = self.0.reads.clone().acquire_owned().await.map_err(|_| Status::unavailable("the switch stops"))?;
-        let answers = self.0.read(request.get_ref()).await?;
-        let mut chunks = Chunks::new(answers);
-        let first = chunks.next();
-        let second = chunks.next();
-        if second.is_none() {
-            return Ok(Response::new(Box::pin(tokio_stream::iter(first))));
-        }
-        let (queue, outgoing) = mpsc::channel(1);
-        tokio::spawn(async move {
-            for chunk in first.into_iter().chain(second).chain(chunks) {
-                match tokio::time::timeout(READ_STALL, queue.send(chunk)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) | Err(_) => break,
-                }
-            }
-            drop(permit);
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
+        let peer = request.remote_addr();
+        let answers = self.0.read(request.into_inner()).await?;
+        Ok(Response::new(self.0.reads.portions(answers, peer)?))
     }
 
     async fn set_forwarding_pipeline_config(
@@ -303,66 +276,5 @@ impl p4::p4_runtime_server::P4Runtime for Service {
     ) -> Result<Response<p4::CapabilitiesResponse>, Status> {
         let p4runtime_api_version = API_VERSION.to_owned();
         Ok(Response::new(p4::CapabilitiesResponse { p4runtime_api_version, experimental: None }))
-    }
-}
-
-/// The messages of a `Read`: what could be read, in bounded portions, and at the end the status of what could not.
-struct Chunks {
-    answers: std::vec::IntoIter<Checked<Answer>>,
-    current: Option<Answer>,
-    outcomes: Vec<Checked<()>>,
-    done: bool,
-}
-
-impl Chunks {
-    fn new(answers: Vec<Checked<Answer>>) -> Self {
-        Chunks { outcomes: Vec::with_capacity(answers.len()), answers: answers.into_iter(), current: None, done: false }
-    }
-
-    fn next_entity(&mut self) -> Option<p4::entity::Entity> {
-        loop {
-            if let Some(entity) = self.current.as_mut().and_then(Iterator::next) {
-                return Some(entity);
-            }
-            self.current = None;
-            match self.answers.next()? {
-                Ok(answer) => {
-                    self.current = Some(answer);
-                    self.outcomes.push(Ok(()));
-                }
-                Err(refusal) => self.outcomes.push(Err(refusal)),
-            }
-        }
-    }
-}
-
-impl Iterator for Chunks {
-    type Item = Result<p4::ReadResponse, Status>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let (mut entities, mut bytes) = (Vec::with_capacity(self.answers.len().min(CHUNK_ENTITIES)), 0);
-        while entities.len() < CHUNK_ENTITIES && bytes < CHUNK_BYTES {
-            let Some(entity) = self.next_entity() else { break };
-            bytes += unbounded_bytes(&entity);
-            entities.push(p4::Entity { entity: Some(entity) });
-        }
-        if !entities.is_empty() {
-            return Some(Ok(p4::ReadResponse { entities }));
-        }
-        self.done = true;
-        batch_status("Read", &self.outcomes).err().map(Err)
-    }
-}
-
-/// The size of what a client may make as long as it likes; the rest of an entity is a few hundred bytes.
-fn unbounded_bytes(entity: &p4::entity::Entity) -> usize {
-    use p4::entity::Entity;
-    match entity {
-        Entity::TableEntry(entry) => entry.metadata.len(),
-        Entity::PacketReplicationEngineEntry(entry) => entry.encoded_len(),
-        _ => 0,
     }
 }

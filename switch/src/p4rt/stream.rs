@@ -14,6 +14,7 @@ use super::clients::{Opened, offer};
 use super::digest::{DigestList, DigestQueue};
 use super::entry;
 use super::error::{Checked, Refusal, refuse};
+use super::lengths::too_long;
 use super::packet_io;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::stream_error::Details;
@@ -97,7 +98,8 @@ pub async fn serve(shared: Arc<Shared>, opened: Opened, mut incoming: Streaming<
         };
         let update = match message {
             Ok(Some(message)) => message.update,
-            Ok(None) | Err(_) => break None,
+            Ok(None) => break None,
+            Err(status) => break too_long(&status),
         };
         if let Some(Request::Arbitration(update)) = &update {
             let was_primary = shared.clients.is_primary(id);

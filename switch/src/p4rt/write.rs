@@ -6,6 +6,7 @@
 //! effect or none, those that could have are `ABORTED`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use bytes::Bytes;
 use tonic::Status;
@@ -16,20 +17,20 @@ use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::proto::p4::v1::update::Type;
+use super::replication;
 use super::role::Access;
 use super::schema::{Schema, Table};
 use super::stream::Digests;
-use super::value;
-use crate::control::{CloneSession, Dataplane, EntryAction, PortNumber, Replica, TableId, Update};
+use crate::control::{CloneSession, Dataplane, EntryAction, PortNumber, Replica, Replicated, TableId, Update};
 
 /// A longer request goes to the data plane in several messages.
 const LONGEST_BATCH: usize = 8192;
+/// What a batch of which all or nothing takes effect may change, each cell and entry on its own.
+const MOST_TOGETHER: usize = 1 << 20;
 /// After so many updates streams get their turn.
 const BREATH: usize = 512;
-/// What a client may keep with a multicast group, bytes.
+/// What a client may keep with a multicast group or a default action, bytes.
 const LONGEST_METADATA: usize = 4096;
-/// `egress_spec` has 9 bits in v1model.
-const HIGHEST_PORT: u32 = 511;
 
 /// What clients may store and the data plane has no use for.
 #[derive(Default)]
@@ -52,6 +53,8 @@ pub struct Writer<'a> {
     owners: Vec<usize>,
     /// To note once the batch is in effect.
     noted: Vec<(usize, Note)>,
+    /// The cells that a wildcard has named and the batch has no room for.
+    rest: Option<Box<dyn Iterator<Item = Update> + Send>>,
     /// What the batch makes of digests.
     configs: BTreeMap<u32, Option<p4::digest_entry::Config>>,
 }
@@ -69,9 +72,9 @@ impl<'a> Writer<'a> {
         notes: &'a mut Notes,
         access: Access,
     ) -> Self {
-        let (outcomes, batch, owners, noted, configs) = Default::default();
+        let (outcomes, batch, owners, noted, rest, configs) = Default::default();
         let ports = dataplane.port_numbers();
-        Writer { schema, dataplane, digests, notes, access, ports, outcomes, batch, owners, noted, configs }
+        Writer { schema, dataplane, digests, notes, access, ports, outcomes, batch, owners, noted, rest, configs }
     }
 
     /// Applies the updates in order, each on its own (CONTINUE_ON_ERROR); one outcome for each.
@@ -84,6 +87,9 @@ impl<'a> Writer<'a> {
             }
             let outcome = self.update(update);
             self.outcomes.push(outcome);
+            while self.take_rest(LONGEST_BATCH) {
+                self.flush().await;
+            }
             if self.batch.len() >= LONGEST_BATCH {
                 self.flush().await;
             }
@@ -101,6 +107,10 @@ impl<'a> Writer<'a> {
             }
             let outcome = self.update(update);
             self.outcomes.push(outcome);
+            if self.take_rest(MOST_TOGETHER) || self.batch.len() > MOST_TOGETHER {
+                let reason = format!("the updates change more than {MOST_TOGETHER} things together");
+                return Err(Status::resource_exhausted(reason));
+            }
         }
         if self.outcomes.iter().any(Result::is_err) {
             return Ok(aborted(self.outcomes));
@@ -171,6 +181,29 @@ impl<'a> Writer<'a> {
     fn push(&mut self, update: Update) {
         self.batch.push(update);
         self.owners.push(self.outcomes.len());
+    }
+
+    /// Updates of the same kind for all of these cells.
+    fn spread(&mut self, cells: Range<usize>, update: impl Fn(usize) -> Update + Send + 'static) {
+        if cells.len() <= LONGEST_BATCH {
+            cells.for_each(|cell| self.push(update(cell)));
+        } else {
+            self.rest = Some(Box::new(cells.map(update)));
+        }
+    }
+
+    /// Lets the batch grow up to `most`; answers whether there is still something left.
+    fn take_rest(&mut self, most: usize) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        let owner = self.outcomes.len() - 1;
+        let before = self.batch.len();
+        self.batch.extend(rest.take(most.saturating_sub(before)));
+        self.owners.resize(self.batch.len(), owner);
+        let left = self.batch.len() >= most;
+        if !left {
+            self.rest = None;
+        }
+        left
     }
 
     fn note(&mut self, note: Note) {
@@ -275,6 +308,9 @@ impl<'a> Writer<'a> {
             Some(_) => entry::cookie(message.controller_metadata, &message.metadata),
             None => Vec::new(),
         };
+        if cookie.len() > LONGEST_METADATA {
+            return refuse!(ResourceExhausted, "table {name}: {LONGEST_METADATA} bytes of metadata are the most");
+        }
         self.push(Update::SetDefault { table: table.target, action });
         self.note(Note::Default(table.target, cookie));
         Ok(())
@@ -315,10 +351,8 @@ impl<'a> Writer<'a> {
         let counter = known(&self.schema.counters, "counter", message.counter_id)?;
         let cells = cells(&counter.name, message.index.as_ref(), counter.size)?;
         if let Some(data) = &message.data {
-            let value = entry::counter_value(data)?;
-            for index in cells {
-                self.push(Update::SetCounter { counter: counter.target, index, value });
-            }
+            let (counter, value) = (counter.target, entry::counter_value(data)?);
+            self.spread(cells, move |index| Update::SetCounter { counter, index, value });
         }
         Ok(())
     }
@@ -329,9 +363,8 @@ impl<'a> Writer<'a> {
         let meter = known(&self.schema.meters, "meter", message.meter_id)?;
         let cells = cells(&meter.name, message.index.as_ref(), meter.size)?;
         let config = message.config.as_ref().map(|config| entry::meter_config(meter.kind, config)).transpose()?;
-        for index in cells {
-            self.push(Update::SetMeter { meter: meter.target, index, config });
-        }
+        let meter = meter.target;
+        self.spread(cells, move |index| Update::SetMeter { meter, index, config });
         Ok(())
     }
 
@@ -343,9 +376,8 @@ impl<'a> Writer<'a> {
         let [value] = &values[..] else {
             return refuse!(Unimplemented, "{}: only registers of a number can be written", register.name);
         };
-        for index in cells {
-            self.push(Update::SetRegister { register: register.target, index, value: value.clone() });
-        }
+        let (register, value) = (register.target, value.clone());
+        self.spread(cells, move |index| Update::SetRegister { register, index, value: value.clone() });
         Ok(())
     }
 
@@ -400,16 +432,17 @@ impl<'a> Writer<'a> {
                     self.note(Note::Multicast(group, Bytes::new()));
                     return Ok(());
                 }
-                let replicas =
-                    replicas(&message.replicas).map_err(|e| e.at(format_args!("multicast group {group}")))?;
-                self.push(match operation {
-                    Type::Insert => Update::InsertMulticastGroup { group, replicas },
-                    _ => Update::ModifyMulticastGroup { group, replicas },
-                });
                 if message.metadata.len() > LONGEST_METADATA {
                     let reason = "bytes of metadata are the most";
                     return refuse!(ResourceExhausted, "multicast group {group}: {LONGEST_METADATA} {reason}");
                 }
+                let (replicas, backups) = replication::replicas(&message.replicas)
+                    .map_err(|e| e.at(format_args!("multicast group {group}")))?;
+                self.push(match operation {
+                    Type::Insert => Update::InsertMulticastGroup { group, replicas },
+                    _ => Update::ModifyMulticastGroup { group, replicas },
+                });
+                self.backups(Replicated::Group(group), backups);
                 // A copy, so that it does not keep the whole request alive.
                 self.note(Note::Multicast(group, Bytes::copy_from_slice(&message.metadata)));
                 Ok(())
@@ -423,8 +456,8 @@ impl<'a> Writer<'a> {
                     self.push(Update::DeleteCloneSession { session });
                     return Ok(());
                 }
-                let replicas =
-                    replicas(&message.replicas).map_err(|e| e.at(format_args!("clone session {session}")))?;
+                let (replicas, backups) = replication::replicas(&message.replicas)
+                    .map_err(|e| e.at(format_args!("clone session {session}")))?;
                 if message.class_of_service != 0 {
                     return refuse!(Unimplemented, "clone session {session}: only class of service 0 is supported");
                 }
@@ -436,9 +469,16 @@ impl<'a> Writer<'a> {
                     Type::Insert => Update::InsertCloneSession { session, config },
                     _ => Update::ModifyCloneSession { session, config },
                 });
+                self.backups(Replicated::Session(session), backups);
                 Ok(())
             }
             None => refuse!(InvalidArgument, "the packet replication engine entry is empty"),
+        }
+    }
+
+    fn backups(&mut self, of: Replicated, backups: Vec<Vec<Replica>>) {
+        if backups.iter().any(|others| !others.is_empty()) {
+            self.push(Update::SetBackups { of, backups });
         }
     }
 
@@ -526,27 +566,4 @@ pub fn refuse_meter_counters(asked: bool) -> Checked<()> {
         true => refuse!(Unimplemented, "meters do not count packets by colour"),
         false => Ok(()),
     }
-}
-
-fn replicas(messages: &[p4::Replica]) -> Checked<Vec<Replica>> {
-    let mut replicas = Vec::with_capacity(messages.len());
-    for message in messages {
-        if !message.backup_replicas.is_empty() {
-            return refuse!(Unimplemented, "backup replicas are not supported");
-        }
-        #[allow(deprecated)]
-        let port = match &message.port_kind {
-            Some(p4::replica::PortKind::Port(bytes)) => value::to_u32(bytes)?,
-            Some(p4::replica::PortKind::EgressPort(number)) => *number,
-            None => return refuse!(InvalidArgument, "a replica has no port"),
-        };
-        if port > HIGHEST_PORT {
-            return refuse!(InvalidArgument, "port {port} is above {HIGHEST_PORT}");
-        }
-        let Ok(rid) = u16::try_from(message.instance) else {
-            return refuse!(InvalidArgument, "instance {} is above {}", message.instance, u16::MAX);
-        };
-        replicas.push(Replica { port: port as PortNumber, rid });
-    }
-    Ok(replicas)
 }

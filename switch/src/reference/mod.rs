@@ -137,8 +137,8 @@ impl Reference {
         for (digest, enabled) in self.digests.iter_mut().enumerate() {
             *enabled = store.digest_config(digest).is_ok_and(|config| config.is_some());
         }
-        self.groups = store.groups.clone();
-        self.sessions = store.sessions.clone();
+        self.groups = store.groups().clone();
+        self.sessions = store.sessions().clone();
     }
 
     /// As the control plane's write; a cell that does not exist is none.

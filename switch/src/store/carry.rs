@@ -96,11 +96,14 @@ impl Store {
                 self.update(Update::SetDigest { digest: DigestId(at), config }, now, changes)?;
             }
         }
-        for (&group, replicas) in &old.groups {
+        for (&group, replicas) in old.groups() {
             self.update(Update::InsertMulticastGroup { group, replicas: replicas.clone() }, now, changes)?;
         }
-        for (&session, config) in &old.sessions {
+        for (&session, config) in old.sessions() {
             self.update(Update::InsertCloneSession { session, config: config.clone() }, now, changes)?;
+        }
+        for (&of, backups) in old.backups() {
+            self.update(Update::SetBackups { of, backups: backups.clone() }, now, changes)?;
         }
         Ok(carried)
     }

@@ -3,16 +3,21 @@
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
 mod carry;
+mod copies;
 mod undo;
 mod views;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use carry::{Carried, share};
 pub use undo::Reach;
 
-use crate::change::{Change, CloneSession, DigestConfig, MeterConfig, Replica};
+use foldhash::fast::RandomState;
+
+use copies::Copies;
+
+use crate::change::{Change, DigestConfig, MeterConfig};
 use crate::machine::Shared;
 use crate::machine::code::Matching;
 use crate::machine::table::RowShape;
@@ -37,7 +42,7 @@ struct Stored {
 
 struct TableStore {
     /// Packed key and priority to slot.
-    slots: HashMap<Box<[u64]>, u32>,
+    slots: HashMap<Box<[u64]>, u32, RandomState>,
     entries: Vec<Option<Stored>>,
     free: Vec<u32>,
     default: Option<ActionCall>,
@@ -55,19 +60,12 @@ pub struct Store {
     profiles: Vec<ProfileStore>,
     /// Members as written.
     value_sets: Vec<Vec<Vec<KeyField>>>,
-    pub groups: BTreeMap<u32, Vec<Replica>>,
-    pub sessions: BTreeMap<u32, CloneSession>,
-    /// Of all groups and sessions.
-    replicas: usize,
+    copies: Copies,
 }
 
 /// Cells of an array, entries of a table and members of a profile at most; and of all of them together.
 const MOST_CELLS: usize = 1 << 24;
 const MOST_CELLS_TOGETHER: usize = 1 << 26;
-/// Copies of a packet at most, and replicas that all groups and sessions hold together.
-const MOST_REPLICAS: usize = 4096;
-const MOST_REPLICAS_TOGETHER: usize = 1 << 20;
-const MOST_SESSIONS: usize = 1 << 16;
 /// Bytes that a client may keep with an entry.
 const LONGEST_COOKIE: usize = 4096;
 
@@ -101,7 +99,7 @@ impl Store {
     /// An empty store, and the changes that the program itself asks for.
     pub fn new(program: Arc<Program>, shared: Arc<Shared>) -> Result<(Store, Vec<Change>)> {
         let table = |default: &Option<ActionCall>| TableStore {
-            slots: HashMap::new(),
+            slots: HashMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
             default: default.clone(),
@@ -113,9 +111,7 @@ impl Store {
             digests: vec![None; program.digests.len()],
             profiles: program.profiles.iter().enumerate().map(|(at, info)| ProfileStore::new(at, info)).collect(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
-            groups: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            replicas: 0,
+            copies: Copies::default(),
             shared,
             program: program.clone(),
         };
@@ -189,52 +185,13 @@ impl Store {
                 changes.push(Change::SetRegister { register: register.0, index, value });
                 Ok(())
             }
-            Update::InsertMulticastGroup { group, .. } if self.groups.contains_key(&group) => {
-                Err(UpdateError::AlreadyExists(format!("multicast group {group}")))
-            }
-            Update::ModifyMulticastGroup { group, .. } | Update::DeleteMulticastGroup { group }
-                if !self.groups.contains_key(&group) =>
-            {
-                Err(UpdateError::NotFound(format!("multicast group {group}")))
-            }
-            Update::InsertMulticastGroup { group, replicas } | Update::ModifyMulticastGroup { group, replicas } => {
-                if group == 0 || group > u16::MAX as u32 {
-                    return invalid(format!("multicast group {group}: groups are numbered from 1 to 65535"));
-                }
-                let before = self.groups.get(&group).map_or(0, Vec::len);
-                self.count_replicas(&replicas, before)?;
-                self.groups.insert(group, replicas.clone());
-                changes.push(Change::SetMulticastGroup { group, replicas: Some(replicas) });
-                Ok(())
-            }
-            Update::DeleteMulticastGroup { group } => {
-                self.replicas -= self.groups.remove(&group).map_or(0, |replicas| replicas.len());
-                changes.push(Change::SetMulticastGroup { group, replicas: None });
-                Ok(())
-            }
-            Update::InsertCloneSession { session, .. } if self.sessions.contains_key(&session) => {
-                Err(UpdateError::AlreadyExists(format!("clone session {session}")))
-            }
-            Update::ModifyCloneSession { session, .. } | Update::DeleteCloneSession { session }
-                if !self.sessions.contains_key(&session) =>
-            {
-                Err(UpdateError::NotFound(format!("clone session {session}")))
-            }
-            Update::InsertCloneSession { session, config } | Update::ModifyCloneSession { session, config } => {
-                let before = self.sessions.get(&session).map(|config| config.replicas.len());
-                if before.is_none() && self.sessions.len() == MOST_SESSIONS {
-                    return exhausted(format!("there are {MOST_SESSIONS} clone sessions"));
-                }
-                self.count_replicas(&config.replicas, before.unwrap_or(0))?;
-                self.sessions.insert(session, config.clone());
-                changes.push(Change::SetCloneSession { session, config: Some(config) });
-                Ok(())
-            }
-            Update::DeleteCloneSession { session } => {
-                self.replicas -= self.sessions.remove(&session).map_or(0, |config| config.replicas.len());
-                changes.push(Change::SetCloneSession { session, config: None });
-                Ok(())
-            }
+            Update::InsertMulticastGroup { .. }
+            | Update::ModifyMulticastGroup { .. }
+            | Update::DeleteMulticastGroup { .. }
+            | Update::InsertCloneSession { .. }
+            | Update::ModifyCloneSession { .. }
+            | Update::DeleteCloneSession { .. }
+            | Update::SetBackups { .. } => self.copies.update(update, changes),
             Update::InsertMember { profile, member, action } => {
                 let packed = self.pack_member(profile, &action)?;
                 self.profile_mut(profile)?.insert_member(member, action, packed, changes)
@@ -268,11 +225,12 @@ impl Store {
 
     fn insert(&mut self, entry: TableEntry, is_const: bool, now: u64, changes: &mut Vec<Change>) -> Result<()> {
         let id = entry.table;
-        let (mut row, key) = self.pack_key(id, &entry.key)?;
+        let identity = self.identity(id, &entry.key)?;
+        let mut row = identity[..identity.len() - 1].to_vec();
         self.check_entry(&entry)?;
         let info = &self.program.tables[id.0];
         let table = &self.tables[id.0];
-        if table.slots.contains_key(&key) {
+        if table.slots.contains_key(&identity[..]) {
             return Err(UpdateError::AlreadyExists(format!("this entry of table `{}`", info.name)));
         }
         if table.free.is_empty() && table.entries.len() >= info.max_size {
@@ -297,7 +255,7 @@ impl Store {
         if let Some(value) = entry.counter {
             changes.push(Change::SetEntryCounter { table: id.0, slot, value });
         }
-        table.slots.insert(key, slot);
+        table.slots.insert(identity.into(), slot);
         table.ageing += (entry.idle_timeout_ns > 0) as usize;
         table.entries[slot as usize] = Some(Stored { entry, shot, is_const, seen: now });
         Ok(())
@@ -335,9 +293,9 @@ impl Store {
 
     fn delete(&mut self, id: TableId, key: &EntryKey, changes: &mut Vec<Change>) -> Result<()> {
         self.check_writable(id)?;
-        let (_, packed) = self.pack_key(id, key)?;
+        let identity = self.identity(id, key)?;
         let table = &mut self.tables[id.0];
-        let Some(slot) = table.slots.remove(&packed) else {
+        let Some(slot) = table.slots.remove(&identity[..]) else {
             return Err(self.no_entry(id));
         };
         table.free.push(slot);
@@ -374,8 +332,8 @@ impl Store {
     }
 
     fn find(&self, id: TableId, key: &EntryKey) -> Result<u32> {
-        let (_, packed) = self.pack_key(id, key)?;
-        self.tables[id.0].slots.get(&packed).copied().ok_or_else(|| self.no_entry(id))
+        let identity = self.identity(id, key)?;
+        self.tables[id.0].slots.get(&identity[..]).copied().ok_or_else(|| self.no_entry(id))
     }
 
     fn check_writable(&self, id: TableId) -> Result<()> {
@@ -498,37 +456,17 @@ impl Store {
         Ok(())
     }
 
-    /// Checks the replicas that take the place of `before` others, and counts them.
-    fn count_replicas(&mut self, replicas: &[Replica], before: usize) -> Result<()> {
-        let mut seen = HashSet::with_capacity(replicas.len());
-        if let Some(twice) = replicas.iter().find(|replica| !seen.insert(**replica)) {
-            return invalid(format!("port {} occurs twice with instance {}", twice.port, twice.rid));
-        }
-        let together = self.replicas - before + replicas.len();
-        if replicas.len() > MOST_REPLICAS {
-            return exhausted(format!("{} replicas: {MOST_REPLICAS} are the most", replicas.len()));
-        }
-        if together > MOST_REPLICAS_TOGETHER {
-            return exhausted(format!("all groups and sessions have {MOST_REPLICAS_TOGETHER} replicas together"));
-        }
-        self.replicas = together;
-        Ok(())
-    }
-
     /// The changes that make groups, sessions and digests what they are here.
     pub fn beside_the_machine(&self) -> Vec<Change> {
-        let groups = self.groups.iter();
-        let groups = groups.map(|(&group, all)| Change::SetMulticastGroup { group, replicas: Some(all.clone()) });
-        let sessions = self.sessions.iter();
-        let sessions = sessions.map(|(&session, all)| Change::SetCloneSession { session, config: Some(all.clone()) });
         let digests = self.digests.iter().enumerate();
         let digests = digests.map(|(digest, &config)| Change::SetDigest { digest, config });
-        groups.chain(sessions).chain(digests).collect()
+        self.copies.changes().chain(digests).collect()
     }
 
     /// A port's interface came or went.
     pub fn set_port(&mut self, port: PortNumber, up: bool, changes: &mut Vec<Change>) {
         self.profiles.iter_mut().for_each(|profile| profile.set_port(port, up, changes));
+        self.copies.set_port(port, up, changes);
     }
 
     /// Action index and parameters as they stand in a row.
@@ -557,8 +495,8 @@ impl Store {
         Ok(packed)
     }
 
-    /// The key as it stands in a row, and that with the priority as what identifies an entry.
-    fn pack_key(&self, id: TableId, key: &EntryKey) -> Result<(Vec<u64>, Box<[u64]>)> {
+    /// What identifies an entry: the key as it stands in a row, and the priority.
+    fn identity(&self, id: TableId, key: &EntryKey) -> Result<Vec<u64>> {
         let info = self.table(id)?;
         let code = &self.program.code.tables[id.0];
         if key.fields.len() != info.key.len() {
@@ -571,13 +509,13 @@ impl Store {
             (false, _) => return invalid(format!("entries of table `{}` have no priority", info.name)),
         }
         let shape = RowShape::new(code);
-        let mut row = vec![0; shape.action];
+        let mut identity = vec![0; shape.action + 1];
+        let row = &mut identity[..shape.action];
         for ((field, place), key) in key.fields.iter().zip(&code.places).zip(&info.key) {
-            pack_field(field, place, key.kind, key.field.width, &key.field.name, code, &mut row)?;
+            pack_field(field, place, key.kind, key.field.width, &key.field.name, code, row)?;
         }
-        let mut identity = row.clone();
-        identity.push(key.priority as u64);
-        Ok((row, identity.into()))
+        identity[shape.action] = key.priority as u64;
+        Ok(identity)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{Result, Store};
 use crate::program::{Program, TableId};
-use crate::update::{Update, UpdateError};
+use crate::update::{Replicated, Update, UpdateError};
 
 /// Where packets see an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,10 @@ impl Reach {
             | Update::SetCounter { .. }
             | Update::SetDigest { .. }
             | Update::AckDigest { .. } => Reach::Nowhere,
+            Update::SetBackups { of: Replicated::Group(_), .. } => Reach::Ingress,
             Update::SetMeter { .. }
             | Update::SetRegister { .. }
+            | Update::SetBackups { of: Replicated::Session(_), .. }
             | Update::InsertCloneSession { .. }
             | Update::ModifyCloneSession { .. }
             | Update::DeleteCloneSession { .. } => Reach::Both,
@@ -65,9 +67,24 @@ impl Reach {
 }
 
 impl Store {
-    /// The update that takes this one back once it is made; `None`: it changes nothing that could be taken back. An
-    /// update that would be refused may be refused here, too. Taken back in reverse order, slots are as they were.
-    pub fn inverse(&self, update: &Update, now: u64) -> Result<Option<Update>> {
+    /// The updates that take this one back once it is made, the last one first. An update that would be refused may be
+    /// refused here, too. Taken back in reverse order, slots are as they were.
+    pub fn inverse(&self, update: &Update, now: u64) -> Result<Vec<Update>> {
+        let replicated = match *update {
+            Update::ModifyMulticastGroup { group, .. } | Update::DeleteMulticastGroup { group } => {
+                Some(Replicated::Group(group))
+            }
+            Update::ModifyCloneSession { session, .. } | Update::DeleteCloneSession { session } => {
+                Some(Replicated::Session(session))
+            }
+            _ => None,
+        };
+        let backups =
+            replicated.and_then(|of| Some(Update::SetBackups { of, backups: self.backups().get(&of)?.clone() }));
+        Ok(backups.into_iter().chain(self.inverse_beside_backups(update, now)?).collect())
+    }
+
+    fn inverse_beside_backups(&self, update: &Update, now: u64) -> Result<Option<Update>> {
         Ok(Some(match update {
             Update::InsertEntry(entry) => Update::DeleteEntry { table: entry.table, key: entry.key.clone() },
             Update::ModifyEntry(entry) => {
@@ -114,6 +131,11 @@ impl Store {
             Update::DeleteCloneSession { session } => {
                 Update::InsertCloneSession { session: *session, config: self.known_session(*session)? }
             }
+            Update::SetBackups { of, .. } => {
+                let none = || vec![Vec::new(); self.copies.len(*of)];
+                let backups = self.backups().get(of).cloned().unwrap_or_else(none);
+                Update::SetBackups { of: *of, backups }
+            }
             Update::InsertMember { profile, member, .. } => Update::DeleteMember { profile: *profile, member: *member },
             Update::ModifyMember { profile, member, .. } => {
                 let action = self.profile(*profile)?.member(*member)?.clone();
@@ -140,10 +162,10 @@ impl Store {
     }
 
     fn known_group(&self, group: u32) -> Result<Vec<crate::change::Replica>> {
-        self.groups.get(&group).cloned().ok_or_else(|| UpdateError::NotFound(format!("multicast group {group}")))
+        self.groups().get(&group).cloned().ok_or_else(|| UpdateError::NotFound(format!("multicast group {group}")))
     }
 
     fn known_session(&self, session: u32) -> Result<crate::change::CloneSession> {
-        self.sessions.get(&session).cloned().ok_or_else(|| UpdateError::NotFound(format!("clone session {session}")))
+        self.sessions().get(&session).cloned().ok_or_else(|| UpdateError::NotFound(format!("clone session {session}")))
     }
 }

@@ -50,6 +50,12 @@ impl Store {
         Ok(self.tables[id.0].default.clone())
     }
 
+    pub fn counter(&self, counter: usize, index: usize) -> Result<CounterValue> {
+        let cell = self.shared.counters.get(counter).and_then(|cells| cells.get(index));
+        let cell = cell.ok_or_else(|| no_cells("counter", index..index + 1))?;
+        Ok(CounterValue { packets: cell.packets.load(Relaxed), bytes: cell.bytes.load(Relaxed) })
+    }
+
     pub fn counters(&self, counter: usize, range: Range<usize>) -> Result<Vec<CounterValue>> {
         let cells = self.shared.counters.get(counter).and_then(|cells| cells.get(range.clone()));
         let value = |cell: &crate::machine::CounterCell| CounterValue {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The messages of a `Read`: bounded portions, as fast as the client takes them, of a bounded number of snapshots.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::error::{Checked, batch_status};
+use super::proto::p4::v1 as p4;
+use super::read::Answer;
+
+pub type Portions = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
+
+/// Answers of several portions that may be under way at once, of all connections and of one: each holds a snapshot.
+const MOST_READS: usize = 16;
+const MOST_READS_OF_ONE: usize = 4;
+/// A read whose client takes nothing for so long ends.
+const STALL: Duration = Duration::from_secs(10);
+/// A `ReadResponse` is sent when it has this many entities, or this many bytes in their parts of no fixed length;
+/// clients take 4 MiB by default.
+const CHUNK_ENTITIES: usize = 512;
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The reads under way, by connection.
+#[derive(Default)]
+pub struct Reads {
+    open: Mutex<HashMap<Option<SocketAddr>, usize>>,
+}
+
+/// The place of one.
+struct Place {
+    reads: Arc<Reads>,
+    peer: Option<SocketAddr>,
+}
+
+impl Reads {
+    fn place(self: &Arc<Self>, peer: Option<SocketAddr>) -> Result<Place, Status> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.values().sum::<usize>() >= MOST_READS {
+            return Err(Status::resource_exhausted(format!("{MOST_READS} long reads are under way")));
+        }
+        let own = open.entry(peer).or_default();
+        if *own >= MOST_READS_OF_ONE {
+            let reason = format!("{MOST_READS_OF_ONE} long reads of this connection are under way");
+            return Err(Status::resource_exhausted(reason));
+        }
+        *own += 1;
+        Ok(Place { reads: self.clone(), peer })
+    }
+
+    /// The messages for `answers`: at once when they fit into one, else one after the other.
+    pub fn portions(
+        self: &Arc<Self>,
+        answers: Vec<Checked<Answer>>,
+        peer: Option<SocketAddr>,
+    ) -> Result<Portions, Status> {
+        let mut chunks = Chunks::new(answers);
+        let first = chunks.next();
+        let second = chunks.next();
+        if second.is_none() {
+            return Ok(Box::pin(tokio_stream::iter(first)));
+        }
+        let place = self.place(peer)?;
+        let (queue, outgoing) = mpsc::channel(1);
+        tokio::spawn(async move {
+            for chunk in first.into_iter().chain(second).chain(chunks) {
+                match tokio::time::timeout(STALL, queue.send(chunk)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => break,
+                }
+            }
+            drop(place);
+        });
+        Ok(Box::pin(ReceiverStream::new(outgoing)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.reads.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = open.get_mut(&self.peer) {
+            *own -= 1;
+            if *own == 0 {
+                open.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// What could be read, in bounded portions, and at the end the status of what could not.
+struct Chunks {
+    answers: std::vec::IntoIter<Checked<Answer>>,
+    current: Option<Answer>,
+    outcomes: Vec<Checked<()>>,
+    done: bool,
+}
+
+impl Chunks {
+    fn new(answers: Vec<Checked<Answer>>) -> Self {
+        Chunks { outcomes: Vec::with_capacity(answers.len()), answers: answers.into_iter(), current: None, done: false }
+    }
+
+    fn next_entity(&mut self) -> Option<p4::entity::Entity> {
+        loop {
+            if let Some(entity) = self.current.as_mut().and_then(Iterator::next) {
+                return Some(entity);
+            }
+            self.current = None;
+            match self.answers.next()? {
+                Ok(answer) => {
+                    self.current = Some(answer);
+                    self.outcomes.push(Ok(()));
+                }
+                Err(refusal) => self.outcomes.push(Err(refusal)),
+            }
+        }
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Result<p4::ReadResponse, Status>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let (mut entities, mut bytes) = (Vec::with_capacity(self.answers.len().min(CHUNK_ENTITIES)), 0);
+        while entities.len() < CHUNK_ENTITIES && bytes < CHUNK_BYTES {
+            let Some(entity) = self.next_entity() else { break };
+            bytes += unbounded_bytes(&entity);
+            entities.push(p4::Entity { entity: Some(entity) });
+        }
+        if !entities.is_empty() {
+            return Some(Ok(p4::ReadResponse { entities }));
+        }
+        self.done = true;
+        batch_status("Read", &self.outcomes).err().map(Err)
+    }
+}
+
+/// The size of what a client may make as long as it likes; the rest of an entity is a few hundred bytes.
+fn unbounded_bytes(entity: &p4::entity::Entity) -> usize {
+    use p4::entity::Entity;
+    match entity {
+        Entity::TableEntry(entry) => entry.metadata.len(),
+        Entity::PacketReplicationEngineEntry(entry) => entry.encoded_len(),
+        _ => 0,
+    }
+}
