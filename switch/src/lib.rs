@@ -20,7 +20,8 @@
 //!
 //! Nothing here knows a particular P4 program.
 
-#![deny(unsafe_code)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+#![deny(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 // Packets are handed around by pointer.
 #![allow(clippy::vec_box)]
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program `apswitch`: options, logs, start and stop.
 
+#![forbid(unsafe_code)]
+
 mod entries;
 mod explain;
 mod options;

@@ -49,9 +49,12 @@ pub fn pack_field(
             if low > high {
                 return invalid(format!("{what}: the range {low}..{high} is empty"));
             }
-            let KeyPlace::Range(index) = place else { return invalid(format!("{what}: not a range")) };
-            let at = RowShape::new(code).ranges + 2 * index;
-            row[at..at + 2].copy_from_slice(&[low.word(0), high.word(0)]);
+            let KeyPlace::Range(first, words) = *place else { return invalid(format!("{what}: not a range")) };
+            let at = RowShape::new(code).ranges + 2 * first;
+            for word in 0..words {
+                let place = at + words - 1 - word;
+                (row[place], row[place + words]) = (low.word(word), high.word(word));
+            }
             return Ok(());
         }
         (kind, _) => return invalid(format!("{what} has to be of kind {kind:?}")),

@@ -256,14 +256,13 @@ impl Switch {
         let Some(machine) = &mut self.machine else { return };
         machine.state.packet = packet.state;
         machine.parse(&packet.frame, now);
+        machine.state.digests.clear();
         machine.ingress(now);
         let requests = machine.state.requests;
         if let Some((session, fields)) = requests.clone {
             self.clone_ingress(&packet, session, fields, now);
         }
-        if requests.digests != 0 {
-            self.learn(requests.digests, now);
-        }
+        self.learn(now);
         let Some(machine) = &mut self.machine else { return };
         if let Some(fields) = requests.resubmit {
             self.return_to_ingress(packet, fields, instance::RESUBMITTED, now);
@@ -451,11 +450,10 @@ impl Switch {
         self.returning.push_back(packet);
     }
 
-    fn learn(&mut self, mut digests: u64, now: u64) {
-        let Some(machine) = &self.machine else { return };
-        while digests != 0 {
-            let digest = digests.trailing_zeros() as usize;
-            digests &= digests - 1;
+    fn learn(&mut self, now: u64) {
+        let Some(machine) = &mut self.machine else { return };
+        machine.state.digests.sort_unstable();
+        for digest in machine.state.digests.iter().map(|digest| *digest as usize) {
             let Some(filter) = &mut self.digests[digest] else { continue };
             let values: Vec<Value> = machine.digest_values(digest).collect();
             if !filter.wants(&values, now) {

@@ -7,6 +7,7 @@ mod common;
 use std::path::PathBuf;
 
 use apswitch::control::*;
+use common::bmv2::{MOST_FRAMES, outputs};
 use common::frames::{mutate, seed_frame};
 use common::guess::{Seen, action, copies, profiles};
 use common::pair::{PORTS, Pair, cases};
@@ -108,6 +109,64 @@ fn profiles_and_selectors() {
     compare("tests/programs/profiles.json", cases(20), 8, |rng| {
         let mut frame = vec![rng.u8(..9), rng.u8(..4)];
         frame.extend((0..8).map(|_| rng.u8(..3)));
+        frame
+    });
+}
+
+#[test]
+fn odd_widths() {
+    compare("tests/programs/wide.json", cases(30), 9, |rng| {
+        let op = if rng.u8(..5) == 0 { rng.u8(0x80..0x84) } else { rng.u8(..35) };
+        let argument = rng.u8(..if op == 0x83 { 4 } else { 200 });
+        let length = rng.usize(if op < 0x80 { 100..130 } else { 0..250 });
+        odd_frame(op, argument, length, rng)
+    });
+}
+
+/// A command of tests/programs/wide.p4 and its operands, extreme ones more often than not.
+fn odd_frame(op: u8, argument: u8, length: usize, rng: &mut Rng) -> Vec<u8> {
+    let extreme = rng.u8(..3);
+    let byte = |rng: &mut Rng| match extreme {
+        0 => [0, 0xff, 0x80, 0x7f][rng.usize(..4)],
+        1 => rng.u8(..2),
+        _ => rng.u8(..),
+    };
+    let mut frame = vec![op, argument];
+    frame.extend((0..length).map(|_| byte(rng)));
+    frame
+}
+
+#[test]
+fn odd_widths_as_bmv2_has_them() {
+    let mut rng = Rng::with_seed(11);
+    for _ in 0..3 {
+        // Not what sends a packet back to the parser, and behind others; nor what ends BMv2.
+        let commands = (0..0x31u8).filter(|op| ![31, 33].contains(op)).chain([0x80, 0x81, 0x82, 0x83]);
+        let frames: Vec<Vec<u8>> = commands
+            .map(|op| {
+                let argument = if matches!(op, 19 | 20 | 0x83) { rng.u8(..8) } else { rng.u8(..) };
+                odd_frame(op, argument, if op == 0x80 { 280 } else { 120 }, &mut rng)
+            })
+            .collect();
+        assert!(frames.len() <= MOST_FRAMES);
+        let Some(theirs) = outputs("wide", &frames) else { return };
+        let mut pair = Pair::new(&read("tests/programs/wide.json")).unwrap();
+        for (frame, theirs) in frames.iter().zip(theirs) {
+            let ours = pair.same(1, frame);
+            assert_eq!(ours.frames[&2], [theirs], "{}", pair.story(1, frame));
+        }
+    }
+}
+
+#[test]
+fn negative_selects() {
+    compare("tests/programs/signs.json", cases(10), 10, |rng| {
+        let x = [5, 0xff, 0xfe, 6, 0xfc, 0][rng.usize(..6)];
+        let y = [0xfff, 0xffd, 0x0fd, 0xffb, 5][rng.usize(..5)];
+        let z = rng.u16(..5);
+        let mut frame = vec![x, (y >> 4) as u8, (y << 4 | z) as u8];
+        let wide = [u128::MAX, u128::MAX - 1, 5][rng.usize(..3)] << 28;
+        frame.extend(&wide.to_be_bytes()[..13]);
         frame
     });
 }

@@ -35,8 +35,11 @@ def test_compiled_programs_are_fresh(source: Path, tmp_path: Path) -> None:
     made_by = (ROOT / "p4src/goldens.sha256").read_text().split("\n")[0].removeprefix("# p4c ")
     if made_by not in (release.stdout + release.stderr).split():
         pytest.skip(f"p4c {made_by} made the committed programs; another release may write them otherwise")
-    command = ["p4c-bm2-ss", "--std", "p4-16", "-o", compiled, "--p4runtime-files", p4info, source]
+    binary = p4info.with_suffix(".bin")  # protobuf's own form, for tests in Rust
+    command = ["p4c-bm2-ss", "--std", "p4-16", "-o", compiled, "--p4runtime-files", f"{p4info},{binary}", source]
     subprocess.run(command, check=True)
     assert load(compiled) == load(source.with_suffix(".json"))
     committed = source.with_suffix(".p4info.txtpb")
     assert not committed.exists() or p4info.read_text() == committed.read_text()
+    committed = committed.with_suffix(".bin")
+    assert not committed.exists() or binary.read_bytes() == committed.read_bytes()

@@ -147,6 +147,21 @@ def variable_packet(rng: random.Random) -> bytes:
     return packet
 
 
+def wide_packet(rng: random.Random) -> bytes:
+    """A command of wide.p4; its asserts hold, and no index is beyond an array."""
+    command = rng.choice([*range(34)] * 4 + [0x80, 0x81, 0x82, 0x83])
+    some = rng.choice([(0, 0xFF, 0x80, 0x7F), (0, 1), tuple(range(256))])
+    body = bytes(rng.choice(some) for _ in range(118))
+    if command == 33:
+        body = b"\x01" + body[1:-30] + bytes(30)
+    argument = rng.randrange(8) if command in (19, 20) else rng.randrange(256)
+    if command == 0x80:
+        argument, body = rng.randrange(16), body + bytes(40)
+    if command == 0x83:
+        argument = rng.randrange(4)
+    return bytes([command, argument]) + body
+
+
 CASES = (
     Case("ap", ROOT / "p4src/ap.json", access_point_packet, window=1, round=450, value=access_point_value),
     Case(
@@ -174,4 +189,5 @@ CASES = (
         variable_packet,
         reasons=(Reason("`error.NoMatch` is raised", lambda frame: frame[0] in (3, 7), (slice(1, 2),)),),
     ),
+    Case("wide", PROGRAMS / "wide.json", wide_packet),
 )

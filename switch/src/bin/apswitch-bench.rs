@@ -2,6 +2,8 @@
 //! Traffic for `make bench`: a sender, a latency probe and the bare forwarder that switches are compared with. All three
 //! use the switch's own ports, so that what differs is the switch.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -87,7 +87,8 @@ impl Step<'_, '_> {
             }
             "assign_header_stack" | "assign_union_stack" => {
                 let ((_, to), (_, from)) = (self.stack(0)?, self.stack(1)?);
-                let (dst, src) = (to.elements.concat(), from.elements.concat());
+                let fixed = |info: &StackInfo| info.elements.concat().into_iter().map(HeaderRef::Fixed).collect();
+                let (dst, src) = (fixed(to), fixed(from));
                 self.push(Op::Move { dst: to.next.reg, a: from.next.reg });
                 self.copy_headers(dst, src)?;
             }
@@ -227,7 +228,7 @@ impl Step<'_, '_> {
                 self.asm.branch(&condition, true, holds)?;
                 let place = self.asm.place.clone();
                 messages.push(Message { place, format: String::new(), values: Vec::new() });
-                self.effect(Effect::AssertionFailed { message: messages.len() as u16 - 1 });
+                self.effect(Effect::AssertionFailed { message: messages.len() as u32 - 1 });
                 self.push(Op::MarkToDrop);
                 self.push(Op::Exit);
                 self.asm.bind(holds);
@@ -243,7 +244,7 @@ impl Step<'_, '_> {
                     }
                 };
                 messages.push(Message { place: self.asm.place.clone(), format, values });
-                self.effect(Effect::Log { message: messages.len() as u16 - 1 });
+                self.effect(Effect::Log { message: messages.len() as u32 - 1 });
             }
             _ => return self.asm.refuse("not supported"),
         }
@@ -337,29 +338,29 @@ impl Step<'_, '_> {
     }
 
     /// The header of a varbit.
-    fn varbit(&self, index: usize) -> Result<headers::HeaderRef, LoadError> {
+    fn varbit(&mut self, index: usize) -> Result<headers::HeaderRef, LoadError> {
         match self.lvalue(index)? {
             Expr::Field(field) if field.length.is_some() => Ok(headers::HeaderRef::Fixed(field.header)),
+            Expr::Element(fields, index) if fields[0].length.is_some() => {
+                let headers = fields.iter().map(|field| field.header).collect();
+                self.asm.header_ref(&HeaderRef::Indexed { headers, index })
+            }
             _ => self.asm.refuse("a varbit is needed"),
         }
     }
 
-    fn copy_headers(&mut self, dst: Vec<u16>, src: Vec<u16>) -> Result<(), LoadError> {
+    fn copy_headers(&mut self, dst: Vec<HeaderRef>, src: Vec<HeaderRef>) -> Result<(), LoadError> {
         if dst.len() != src.len() {
             return self.asm.refuse("the two are of different types");
         }
         for (dst, src) in dst.into_iter().zip(src) {
-            self.copy_header(&HeaderRef::Fixed(dst), &HeaderRef::Fixed(src))?;
+            self.copy_header(&dst, &src)?;
         }
         Ok(())
     }
 
     fn copy_header(&mut self, dst: &HeaderRef, src: &HeaderRef) -> Result<(), LoadError> {
-        let first = |header: &HeaderRef| match header {
-            HeaderRef::Fixed(header) => *header,
-            HeaderRef::Indexed { headers, .. } => headers[0],
-        };
-        let info = |header| &self.asm.phv.headers[first(header) as usize];
+        let info = |header: &HeaderRef| &self.asm.phv.headers[header.sample() as usize];
         if info(dst).registers.len() != info(src).registers.len() {
             return self.asm.refuse("the two are of different types");
         }

@@ -265,7 +265,7 @@ impl<'a> Assembler<'a> {
 
     pub fn header_op(&mut self, op: HeaderOp) {
         self.header_ops.push(op);
-        self.code.push(Op::Effect(Effect::Headers { op: self.header_ops.len() as u16 - 1 }));
+        self.code.push(Op::Effect(Effect::Headers { op: self.header_ops.len() as u32 - 1 }));
     }
 
     /// The reference with its index in a register.
@@ -421,7 +421,7 @@ impl<'a> Assembler<'a> {
     fn wide_into(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
         let wide = self.to_wide(expr)?;
         self.wide.push(wide);
-        self.code.push(Op::Effect(Effect::Wide { dst, expression: self.wide.len() as u16 - 1, width }));
+        self.code.push(Op::Effect(Effect::Wide { dst, expression: self.wide.len() as u32 - 1, width }));
         Ok(())
     }
 

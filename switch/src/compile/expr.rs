@@ -246,15 +246,16 @@ fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadEr
         "==h" | "!=h" => {
             let header =
                 |name| reference::header(&to_typed(value.get(name).unwrap_or(&Value::Null), place)?, phv, place);
-            match (header("left")?, header("right")?) {
-                (HeaderRef::Fixed(a), HeaderRef::Fixed(b)) => same(vec![(a, b)], op == "==h", phv, place),
-                _ => refuse(place, "comparing elements at a computed index is not supported"),
-            }
+            same(vec![(header("left")?, header("right")?)], op == "==h", phv, place)
         }
         "==u" | "!=u" => {
             let union =
                 |name| reference::union_members(&to_typed(value.get(name).unwrap_or(&Value::Null), place)?, phv, place);
-            let pairs = union("left")?.into_iter().zip(union("right")?).collect();
+            let (left, right) = (union("left")?, union("right")?);
+            if left.len() != right.len() {
+                return refuse(place, "unions of different types are compared");
+            }
+            let pairs = left.into_iter().zip(right).collect();
             same(pairs, op == "==u", phv, place)
         }
         "valid" => {
@@ -303,18 +304,27 @@ fn equal(a: Expr, b: Expr) -> Expr {
 }
 
 /// Headers, pair by pair: both invalid, or both valid with the same fields.
-fn same(pairs: Vec<(u16, u16)>, when: bool, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
+fn same(pairs: Vec<(HeaderRef, HeaderRef)>, when: bool, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
     let mut conditions = Vec::new();
     for (a, b) in pairs {
-        let valid = |header| phv.header_field(header, "$valid$").map_or_else(|| constant(0), Expr::Field);
-        let (fields, others) = (&phv.headers[a as usize].fields, &phv.headers[b as usize].fields);
-        if fields.len() != others.len() {
+        let valid =
+            |header: &HeaderRef| header.field(|h| phv.header_field(h, "$valid$")).unwrap_or_else(|| constant(0));
+        let count = |header: &HeaderRef| phv.headers[header.sample() as usize].fields.len();
+        if count(&a) != count(&b) {
             return refuse(place, "headers of different types are compared");
         }
-        let mut fields: Vec<_> = fields.iter().zip(others).flat_map(|(a, b)| same_field(*a, *b)).collect();
-        fields.push(valid(a));
-        fields.push(valid(b));
-        let neither = equal(any(vec![valid(a), valid(b)]), constant(0));
+        let field = |header: &HeaderRef, at: usize, find: fn(Field) -> Option<Field>| {
+            header.field(|h| phv.headers[h as usize].fields.get(at).copied().and_then(find))
+        };
+        let mut fields = Vec::new();
+        // Of varbits also the lengths.
+        for find in [Some, Field::of_length] {
+            let pairs = (0..count(&a)).filter_map(|at| Some((field(&a, at, find)?, field(&b, at, find)?)));
+            fields.extend(pairs.map(|(a, b)| equal(a, b)));
+        }
+        fields.push(valid(&a));
+        fields.push(valid(&b));
+        let neither = equal(any(vec![valid(&a), valid(&b)]), constant(0));
         conditions.push(any(vec![neither, all(fields)]));
     }
     let same = all(conditions);
@@ -324,9 +334,8 @@ fn same(pairs: Vec<(u16, u16)>, when: bool, phv: &Phv, place: &str) -> Result<Ex
 /// Of varbits also the lengths.
 fn same_field(a: Field, b: Field) -> Vec<Expr> {
     let mut conditions = vec![equal(Expr::Field(a), Expr::Field(b))];
-    if let (Some(x), Some(y)) = (a.length, b.length) {
-        let length = |reg| Expr::Field(Field { reg, width: 32, signed: false, length: None, ..a });
-        conditions.push(equal(length(x), length(y)));
+    if let (Some(x), Some(y)) = (a.of_length(), b.of_length()) {
+        conditions.push(equal(Expr::Field(x), Expr::Field(y)));
     }
     conditions
 }

@@ -19,9 +19,9 @@ use self::asm::Assembler;
 use self::json::{Document, SourceInfo, Typed};
 use self::phv::{Field, MAX_WIDTH, Phv};
 use crate::jit::Native;
-use crate::machine::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Place, Snippet, Standard};
+use crate::machine::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Message, Place, Snippet, Standard};
 use crate::machine::headers::Stack;
-use crate::machine::op::Op;
+use crate::machine::op::{Address, Op};
 use crate::machine::wide::store;
 use crate::machine::wire::NOT_IN_FRAME;
 use crate::program::{
@@ -83,7 +83,7 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
     let parser = parser::compile(&doc, &mut asm, &objects, &mut messages, &mut program)?;
     let control = control::compile(&doc, &mut asm, &objects, &mut messages, &mut program)?;
     let standard = standard(&phv, &mut asm)?;
-    let deparser = deparser(&doc, &phv)?;
+    let (deparser, before_deparser) = deparser(&doc, &mut asm, &objects, &mut messages)?;
     let field_lists =
         doc.field_lists.iter().map(|list| field_places(list, "field list", &phv)).collect::<Result<_, _>>()?;
     let digests = doc.learn_lists.iter().map(|list| field_places(list, "digest", &phv)).collect::<Result<_, _>>()?;
@@ -110,6 +110,7 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
         ingress: control.ingress,
         egress: control.egress,
         update,
+        before_deparser,
         deparser,
         tables: control.tables,
         calculations,
@@ -181,9 +182,6 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
         objects.calculations.insert(calculation.name.clone(), (index as u16, payload));
     }
     for (index, list) in doc.learn_lists.iter().enumerate() {
-        if index == 64 {
-            return refuse(place_of("digest", &list.name, &list.source_info), "more than 64 digests are not supported");
-        }
         objects.digests.insert(list.id, index as u16);
         let fields = field_places(list, "digest", phv)?;
         let names = list.elements.iter().map(|e| e.value.get(1).and_then(|v| v.as_str()).unwrap_or_default());
@@ -214,7 +212,7 @@ fn meter_unit(meter: &json::MeterArray) -> Result<MeterUnit, LoadError> {
 }
 
 fn place(field: Field) -> Place {
-    Place { reg: field.reg, width: field.width }
+    Place { reg: field.reg, width: field.width, signed: field.signed }
 }
 
 fn field_places(list: &json::FieldList, kind: &str, phv: &Phv) -> Result<Vec<Place>, LoadError> {
@@ -316,30 +314,47 @@ fn snippet(typed: &Typed, asm: &mut Assembler) -> Result<Snippet, LoadError> {
     Ok(Snippet { start, result })
 }
 
-fn deparser(doc: &Document, phv: &Phv) -> Result<Vec<u16>, LoadError> {
+/// The headers, and the code that runs before they are written.
+fn deparser(
+    doc: &Document,
+    asm: &mut Assembler,
+    objects: &Objects,
+    messages: &mut Vec<Message>,
+) -> Result<(Vec<u16>, Option<Address>), LoadError> {
     let [deparser] = doc.deparsers.as_slice() else {
         return refuse("`deparsers`", "exactly one deparser is needed");
     };
     let where_ = place_of("deparser", "deparser", &deparser.source_info);
-    if let Some(primitive) = deparser.primitives.first() {
-        return refuse(where_, format!("primitive `{}` is not supported here", primitive.op));
+    let start = (!deparser.primitives.is_empty()).then_some(asm.code.len() as Address);
+    for primitive in &deparser.primitives {
+        asm.params.clear();
+        actions::single(primitive, &where_, asm, objects, messages)?;
     }
-    let header = |name: &String| match phv.header(name) {
+    if start.is_some() {
+        asm.code.push(Op::Exit);
+    }
+    let header = |name: &String| match asm.phv.header(name) {
         Some(header) => Ok(header),
         None => refuse(&where_, format!("unknown header `{name}`")),
     };
-    deparser.order.iter().map(header).collect()
+    Ok((deparser.order.iter().map(header).collect::<Result<_, _>>()?, start))
 }
 
 fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
     asm.place = "`standard_metadata`".to_string();
     // Read only: a missing multicast group or priority is 0.
-    let zero = Place { reg: asm.constant(0)?, width: 64 };
+    let zero = Place { reg: asm.constant(0)?, width: 64, signed: false };
     // Written only.
-    let sink = Place { reg: asm.sink, width: 64 };
-    let optional = |name: &str, missing: Place| phv.intrinsic(name).map_or(missing, place);
-    let required = |name: &str| match phv.intrinsic(name) {
-        Some(field) => Ok(place(field)),
+    let sink = Place { reg: asm.sink, width: 64, signed: false };
+    let number = |name: &str| match phv.intrinsic(name) {
+        Some(field) if field.signed || field.is_wide() || field.length.is_some() => {
+            refuse(format!("`{name}`"), "not a number of at most 64 bits: this is not a v1model program")
+        }
+        field => Ok(field.map(place)),
+    };
+    let optional = |name: &str, missing: Place| Ok(number(name)?.unwrap_or(missing));
+    let required = |name: &str| match number(name)? {
+        Some(place) => Ok(place),
         None => refuse(format!("`{name}`"), "missing: this is not a v1model program"),
     };
     Ok(Standard {
@@ -348,17 +363,17 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
         egress_port: required("standard_metadata.egress_port")?,
         instance_type: required("standard_metadata.instance_type")?,
         packet_length: required("standard_metadata.packet_length")?,
-        parser_error: optional("standard_metadata.parser_error", sink),
-        checksum_error: optional("standard_metadata.checksum_error", sink),
-        enq_timestamp: optional("queueing_metadata.enq_timestamp", sink),
-        enq_qdepth: optional("queueing_metadata.enq_qdepth", sink),
-        deq_timedelta: optional("queueing_metadata.deq_timedelta", sink),
-        deq_qdepth: optional("queueing_metadata.deq_qdepth", sink),
-        qid: optional("queueing_metadata.qid", sink),
-        ingress_global_timestamp: optional("intrinsic_metadata.ingress_global_timestamp", sink),
-        egress_global_timestamp: optional("intrinsic_metadata.egress_global_timestamp", sink),
-        mcast_grp: optional("intrinsic_metadata.mcast_grp", zero),
-        egress_rid: optional("intrinsic_metadata.egress_rid", sink),
-        priority: optional("intrinsic_metadata.priority", zero),
+        parser_error: optional("standard_metadata.parser_error", sink)?,
+        checksum_error: optional("standard_metadata.checksum_error", sink)?,
+        enq_timestamp: optional("queueing_metadata.enq_timestamp", sink)?,
+        enq_qdepth: optional("queueing_metadata.enq_qdepth", sink)?,
+        deq_timedelta: optional("queueing_metadata.deq_timedelta", sink)?,
+        deq_qdepth: optional("queueing_metadata.deq_qdepth", sink)?,
+        qid: optional("queueing_metadata.qid", sink)?,
+        ingress_global_timestamp: optional("intrinsic_metadata.ingress_global_timestamp", sink)?,
+        egress_global_timestamp: optional("intrinsic_metadata.egress_global_timestamp", sink)?,
+        mcast_grp: optional("intrinsic_metadata.mcast_grp", zero)?,
+        egress_rid: optional("intrinsic_metadata.egress_rid", sink)?,
+        priority: optional("intrinsic_metadata.priority", zero)?,
     })
 }

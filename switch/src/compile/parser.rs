@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
+use num_bigint::{BigInt, BigUint};
+use serde_json::Value as Json;
 
 use super::asm::Assembler;
 use super::expr::{self, Expr, Range, hex};
@@ -15,8 +16,8 @@ use crate::machine::code::{
 };
 use crate::machine::op::{Op, Reg};
 use crate::machine::select::{MAX_LOOKAHEAD, Select, SelectCase, SelectPart};
-use crate::machine::wide::low_word;
-use crate::program::Program;
+use crate::machine::wide::power;
+use crate::program::{Program, Value};
 
 /// Bits of the longest key that is compared as one number.
 const MAX_SELECT: u32 = 128;
@@ -46,13 +47,14 @@ pub fn compile(
         let place = place_of("parser state", &state.name, &state.source_info);
         let ops = operations(state, &place, asm, objects, messages)?;
         let parts = state.transition_key.iter().map(|key| select_part(key, asm, &place));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let (parts, signs): (Vec<_>, Vec<_>) = parts.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let shape: Vec<_> = parts.iter().map(SelectPart::width).zip(signs).collect();
         let transitions = state.transitions.iter().map(|transition| {
             let next = next(&transition.next_state, &place)?;
-            Ok((transition, next))
+            Ok((wanted(transition, &shape, &place)?, next))
         });
         let transitions = transitions.collect::<Result<Vec<_>, LoadError>>()?;
-        match simple_select(&parts, &transitions, &place)? {
+        match simple_select(&parts, &transitions) {
             Some((keys, cases, default)) => Ok(ParserState { ops, keys, cases, default, select: None }),
             None => {
                 let select = Box::new(select(parts, &transitions, &place, objects, program)?);
@@ -135,13 +137,9 @@ fn operations(
             "extract" | "extract_VL" => extract(op, asm, &mut ops)?,
             "advance" => ops.push(ParserOp::Advance { bits: snippet(&typed(op, 0, asm)?, asm)? }),
             "verify" => {
-                let condition = snippet(&typed(op, 0, asm)?, asm)?;
-                let error = match expr::parse(&typed(op, 1, asm)?, asm.phv, &asm.place)? {
-                    Expr::Constant(error) => asm.constant(low_word(&error))?,
-                    Expr::Field(field) => field.reg,
-                    _ => return asm.refuse("an error that is neither a constant nor a field is not supported"),
-                };
-                ops.push(ParserOp::Verify { condition, error });
+                let (condition, error) = (typed(op, 0, asm)?, typed(op, 1, asm)?);
+                let condition = snippet(&condition, asm)?;
+                ops.push(ParserOp::Verify { condition, error: snippet(&error, asm)? });
             }
             other => return asm.refuse(format!("parser operation `{other}` is not supported")),
         }
@@ -153,10 +151,10 @@ fn operations(
 }
 
 /// Where the next index of each stack is whose last element the object reads.
-fn read_lasts(value: &Value, asm: &Assembler) -> Vec<Reg> {
+fn read_lasts(value: &Json, asm: &Assembler) -> Vec<Reg> {
     match value {
-        Value::Object(object) => {
-            let kind = object.get("type").and_then(Value::as_str);
+        Json::Object(object) => {
+            let kind = object.get("type").and_then(Json::as_str);
             if let Some("stack_field" | "union_stack_field") = kind
                 && let Ok((next, _)) = reference::last(&value["value"], asm.phv, "")
             {
@@ -164,7 +162,7 @@ fn read_lasts(value: &Value, asm: &Assembler) -> Vec<Reg> {
             }
             object.values().flat_map(|value| read_lasts(value, asm)).collect()
         }
-        Value::Array(values) => values.iter().flat_map(|value| read_lasts(value, asm)).collect(),
+        Json::Array(values) => values.iter().flat_map(|value| read_lasts(value, asm)).collect(),
         _ => Vec::new(),
     }
 }
@@ -181,8 +179,8 @@ fn extract(op: &JsonOp, asm: &mut Assembler, ops: &mut Vec<ParserOp>) -> Result<
             (ExtractTarget::Next { stack, member: 0 }, info.elements[0][0])
         }
         "union_stack" => {
-            let name = param.value.get(0).and_then(Value::as_str).unwrap_or_default();
-            let member = param.value.get(1).and_then(Value::as_str).unwrap_or_default();
+            let name = param.value.get(0).and_then(Json::as_str).unwrap_or_default();
+            let member = param.value.get(1).and_then(Json::as_str).unwrap_or_default();
             let found = asm.phv.stack(name).and_then(|stack| {
                 let info = &asm.phv.stacks[stack as usize];
                 let member = info.members.iter().position(|m| m == member)?;
@@ -251,7 +249,7 @@ fn typed(op: &JsonOp, index: usize, asm: &Assembler) -> Result<Typed, LoadError>
     }
 }
 
-fn lookahead(value: &Value, asm: &Assembler) -> Result<(u32, u16), LoadError> {
+fn lookahead(value: &Json, asm: &Assembler) -> Result<(u32, u16), LoadError> {
     let numbers = value.as_array().and_then(|a| Some((a.first()?.as_u64()?, a.get(1)?.as_u64()?)));
     match numbers {
         Some((offset, width)) if (1..=MAX_LOOKAHEAD as u64).contains(&width) && offset < 1 << 16 => {
@@ -261,18 +259,23 @@ fn lookahead(value: &Value, asm: &Assembler) -> Result<(u32, u16), LoadError> {
     }
 }
 
-fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<SelectPart, LoadError> {
+/// And whether it is signed.
+fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<(SelectPart, bool), LoadError> {
     asm.place = where_.to_string();
     match key.kind.as_str() {
-        "field" => Ok(SelectPart::Field(place(asm.phv.field_of(&key.value, where_)?))),
+        "field" => {
+            let field = asm.phv.field_of(&key.value, where_)?;
+            Ok((SelectPart::Field(place(field)), field.signed))
+        }
         "stack_field" | "union_stack_field" => {
             let (next, fields) = reference::last(&key.value, asm.phv, where_)?;
             let width = fields[0].width;
-            Ok(SelectPart::Last { next: next.reg, fields: fields.iter().map(|f| f.reg).collect(), width })
+            let registers = fields.iter().map(|f| f.reg).collect();
+            Ok((SelectPart::Last { next: next.reg, fields: registers, width }, fields[0].signed))
         }
         "lookahead" => {
             let (offset, width) = lookahead(&key.value, asm)?;
-            Ok(SelectPart::Lookahead { offset, width })
+            Ok((SelectPart::Lookahead { offset, width }, false))
         }
         other => refuse(where_, format!("a select over `{other}` is not supported")),
     }
@@ -281,58 +284,86 @@ fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<SelectP
 /// What a transition asks for; `None`: nothing, it is the default.
 enum Wanted<'t> {
     Default,
-    Key(&'t str, Option<&'t str>),
+    /// Value and mask.
+    Key(BigUint, Option<BigUint>),
     ValueSet(&'t str),
 }
 
-fn wanted<'t>(transition: &'t Transition, where_: &str) -> Result<Wanted<'t>, LoadError> {
+/// `shape`: width and sign of each part of the key.
+fn wanted<'t>(transition: &'t Transition, shape: &[(u16, bool)], where_: &str) -> Result<Wanted<'t>, LoadError> {
     let value = transition.value.as_deref();
     match (transition.kind.as_deref(), value) {
         (Some("default"), _) | (None, None | Some("default")) | (Some("hexstr"), Some("default")) => {
             Ok(Wanted::Default)
         }
-        (Some("hexstr") | None, Some(value)) => Ok(Wanted::Key(value, transition.mask.as_deref())),
+        (Some("hexstr") | None, Some(value)) => {
+            let mask = transition.mask.as_deref().map(|mask| {
+                let unsigned: Vec<_> = shape.iter().map(|(width, _)| (*width, false)).collect();
+                concatenation(mask, &unsigned, where_)
+            });
+            Ok(Wanted::Key(concatenation(value, shape, where_)?, mask.transpose()?))
+        }
         (Some("parse_vset"), Some(set)) if transition.mask.is_none() => Ok(Wanted::ValueSet(set)),
         (kind, _) => refuse(where_, format!("a transition of type {kind:?} is not supported")),
     }
 }
 
-type Transitions<'t> = [(&'t Transition, NextState)];
+/// The parts of a key one after the other, each padded to whole bytes. p4c adds them up, so that a negative part has taken
+/// 1 from the part before.
+fn concatenation(text: &str, shape: &[(u16, bool)], where_: &str) -> Result<BigUint, LoadError> {
+    let mut rest = hex(text, where_)?;
+    let (mut result, mut shift) = (BigUint::ZERO, 0);
+    for (index, &(width, signed)) in shape.iter().enumerate().rev() {
+        let padded = u32::from(width.next_multiple_of(8));
+        let part: BigInt = &rest & (power(padded) - 1);
+        rest >>= padded;
+        let negative = part.bit(u64::from(padded) - 1);
+        if signed && negative && index > 0 {
+            rest += 1;
+        }
+        // What pads a negative part is no bit of it.
+        let bits = if negative { part & (power(width.into()) - 1) } else { part };
+        result |= bits.magnitude() << shift;
+        shift += padded;
+    }
+    // The first part may stand there as a negative number or as its bits.
+    if rest != BigInt::ZERO && rest != BigInt::from(-1) {
+        return refuse(where_, format!("`{text}` is longer than the key of {shift} bits"));
+    }
+    Ok(result)
+}
+
+type Transitions<'t> = [(Wanted<'t>, NextState)];
 type SimpleSelect = (Vec<SelectKey>, Vec<(u128, u128, NextState)>, Option<NextState>);
 
 /// The form for keys of at most 128 bits; `None`: the state needs the other one.
-fn simple_select(
-    parts: &[SelectPart],
-    transitions: &Transitions,
-    where_: &str,
-) -> Result<Option<SimpleSelect>, LoadError> {
+fn simple_select(parts: &[SelectPart], transitions: &Transitions) -> Option<SimpleSelect> {
     let mut keys = Vec::new();
     for part in parts {
         keys.push(match part {
             SelectPart::Field(place) => SelectKey::Field(*place),
             SelectPart::Lookahead { offset, width } => SelectKey::Lookahead { offset: *offset, width: *width },
-            SelectPart::Last { .. } => return Ok(None),
+            SelectPart::Last { .. } => return None,
         });
     }
     if keys.iter().map(|key| key.width().next_multiple_of(8) as u32).sum::<u32>() > MAX_SELECT {
-        return Ok(None);
+        return None;
     }
     let mut cases = Vec::new();
     let mut default = None;
-    for (transition, next) in transitions {
-        match wanted(transition, where_)? {
+    for (wanted, next) in transitions {
+        match wanted {
             Wanted::Default => default = Some(*next),
             Wanted::Key(value, mask) => {
-                let number = |text| Ok(u128::try_from(hex(text, where_)?).ok());
-                let mask = mask.map_or(Ok(Some(u128::MAX)), number)?;
-                // More than the key can be.
-                let (Some(value), Some(mask)) = (number(value)?, mask) else { return Ok(None) };
-                cases.push((value & mask, mask, *next));
+                // The key is no longer than that.
+                let number = |value: &BigUint| u128::try_from(value).unwrap_or(u128::MAX);
+                let mask = mask.as_ref().map_or(u128::MAX, number);
+                cases.push((number(value) & mask, mask, *next));
             }
-            Wanted::ValueSet(_) => return Ok(None),
+            Wanted::ValueSet(_) => return None,
         }
     }
-    Ok(Some((keys, cases, default)))
+    Some((keys, cases, default))
 }
 
 fn select(
@@ -346,19 +377,17 @@ fn select(
     let bytes = widths.iter().map(|width| width.div_ceil(8) as usize).sum();
     let mut cases = Vec::new();
     let mut default = None;
-    for (transition, next) in transitions {
-        match wanted(transition, where_)? {
+    for (wanted, next) in transitions {
+        match wanted {
             Wanted::Default => default = Some(*next),
             Wanted::Key(value, mask) => {
-                let mask = match mask {
-                    Some(mask) => hex_bytes(mask, bytes, where_)?,
-                    None => vec![0xff; bytes],
-                };
-                let value = hex_bytes(value, bytes, where_)?.iter().zip(&mask).map(|(v, m)| v & m).collect();
+                let padded = |value: &BigUint| Value::from(value).to_bytes(bytes);
+                let mask = mask.as_ref().map_or_else(|| vec![0xff; bytes], padded);
+                let value = padded(value).iter().zip(&mask).map(|(v, m)| v & m).collect();
                 cases.push((SelectCase::Key { value, mask: mask.into() }, *next));
             }
             Wanted::ValueSet(name) => {
-                let Some(&set) = objects.value_sets.get(name) else {
+                let Some(&set) = objects.value_sets.get(*name) else {
                     return refuse(where_, format!("unknown value set `{name}`"));
                 };
                 let info = &mut program.value_sets[set as usize];
@@ -373,16 +402,4 @@ fn select(
         }
     }
     Ok(Select { parts, cases, default })
-}
-
-/// The number as so many bytes in network order.
-fn hex_bytes(text: &str, bytes: usize, where_: &str) -> Result<Vec<u8>, LoadError> {
-    let digits = text.trim_start_matches("0x");
-    let padded = format!("{digits:0>width$}", width = 2 * bytes);
-    let values: Option<Vec<u8>> =
-        (0..bytes).map(|at| u8::from_str_radix(padded.get(2 * at..2 * at + 2)?, 16).ok()).collect();
-    match values {
-        Some(values) if padded.len() == 2 * bytes => Ok(values),
-        _ => refuse(where_, format!("`{text}` is not a hexadecimal number of {bytes} bytes")),
-    }
 }

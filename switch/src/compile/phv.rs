@@ -45,6 +45,11 @@ impl Field {
         Field::new(reg, width, false, NO_HEADER)
     }
 
+    /// Of a varbit: its length in bits.
+    pub fn of_length(self) -> Option<Field> {
+        Some(Field { reg: self.length?, width: 32, signed: false, length: None, ..self })
+    }
+
     pub fn is_wide(&self) -> bool {
         self.width > 64
     }
@@ -122,6 +127,9 @@ impl Phv {
                 return refuse(format!("header `{}`", header.name), reason);
             };
             phv.add_header(header, header_type)?;
+        }
+        if phv.fields > REGISTERS / 2 {
+            return refuse("`headers`", "the program has more headers than the register file holds");
         }
         phv.add_unions_and_stacks(doc)?;
         Ok(phv)
@@ -299,7 +307,8 @@ impl Phv {
         layout.metadata = info.metadata;
         layout.rivals = info.rivals.clone();
         if info.varbit().is_some() {
-            let part = |f: &Field| Part { reg: f.reg, width: f.width, signed: f.signed, length: f.length };
+            let part =
+                |f: &Field| Part { reg: f.reg, width: f.width, signed: f.signed && !f.is_wide(), length: f.length };
             layout.parts = info.fields.iter().map(part).collect();
         }
         if info.metadata || info.varbit().is_some() {

@@ -28,6 +28,14 @@ enum UnionRef {
 }
 
 impl HeaderRef {
+    /// Any of them: they are alike.
+    pub fn sample(&self) -> u16 {
+        match self {
+            HeaderRef::Fixed(header) => *header,
+            HeaderRef::Indexed { headers, .. } => headers[0],
+        }
+    }
+
     /// A field of the header, found by `find`.
     pub fn field(&self, find: impl Fn(u16) -> Option<Field>) -> Option<Expr> {
         match self {
@@ -104,7 +112,11 @@ pub fn header(typed: &Typed, phv: &Phv, place: &str) -> Result<HeaderRef, LoadEr
 fn union(typed: &Typed, phv: &Phv, place: &str) -> Result<UnionRef, LoadError> {
     let typed = unwrap(typed, place)?;
     match (typed.kind.as_str(), op(&typed)) {
-        ("header_union" | "header", _) => Ok(UnionRef::Fixed(union_members(&typed, phv, place)?)),
+        // p4c calls the element of a stack of unions a header.
+        ("header_union" | "header", _) => match typed.value.as_str().and_then(|name| phv.union(name)) {
+            Some(members) => Ok(UnionRef::Fixed(members.to_vec())),
+            None => refuse(place, format!("unknown header union {}", typed.value)),
+        },
         ("expression", "dereference_union_stack") => {
             let (elements, index) = element(&typed, phv, place)?;
             Ok(UnionRef::Indexed { elements, index })
@@ -113,30 +125,23 @@ fn union(typed: &Typed, phv: &Phv, place: &str) -> Result<UnionRef, LoadError> {
     }
 }
 
-/// The members of a union that is named.
-pub fn union_members(typed: &Typed, phv: &Phv, place: &str) -> Result<Vec<u16>, LoadError> {
-    // p4c calls the element of a stack of unions a header.
-    let is_union = matches!(typed.kind.as_str(), "header_union" | "header");
-    let members = typed.value.as_str().filter(|_| is_union).and_then(|name| phv.union(name));
-    match members {
-        Some(members) => Ok(members.to_vec()),
-        None => refuse(place, format!("unknown header union {}", typed.value)),
-    }
-}
-
-/// The validity of each member of a union.
-pub fn union_validity(typed: &Typed, phv: &Phv, place: &str) -> Result<Vec<Expr>, LoadError> {
-    let valid = |header: u16| phv.header_field(header, "$valid$");
-    let members = match union(typed, phv, place)? {
-        UnionRef::Fixed(members) => members.into_iter().map(HeaderRef::Fixed).collect::<Vec<_>>(),
+/// The members of a union.
+pub fn union_members(typed: &Typed, phv: &Phv, place: &str) -> Result<Vec<HeaderRef>, LoadError> {
+    Ok(match union(typed, phv, place)? {
+        UnionRef::Fixed(members) => members.into_iter().map(HeaderRef::Fixed).collect(),
         UnionRef::Indexed { elements, index } => (0..elements[0].len())
             .map(|member| HeaderRef::Indexed {
                 headers: elements.iter().map(|e| e[member]).collect(),
                 index: index.clone(),
             })
             .collect(),
-    };
-    Ok(members.iter().filter_map(|member| member.field(valid)).collect())
+    })
+}
+
+/// The validity of each member of a union.
+pub fn union_validity(typed: &Typed, phv: &Phv, place: &str) -> Result<Vec<Expr>, LoadError> {
+    let valid = |header: u16| phv.header_field(header, "$valid$");
+    Ok(union_members(typed, phv, place)?.iter().filter_map(|member| member.field(valid)).collect())
 }
 
 /// The field of the last element that was extracted.

@@ -7,9 +7,8 @@ use super::expr::{hex, number};
 use super::json::{self, Document};
 use super::phv::{Field, Phv};
 use super::{LoadError, Objects, meter_unit, place, place_of, profiles, refuse};
-use crate::machine::code::{KeyChunk, KeyPlace, Matching, TableAction, TableCode};
+use crate::machine::code::{KeyChunk, KeyPlace, Matching, RangeField, TableAction, TableCode};
 use crate::machine::op::Reg;
-use crate::machine::table::MAX_KEY_WORDS;
 use crate::program::{
     ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo, Value,
 };
@@ -64,9 +63,6 @@ pub fn compile(
     }
     code.key_words = used.len();
     code.key_bits = used.iter().sum();
-    if code.key_words > MAX_KEY_WORDS {
-        return refuse(where_, format!("keys longer than {} bits are not supported", 64 * MAX_KEY_WORDS));
-    }
     let has = |kind: MatchKind| key.iter().any(|k: &KeyInfo| k.kind == kind);
     code.matching = if key.is_empty() {
         Matching::None
@@ -87,8 +83,8 @@ pub fn compile(
         let Some((array, target)) = found.and_then(|m| Some((m, m.result_target.as_ref()?))) else {
             return refuse(where_, format!("direct meter `{name}` has no result target"));
         };
-        let Some(field) = phv.field(&target.0, &target.1).filter(|f| !f.is_wide() && !f.signed && f.width > 1) else {
-            return refuse(where_, format!("direct meter `{name}` writes to an unsuitable field"));
+        let Some(field) = phv.field(&target.0, &target.1).filter(|f| f.length.is_none()) else {
+            return refuse(where_, format!("direct meter `{name}` writes to an unknown field"));
         };
         let unit = meter_unit(array)?;
         meter = Some(unit);
@@ -136,11 +132,11 @@ fn key_field(
         None => format!("{}.{}", key.target[0].as_str().unwrap_or(""), key.target[1].as_str().unwrap_or("")),
     };
     if kind == MatchKind::Range {
-        if field.is_wide() {
-            return refuse(where_, format!("range match on `{name}` (wider than 64 bits) is not supported"));
-        }
-        code.places.push(KeyPlace::Range(code.ranges.len()));
-        code.ranges.push((field.reg, static_mask.word(0) & place(field).mask(), phv.valid(field.header)));
+        let first = code.ranges.iter().map(|range| range.words.len()).sum();
+        code.places.push(KeyPlace::Range(first, words(field.width)));
+        let mask = &static_mask & &Value::ones(field.width.into());
+        let words = (0..field.words()).rev().map(|word| (field.reg + word, mask.word(word.into()))).collect();
+        code.ranges.push(RangeField { words, valid: phv.valid(field.header) });
     } else {
         code.places.push(KeyPlace::Packed(pack(field, &static_mask, phv.valid(field.header), used, &mut code.chunks)));
     }

@@ -173,10 +173,17 @@ impl<'f> Emitter<'f> {
         [low].into_iter().chain(high).collect()
     }
 
-    /// Writes a field of at most 64 bits.
+    /// Writes a number of at most 64 bits to a field.
     pub fn put_place(&mut self, place: Place, value: Value) {
-        let value = self.builder.ins().band_imm_s(value, place.mask() as i64);
-        self.put(place.reg, value);
+        let low = match place.signed && place.width < 64 {
+            true => self.sign_extend(value, place.width as u8),
+            false => self.builder.ins().band_imm_s(value, place.mask() as i64),
+        };
+        self.put(place.reg, low);
+        for word in 1..place.words() {
+            let zero = self.constant(0);
+            self.put(place.reg + word as Reg, zero);
+        }
     }
 
     /// Calls a helper with the state, the program and `arguments`.
@@ -345,7 +352,7 @@ impl<'f> Emitter<'f> {
                 let amount = if bytes { self.ingress_length() } else { self.constant(1) };
                 let (number, now) = (self.constant(index as u64), self.now);
                 let [colour] = self.call(helpers::entry_meter as *const (), &[number, slot, amount, now]);
-                self.put(target.reg, colour);
+                self.put_place(target, colour);
             }
             if table.counter || table.timeout {
                 let stats = part(self, offset_of!(Parts, stats));
@@ -406,8 +413,10 @@ impl<'f> Emitter<'f> {
             const { assert!(NO_SLOT as i32 as i64 as u64 == MISS) };
             return Some(self.builder.ins().sload32(flags, place, 0));
         }
-        for &(reg, mask, valid) in &table.ranges {
-            values.push(self.key_field(reg, mask, valid));
+        for range in &table.ranges {
+            for &(reg, mask) in &range.words {
+                values.push(self.key_field(reg, mask, range.valid));
+            }
         }
         let size = 8 * values.len() as u32;
         let slot = self.builder.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));

@@ -108,9 +108,13 @@ fn operation(emitter: &mut Emitter, parser: &Parser, op: &ParserOp) {
         }
         ParserOp::Verify { condition, error } => {
             run(emitter, condition.start);
-            let (holds, error, go_on) =
-                (emitter.get(condition.result), emitter.get(*error), emitter.builder.create_block());
-            emitter.builder.ins().brif(holds, go_on, &[], parser.finish, &[BlockArg::Value(error)]);
+            let (holds, go_on) = (emitter.get(condition.result), emitter.builder.create_block());
+            let fails = emitter.builder.create_block();
+            emitter.builder.ins().brif(holds, go_on, &[], fails, &[]);
+            emitter.builder.switch_to_block(fails);
+            run(emitter, error.start);
+            let error = emitter.get(error.result);
+            emitter.builder.ins().jump(parser.finish, &[BlockArg::Value(error)]);
             emitter.builder.switch_to_block(go_on);
         }
     }
@@ -329,11 +333,13 @@ fn verify(emitter: &mut Emitter) {
         emitter.builder.switch_to_block(valid);
         condition(emitter, check.condition, skip);
         let expected = checksum(emitter, check.calculation, check.target);
-        let is = emitter.get_place(check.target)[0];
-        let difference = emitter.builder.ins().bxor(is, expected);
-        let before = emitter.builder.use_var(wrong);
-        let after = emitter.builder.ins().bor(before, difference);
-        emitter.builder.def_var(wrong, after);
+        let is = emitter.get_place(check.target);
+        let mut differences = emitter.builder.use_var(wrong);
+        let low = emitter.builder.ins().bxor(is[0], expected);
+        for difference in [low].iter().chain(&is[1..]) {
+            differences = emitter.builder.ins().bor(differences, *difference);
+        }
+        emitter.builder.def_var(wrong, differences);
         emitter.jump(skip);
         emitter.builder.switch_to_block(skip);
     }
@@ -350,9 +356,12 @@ pub fn deparse(emitter: &mut Emitter) {
         let skip = emitter.builder.create_block();
         condition(emitter, update.condition, skip);
         let value = checksum(emitter, update.calculation, update.target);
-        emitter.put(update.target.reg, value);
+        emitter.put_place(update.target, value);
         emitter.jump(skip);
         emitter.builder.switch_to_block(skip);
+    }
+    if let Some(start) = code.before_deparser {
+        run(emitter, start);
     }
     let none = emitter.constant(0);
     let mut length = none;

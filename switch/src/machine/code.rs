@@ -13,6 +13,7 @@ use crate::value::words;
 pub struct Place {
     pub reg: Reg,
     pub width: u16,
+    pub signed: bool,
 }
 
 impl Place {
@@ -58,7 +59,7 @@ pub enum ParserOp {
     },
     Verify {
         condition: Snippet,
-        error: Reg,
+        error: Snippet,
     },
     Other(OtherParserOp),
 }
@@ -226,8 +227,17 @@ pub enum Matching {
 pub enum KeyPlace {
     /// Low word first: (word, shift, bits).
     Packed(Vec<(u16, u8, u8)>),
-    /// Index among the range fields.
-    Range(usize),
+    /// Of its first word among those of the range fields, and how many it has.
+    Range(usize, usize),
+}
+
+/// A key field that is matched by range.
+#[derive(Clone, Debug)]
+pub struct RangeField {
+    /// High word first, so that words are compared one after the other.
+    pub words: Vec<(Reg, u64)>,
+    /// As in [`KeyChunk`].
+    pub valid: Reg,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -246,8 +256,7 @@ pub struct TableCode {
     pub key_words: usize,
     pub key_bits: u32,
     pub chunks: Vec<KeyChunk>,
-    /// Range fields, with their masks and the validity of their headers.
-    pub ranges: Vec<(Reg, u64, Reg)>,
+    pub ranges: Vec<RangeField>,
     /// For each key field.
     pub places: Vec<KeyPlace>,
     pub actions: Vec<TableAction>,
@@ -313,6 +322,8 @@ pub struct Code {
     pub ingress: Address,
     pub egress: Address,
     pub update: Vec<ChecksumCode>,
+    /// Runs before the headers are written.
+    pub before_deparser: Option<Address>,
     /// Headers in the order of the wire.
     pub deparser: Vec<u16>,
     pub tables: Vec<TableCode>,

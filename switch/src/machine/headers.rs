@@ -57,7 +57,7 @@ pub enum HeaderOp {
 }
 
 impl State {
-    pub fn header_op(&mut self, code: &Code, op: u16) {
+    pub fn header_op(&mut self, code: &Code, op: u32) {
         match &code.header_ops[op as usize] {
             HeaderOp::Add(header) => {
                 if let Some(header) = self.resolve(header) {

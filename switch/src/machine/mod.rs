@@ -93,8 +93,6 @@ impl Cells {
 /// What a pipeline asked to happen to the packet, beside its registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requests {
-    /// Bit i: digest i.
-    pub digests: u64,
     /// Session and field list.
     pub clone: Option<(u32, u16)>,
     /// Field lists.
@@ -123,6 +121,8 @@ pub struct State {
     meter_bytes: Vec<bool>,
     pub packet: PacketState,
     pub requests: Requests,
+    /// Asked for since the last time that somebody cleared them; each once.
+    pub digests: Vec<u16>,
     rng: fastrand::Rng,
     scratch: Vec<u8>,
 }
@@ -158,6 +158,7 @@ impl Machine {
             regs,
             packet: PacketState::default(),
             requests: Requests::default(),
+            digests: Vec::new(),
             rng: fastrand::Rng::with_seed(seed),
             scratch: Vec::new(),
         };
@@ -276,7 +277,11 @@ impl State {
                     self.put(dst, colour);
                 }
             }
-            Effect::Digest { list } => self.requests.digests |= 1 << list,
+            Effect::Digest { list } => {
+                if !self.digests.contains(&list) {
+                    self.digests.push(list);
+                }
+            }
             Effect::Random { dst, low, high } => {
                 let (low, high) = (self.reg(low), self.reg(high));
                 // As BMv2: an empty range leaves the field as it was.
@@ -325,7 +330,7 @@ impl State {
         hash::calculate(calculation, &code.headers, &self.regs, payload, &mut self.scratch, || self.rng.u64(..))
     }
 
-    fn log(&self, code: &Code, message: u16) {
+    fn log(&self, code: &Code, message: u32) {
         let message = &code.messages[message as usize];
         let mut parts = message.format.split("{}");
         let mut text = parts.next().unwrap_or_default().to_string();

@@ -168,7 +168,7 @@ pub enum Effect {
     /// Evaluates a wide expression and keeps its low `width` bits.
     Wide {
         dst: Reg,
-        expression: u16,
+        expression: u32,
         width: u16,
     },
     /// Of cells wider than a word; an index beyond the array does nothing.
@@ -196,7 +196,7 @@ pub enum Effect {
     },
     /// Stacks, unions and varbits: see [`HeaderOp`](super::headers::HeaderOp). May write any header.
     Headers {
-        op: u16,
+        op: u32,
     },
     ExecuteMeter {
         meter: u16,
@@ -232,10 +232,10 @@ pub enum Effect {
         length: Reg,
     },
     Log {
-        message: u16,
+        message: u32,
     },
     AssertionFailed {
-        message: u16,
+        message: u32,
     },
 }
 

@@ -60,7 +60,8 @@ impl State {
                 let first = dst.reg as usize;
                 let last = dst.words() - 1;
                 words[last] &= u64::MAX >> (64 - ((dst.width - 1) % 64 + 1));
-                if *signed {
+                // Wider ones are kept as they are on the wire.
+                if *signed && last == 0 {
                     words[0] = sign_extend(words[0], dst.width as u8);
                 }
                 self.regs[first..=first + last].copy_from_slice(&words[..=last]);

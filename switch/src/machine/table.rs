@@ -2,7 +2,7 @@
 //! Match-action tables: finding the entry of a key, and changing entries without ever leaving a table half changed.
 //!
 //! An entry lives in a slot chosen by the control plane. Its row holds, in 64-bit words:
-//! packed key | mask (not in exact tables) | low and high of each range | action index | parameters.
+//! packed key | mask (not in exact tables) | low and high of each range, high word first | action index | parameters.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -13,9 +13,6 @@ use hashbrown::HashTable;
 
 use super::code::{Matching, TableCode};
 use super::meter::Meter;
-
-/// The longest packed key.
-pub const MAX_KEY_WORDS: usize = 16;
 
 /// What the packet thread counts for an entry, read by everybody. Only the packet thread writes.
 #[derive(Default, Debug)]
@@ -43,7 +40,7 @@ impl RowShape {
             Matching::None | Matching::Direct | Matching::Exact => 0,
         };
         let ranges = key + mask_words;
-        let action = ranges + 2 * code.ranges.len();
+        let action = ranges + 2 * code.ranges.iter().map(|range| range.words.len()).sum::<usize>();
         RowShape { mask: key, ranges, action, len: action + 1 + code.param_words }
     }
 }
@@ -85,6 +82,8 @@ pub struct Table {
     pub parts: Parts,
     shape: RowShape,
     key_words: usize,
+    /// Words of each range field, if one of them has more than one.
+    long_ranges: Option<Box<[usize]>>,
     index: Index,
     rows: Vec<u64>,
     priorities: Vec<i32>,
@@ -107,7 +106,9 @@ impl Table {
             Matching::Masked => Index::Masked(Vec::new()),
             Matching::Scan => Index::Scan(Vec::with_capacity(code.max_size)),
         };
+        let range_words: Box<[usize]> = code.ranges.iter().map(|range| range.words.len()).collect();
         let mut table = Table {
+            long_ranges: range_words.iter().any(|&words| words > 1).then_some(range_words),
             parts: Parts::default(),
             shape,
             key_words: code.key_words,
@@ -151,7 +152,9 @@ impl Table {
         match &self.index {
             Index::None => None,
             Index::Direct(slots) => slots.get(key[0] as usize).copied().filter(|&slot| slot != NO_SLOT),
-            Index::Exact(slots) => slots.find(self.hash(key), |&slot| equal(self.key(slot), key)).copied(),
+            Index::Exact(slots) => {
+                slots.find(self.hash(key.iter().copied()), |&slot| equal(self.key(slot), key)).copied()
+            }
             Index::Masked(groups) => self.lookup_masked(groups, key),
             Index::Scan(order) => order.iter().copied().find(|&slot| self.matches(slot, values)),
         }
@@ -163,14 +166,10 @@ impl Table {
             if best.is_some_and(|(priority, _)| priority >= group.priority) {
                 break;
             }
-            let mut masked = [0u64; MAX_KEY_WORDS];
-            for (word, (key, mask)) in masked.iter_mut().zip(key.iter().zip(&group.mask)) {
-                *word = key & mask;
-            }
-            let masked = &masked[..key.len()];
-            for &slot in group.slots.iter_hash(self.hash(masked)) {
+            let masked = || key.iter().zip(&group.mask).map(|(key, mask)| key & mask);
+            for &slot in group.slots.iter_hash(self.hash(masked())) {
                 let priority = self.priorities[slot as usize];
-                if equal(self.key(slot), masked) && best.is_none_or(|(other, _)| priority > other) {
+                if self.key(slot).iter().copied().eq(masked()) && best.is_none_or(|(other, _)| priority > other) {
                     best = Some((priority, slot));
                 }
             }
@@ -184,9 +183,14 @@ impl Table {
         let row = &self.rows[row..row + self.shape.len];
         let (key, in_ranges) = values.split_at(self.key_words);
         let masks = &row[self.shape.mask..self.shape.ranges];
-        let ranges = row[self.shape.ranges..self.shape.action].chunks_exact(2);
+        let ranges = &row[self.shape.ranges..self.shape.action];
         row.iter().zip(masks).zip(key).all(|((value, mask), key)| key & mask == *value)
-            && ranges.zip(in_ranges).all(|(range, value)| (range[0]..=range[1]).contains(value))
+            && match &self.long_ranges {
+                None => {
+                    ranges.chunks_exact(2).zip(in_ranges).all(|(range, value)| (range[0]..=range[1]).contains(value))
+                }
+                Some(long) => within(long, ranges, in_ranges),
+            }
     }
 
     fn key(&self, slot: u32) -> &[u64] {
@@ -195,12 +199,15 @@ impl Table {
     }
 
     #[inline]
-    fn hash(&self, key: &[u64]) -> u64 {
+    fn hash(&self, key: impl Iterator<Item = u64>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        for &word in key {
-            hasher.write_u64(word);
-        }
+        key.for_each(|word| hasher.write_u64(word));
         hasher.finish()
+    }
+
+    /// The hash of an entry's key.
+    fn hash_of(&self, slot: u32) -> u64 {
+        self.hash(self.key(slot).iter().copied())
     }
 
     /// Puts a new entry into a free slot. `row` is complete, its key masked.
@@ -212,14 +219,14 @@ impl Table {
             stats.packets.store(0, Relaxed);
             stats.bytes.store(0, Relaxed);
         }
-        let hash = self.hash(self.key(slot));
+        let hash = self.hash_of(slot);
         // The index is taken out so that it can be changed while rows are read.
         let mut index = std::mem::replace(&mut self.index, Index::None);
         match &mut index {
             Index::None => {}
             Index::Direct(slots) => slots[row[0] as usize] = slot,
             Index::Exact(slots) => {
-                slots.insert_unique(hash, slot, |&other| self.hash(self.key(other)));
+                slots.insert_unique(hash, slot, |&other| self.hash_of(other));
             }
             Index::Masked(groups) => {
                 let mask = &row[self.shape.mask..self.shape.ranges];
@@ -228,7 +235,7 @@ impl Table {
                     None => Group { mask: mask.into(), priority, slots: HashTable::new() },
                 };
                 group.priority = group.priority.max(priority);
-                group.slots.insert_unique(hash, slot, |&other| self.hash(self.key(other)));
+                group.slots.insert_unique(hash, slot, |&other| self.hash_of(other));
                 let at = groups.partition_point(|g| g.priority >= group.priority);
                 groups.insert(at, group);
             }
@@ -247,7 +254,7 @@ impl Table {
     }
 
     pub fn remove(&mut self, slot: u32) {
-        let hash = self.hash(self.key(slot));
+        let hash = self.hash_of(slot);
         let row = slot as usize * self.shape.len;
         match &mut self.index {
             Index::None => {}
@@ -277,6 +284,17 @@ impl Table {
             *meter = Meter::default();
         }
     }
+}
+
+/// Every value lies in its range; `words`: of each.
+fn within(words: &[usize], mut ranges: &[u64], mut values: &[u64]) -> bool {
+    words.iter().all(|&words| {
+        let (low, rest) = ranges.split_at(words);
+        let (high, rest) = rest.split_at(words);
+        let (value, others) = values.split_at(words);
+        (ranges, values) = (rest, others);
+        low <= value && value <= high
+    })
 }
 
 /// Keys are a few words: comparing them here is faster than calling memcmp.

@@ -11,6 +11,7 @@
 //! | `pipeline`, `schema` | the pipeline config, checked against the program |
 //! | `write`, `read`, `portions` | updates and queries; long answers |
 //! | `entry`, `profile`, `replication`, `data`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
+//! | [`in_process`] | the server without a network, for tests |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
 //!
 //! What P4Runtime leaves to the target, and what this one answers `UNIMPLEMENTED`: batches that packets cannot meet at
@@ -23,6 +24,7 @@ mod data;
 mod digest;
 mod entry;
 mod error;
+pub mod in_process;
 mod lengths;
 mod listen;
 mod packet_io;

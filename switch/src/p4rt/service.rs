@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// The data plane runs this pipeline.
-    fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, notes: Notes) {
+    pub fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, notes: Notes) {
         *state = State { saved: None, notes };
         *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(pipeline);
         tracing::info!("a new forwarding pipeline runs");

@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 
+use num_bigint::BigInt;
 use serde_json::Value;
 
 use super::load::{Kind, Loader, list, source, text};
+use super::phv::fit;
 use super::program::*;
 use crate::program::LoadError;
 
@@ -245,6 +247,7 @@ fn parser(loader: &mut Loader, parser: &Value) -> Result<(Vec<State>, Option<usi
                 _ => SelectKey::Field(loader.field_ref(key)?),
             });
         }
+        let shape: Vec<(u32, bool)> = state.select.iter().map(|key| loader.shape(key)).collect::<Result<_>>()?;
         for transition in list(&value["transitions"]) {
             let next = find(loader, &transition["next_state"])?;
             let mask = loader.mask(&transition["mask"])?;
@@ -253,7 +256,7 @@ fn parser(loader: &mut Loader, parser: &Value) -> Result<(Vec<State>, Option<usi
                     state.default = Some(next);
                     continue;
                 }
-                "hexstr" => Case::Value { value: loader.hex(&transition["value"])?, mask },
+                "hexstr" => Case::Value { value: key_of(loader.hex(&transition["value"])?, &shape), mask },
                 "parse_vset" => Case::Set(loader.find(Kind::ValueSet, text(&transition["value"]))?),
                 other => return loader.refuse(format!("a transition of type `{other}`")),
             };
@@ -262,6 +265,21 @@ fn parser(loader: &mut Loader, parser: &Value) -> Result<(Vec<State>, Option<usi
         Ok(state)
     })?;
     Ok((states, start))
+}
+
+/// The key of parts of these widths and signs. p4c adds them up, so that a negative part is missing in what stands before.
+fn key_of(mut sum: BigInt, shape: &[(u32, bool)]) -> BigInt {
+    let (mut key, mut at) = (BigInt::ZERO, 0);
+    for &(width, signed) in shape.iter().rev() {
+        let padded = width.next_multiple_of(8);
+        let part = fit(&sum, padded, signed);
+        sum = (sum - &part) >> padded;
+        key += fit(&part, width, false) << at;
+        at += padded;
+    }
+    // Of the first part nothing stands before.
+    let signed = shape.first().is_some_and(|(_, signed)| *signed);
+    if signed { key } else { key + (sum.max(BigInt::ZERO) << at) }
 }
 
 fn lookahead(loader: &Loader, value: &Value) -> Result<Lookahead> {

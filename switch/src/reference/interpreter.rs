@@ -103,14 +103,14 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    pub fn new(program: Program, seed: u64) -> Interpreter {
+    pub fn new(program: Arc<Program>, seed: u64) -> Interpreter {
         Interpreter {
             tables: HashMap::new(),
             counters: program.counters.iter().map(|c| vec![CounterValue::default(); c.size]).collect(),
             meters: program.meters.iter().map(|m| vec![(None, Meter::default()); m.size]).collect(),
             registers: program.registers.iter().map(|r| vec![BigInt::ZERO; r.size]).collect(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
-            program: Arc::new(program),
+            program,
             rng: fastrand::Rng::with_seed(seed),
             now: 0,
             story: None,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use num_bigint::{BigInt, Sign};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::hash::Algorithm;
 use super::program::*;
@@ -190,6 +190,10 @@ impl Loader {
         let value = self.unwrap(value);
         let inner = &value["value"];
         let (header, name) = match text(&value["type"]) {
+            // The validity of an element that an index chooses is a field of an expression.
+            "field" if inner[0].is_object() => {
+                (self.header_ref(&json!({"type": "expression", "value": inner[0]}))?, &inner[1])
+            }
             "field" => (HeaderRef::Header(self.find(Kind::Header, text(&inner[0]))?), &inner[1]),
             "stack_field" => (HeaderRef::Last { stack: self.find(Kind::Stack, text(&inner[0]))? }, &inner[1]),
             "union_stack_field" => {
@@ -212,6 +216,18 @@ impl Loader {
         };
         let part = self.field_index(self.sample(&header)?, text(name))?;
         Ok(FieldRef { header, part })
+    }
+
+    /// Width and sign of a part of a select's key.
+    pub fn shape(&self, key: &SelectKey) -> Result<(u32, bool)> {
+        match key {
+            SelectKey::Lookahead(ahead) => Ok((ahead.width as u32, false)),
+            SelectKey::Field(FieldRef { part: Part::Valid, .. }) => Ok((1, false)),
+            SelectKey::Field(FieldRef { header, part: Part::Field(field) }) => {
+                let field = &self.headers[self.sample(header)?].fields[*field];
+                Ok((field.width, field.signed))
+            }
+        }
     }
 
     /// The place of a member in the unions of a stack.

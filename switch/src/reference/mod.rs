@@ -29,6 +29,7 @@ mod tables;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::repeat_n;
+use std::sync::Arc;
 
 use num_bigint::{BigInt, BigUint};
 
@@ -97,8 +98,11 @@ pub struct Reference {
 impl Reference {
     /// Reads BMv2 JSON of format 2.x.
     pub fn load(json: &[u8], setup: Setup) -> Result<Reference, LoadError> {
-        let tree = document::load(json)?;
-        Ok(Reference {
+        Ok(Reference::of(Arc::new(document::load(json)?), setup))
+    }
+
+    fn of(tree: Arc<Tree>, setup: Setup) -> Reference {
+        Reference {
             digests: vec![false; tree.digests.len()],
             interpreter: Interpreter::new(tree, setup.seed),
             setup,
@@ -107,7 +111,12 @@ impl Reference {
             copies: VecDeque::new(),
             returning: VecDeque::new(),
             outputs: Vec::new(),
-        })
+        }
+    }
+
+    /// Another one as this was when it was loaded.
+    pub fn anew(&self) -> Reference {
+        Reference::of(self.interpreter.program.clone(), self.setup.clone())
     }
 
     /// Takes over what was written to `store`, which is of the same program; `now`: ns. Counters and meters of what is

@@ -221,17 +221,12 @@ impl Scope<'_> {
                 bool(self.union(union).is_some_and(|union| self.phv.union_valid(self.program, union)))
             }
             Expr::SameField(a, b) => bool(self.field(a) == self.field(b) && self.varbit(a) == self.varbit(b)),
-            Expr::SameHeader(a, b) => match (self.header(a), self.header(b)) {
-                (Some(a), Some(b)) => bool(self.same(a, b)),
-                _ => bool(false),
-            },
-            Expr::SameUnion(a, b) => match (self.union(a), self.union(b)) {
-                (Some(a), Some(b)) => {
-                    let mut pairs = self.program.unions[a].members.iter().zip(&self.program.unions[b].members);
-                    bool(pairs.all(|(&a, &b)| self.same(a, b)))
-                }
-                _ => bool(false),
-            },
+            Expr::SameHeader(a, b) => bool(self.same(self.header(a), self.header(b))),
+            Expr::SameUnion(a, b) => {
+                let members = |union| self.union(union).map_or(&[][..], |union| &self.program.unions[union].members);
+                let (a, b) = (members(a), members(b));
+                bool((0..a.len().max(b.len())).all(|at| self.same(a.get(at).copied(), b.get(at).copied())))
+            }
             Expr::Size { stack } => BigInt::from(self.phv.filled[*stack]),
         }
     }
@@ -268,9 +263,13 @@ impl Scope<'_> {
     }
 
     /// Both are invalid, or valid and equal.
-    fn same(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (&self.phv.headers[a], &self.phv.headers[b]);
-        a.valid == b.valid && (!a.valid || a.fields == b.fields && a.varbit == b.varbit)
+    fn same(&self, a: Option<usize>, b: Option<usize>) -> bool {
+        // An element that does not exist is as good as an invalid one.
+        let valid = |header: Option<usize>| header.map(|h| &self.phv.headers[h]).filter(|header| header.valid);
+        match (valid(a), valid(b)) {
+            (Some(a), Some(b)) => a.fields == b.fields && a.varbit == b.varbit,
+            (a, b) => a.is_none() && b.is_none(),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use apswitch::machine::frame::Pool;
 use apswitch::machine::{Machine, Shared};
 use apswitch::reference::story::Event;
 use apswitch::reference::{Output, Reference, Setup};
-use apswitch::store::Store;
+use apswitch::store::{Store, check_size};
 use apswitch::v1model::{Port, Switch};
 use tokio::sync::mpsc;
 
@@ -45,9 +45,18 @@ impl Pair {
     /// Ports 0 to 3 and the CPU port, every digest enabled.
     pub fn new(json: &[u8]) -> Result<Pair, LoadError> {
         let program = Arc::new(Program::load(json)?);
+        check_size(&program).map_err(|e| LoadError { place: "size".into(), reason: e.to_string() })?;
         let setup = Setup { ports: PORTS.collect(), cpu_port: Some(CPU_PORT), queues: 8, seed: 1 };
-        let reference = Reference::load(json, setup.clone())?;
-        let mut scout = Reference::load(json, setup)?;
+        Ok(Pair::of(program, Reference::load(json, setup)?))
+    }
+
+    /// Another one as this was when it was made.
+    pub fn anew(&self) -> Pair {
+        Pair::of(self.program.clone(), self.reference.anew())
+    }
+
+    fn of(program: Arc<Program>, reference: Reference) -> Pair {
+        let mut scout = reference.anew();
         scout.start_story();
         let shared = Arc::new(Shared::new(&program));
         let (packet_in_sender, packet_ins) = mpsc::channel(BACKLOG);
@@ -62,7 +71,7 @@ impl Pair {
         let enable =
             |digest| Update::SetDigest { digest: DigestId(digest), config: Some(DigestConfig { ack_timeout_ns: 0 }) };
         pair.write((0..program.digests.len()).map(enable));
-        Ok(pair)
+        pair
     }
 
     /// What the store refuses is left out; the number of updates that it took.
