@@ -66,7 +66,8 @@ impl Shared {
             let mut leaves = self.leaves(std::slice::from_ref(&pattern));
             leaves.retain(|path, _| is_of(kind, path));
             let update = render::updates(&pattern, &leaves, encoding);
-            if update.is_empty() {
+            // Wildcards may match nothing, as on a switch that has no port yet.
+            if update.is_empty() && pattern.exact().is_ok() {
                 return Err(Status::not_found(format!("{pattern}: there is none")));
             }
             let prefix = request.prefix.as_ref().filter(|prefix| !prefix.target.is_empty());

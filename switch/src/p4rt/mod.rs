@@ -64,7 +64,7 @@ const MOST_REQUESTS: usize = 16;
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// A connection whose peer has vanished is found out by pings, so that another controller may take over.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-const PING_TIMEOUT: Duration = Duration::from_secs(3);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the server listens and which device it is.
 #[derive(Clone, Debug)]
