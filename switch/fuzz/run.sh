@@ -10,5 +10,5 @@ target=${1:?"name a target: loader, packets or write"}
 shift
 out=$(realpath ../..)/out/fuzz
 mkdir -p "$out/$target"
-RUSTC_WRAPPER=$PWD/instrument.sh cargo build --release --locked --target-dir ../target --bin "$target"
+RUSTC_WRAPPER=$PWD/instrument.sh cargo build --release --target-dir ../target --bin "$target"
 exec ../target/release/"$target" "$out/$target" "corpus/$target" -artifact_prefix="$out/" -timeout=60 -rss_limit_mb=4096 "$@"
