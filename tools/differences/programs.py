@@ -44,7 +44,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Case:
-    """A program with its packets. window: packets in BMv2 at once; 1 where what egress does matters to the next one.
+    """A program with its packets. window: packets in BMv2 at once; 1 where what one does matters to the next.
 
     round: packets with the same entries; not so many packet-ins at once that a switch drops some. reasons: why what
     leaves may differ.
@@ -189,5 +189,5 @@ CASES = (
         variable_packet,
         reasons=(Reason("`error.NoMatch` is raised", lambda frame: frame[0] in (3, 7), (slice(1, 2),)),),
     ),
-    Case("wide", PROGRAMS / "wide.json", wide_packet),
+    Case("wide", PROGRAMS / "wide.json", wide_packet, window=1),
 )

@@ -11,7 +11,7 @@ use cranelift_frontend::Variable;
 use super::emit::{Emitter, Memory};
 use super::helpers::{self, NO_ERROR};
 use crate::machine::State;
-use crate::machine::code::{ExtractTarget, NextState, ParserOp, ParserState, Place, SelectKey, Snippet};
+use crate::machine::code::{ExtractTarget, NextState, ParserOp, ParserState, SelectKey, Snippet};
 use crate::machine::frame::{Frame, PacketState};
 use crate::machine::op::{Address, Reg};
 use crate::machine::select::Select;
@@ -314,11 +314,11 @@ fn condition(emitter: &mut Emitter, condition: Option<Snippet>, skip: Block) {
     }
 }
 
-/// The value of a calculation over header fields and payload, cut to the field that it is for.
-fn checksum(emitter: &mut Emitter, calculation: u16, target: Place) -> Value {
+/// The value of a calculation over header fields and payload.
+fn checksum(emitter: &mut Emitter, calculation: u16) -> Value {
     let (frame, number) = (emitter.frame, emitter.constant(calculation as u64));
     let [value] = emitter.call(helpers::checksum as *const (), &[frame, number]);
-    emitter.builder.ins().band_imm_s(value, target.mask() as i64)
+    value
 }
 
 fn verify(emitter: &mut Emitter) {
@@ -332,7 +332,8 @@ fn verify(emitter: &mut Emitter) {
         emitter.builder.ins().brif(is_valid, valid, &[], skip, &[]);
         emitter.builder.switch_to_block(valid);
         condition(emitter, check.condition, skip);
-        let expected = checksum(emitter, check.calculation, check.target);
+        // All of it: a field that is too short for the value is wrong, as in BMv2.
+        let expected = checksum(emitter, check.calculation);
         let is = emitter.get_place(check.target);
         let mut differences = emitter.builder.use_var(wrong);
         let low = emitter.builder.ins().bxor(is[0], expected);
@@ -355,7 +356,7 @@ pub fn deparse(emitter: &mut Emitter) {
     for update in &code.update {
         let skip = emitter.builder.create_block();
         condition(emitter, update.condition, skip);
-        let value = checksum(emitter, update.calculation, update.target);
+        let value = checksum(emitter, update.calculation);
         emitter.put_place(update.target, value);
         emitter.jump(skip);
         emitter.builder.switch_to_block(skip);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What BMv2 does not load: selects over negative numbers; and a deparser that logs.
+// What BMv2 does not load: selects over negative numbers, digests of signed ones; and a deparser that logs.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -7,6 +7,7 @@ header signs_t { int<8> x; int<12> y; bit<4> z; int<100> wide; bit<4> end; }
 header answer_t { bit<8> way; }
 struct headers_t { signs_t signs; answer_t answer; }
 struct metadata_t { bit<8> way; }
+struct sample_t { int<8> x; int<100> wide; }
 
 parser TheParser(packet_in packet, out headers_t h, inout metadata_t m, inout standard_metadata_t sm) {
     state start {
@@ -51,6 +52,7 @@ control TheIngress(inout headers_t h, inout metadata_t m, inout standard_metadat
         sm.egress_spec = 2;
         h.answer.setValid();
         h.answer.way = m.way;
+        digest<sample_t>(1, { h.signs.x, h.signs.wide });
     }
 }
 control TheEgress(inout headers_t h, inout metadata_t m, inout standard_metadata_t sm) { apply {} }

@@ -54,7 +54,7 @@ struct metadata_t {
     error    reason;
     bit<2>   colour;
 }
-struct sample_t { bit<8> op; bit<200> a; int<100> x; bit<65> c; bit<1> flag; }
+struct sample_t { bit<8> op; bit<200> a; bit<65> c; bit<1> flag; }
 
 parser TheParser(packet_in packet, out headers_t h, inout metadata_t m, inout standard_metadata_t sm) {
     value_set<bit<136>>(4) known;
@@ -232,7 +232,7 @@ control TheIngress(inout headers_t h, inout metadata_t m, inout standard_metadat
                 hash(h.y.w, HashAlgorithm.identity, 64w7, { h.x.b }, 64w0xffffffff00000000);
                 hash(h.y.t, HashAlgorithm.csum16, 16w0, { h.x.y, 3w5 }, 17w0x10000);
             }
-            if (op == 22) { digest<sample_t>(1, { op, h.x.a, h.x.x, h.x.c, h.x.bit_ }); }
+            if (op == 22) { digest<sample_t>(1, { op, h.x.a, h.x.c, h.x.bit_ }); }
             if (op == 23) { log_msg("values {} {} {}", { h.x.a, h.x.x, h.x.z }); }
             if (op == 24) { exact_keys.apply(); }
             if (op == 25) { prefixes.apply(); }
