@@ -75,11 +75,11 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert "`resume` goes on" in end(run, 130)
     assert finished_runs(tmp_path) == {"fifo_1"} and not processes_of("experiments.worker", tmp_path)
     assert not list(tmp_path.glob("ncr-testbed/quick/runs/.part-*"))
-    made = (tmp_path / "ncr-testbed/quick/runs/fifo,1/run.json").read_bytes()
+    made = (tmp_path / "ncr-testbed/quick/runs/fifo_1/run.json").read_bytes()
     assert "has an interrupted run with" in refused(capsys, "run", *SHORT, *out)
     said = end(start("resume", "ncr-testbed", *out))
     assert finished_runs(tmp_path) == {"fifo_1", "ours_1"}
-    assert (tmp_path / "ncr-testbed/quick/runs/fifo,1/run.json").read_bytes() == made
+    assert (tmp_path / "ncr-testbed/quick/runs/fifo_1/run.json").read_bytes() == made
     assert "of a core" in said and (tmp_path / "index.html").exists()
     facts = json.loads((tmp_path / "ncr-testbed/quick/runs/ours_1/run.json").read_text())
     check = facts["self_check"]

@@ -109,7 +109,7 @@ def test_medians_and_verdicts(out: Path) -> None:
     assert table("download_during", "fifo") == pytest.approx(1.92)  # repeats 1 and 3: 2 is unfit
     cell = table.cell("download_during", "ours", {})
     assert cell and cell["n"] == 3 and cell["low"] == pytest.approx(13.31) and cell["high"] == pytest.approx(13.33)
-    assert [unfit["run"] for unfit in found["unfit"]] == ["fifo,2", "fifo,2+again"]
+    assert [unfit["run"] for unfit in found["unfit"]] == ["fifo_2", "fifo_2+again"]
     assert (found["runs"], found["wanted"]) == (23, 24)
     assert [verdict["word"] for verdict in found["verdicts"]] == ["met", "met", "beaten", "beaten"]
     assert found["word"] == "beaten"
@@ -171,5 +171,5 @@ def test_the_table_for_the_docs(out: Path) -> None:
     text = pages.experiment_page(Store(out, "ncr-testbed", True).summary())
     assert "| the paper (ncr-mark) |  | 10.70 to 11.60 |  | 11.00 to 11.70 |  |  |" in text
     assert re.search(r"\| \*\*ours\*\*: our access point \| 13\.\d\d \| 13.32 \| 0.87 \|", text)
-    assert "In a word: **beaten**." in text and "Unfit and left out: fifo,2 (the CPU was 97% busy)" in text
+    assert "In a word: **beaten**." in text and "Unfit and left out: fifo_2 (the CPU was 97% busy)" in text
     assert json.dumps(text)
