@@ -23,6 +23,7 @@ WARM_UP_EACH = 0.05  # s more for each part of the traffic
 TICK = 0.1  # s between two looks at the clock
 LOOKS = 5  # at each flow's connections
 READY_TIMEOUT = 10.0  # s
+SENDERS = ("iperf3", "hosts")  # the kernel's names of programs
 
 
 class Program:
@@ -227,11 +228,12 @@ def put_first() -> None:
     where this leaves 1 ms. The kernel keeps 5 % of the time for others.
 
     Not before all of it runs: programs that start take a processor for a second, and other labs may be measuring. And
-    without iperf3, which spins while it waits for the other end to begin; buffers spare it from being in time.
+    without what sends, which spins at times: iperf3 while it waits for the other end to begin, `hosts sessions` while
+    its window is full. Buffers spare them from being in time.
     """
     if os.getpid() != 1 or kernel.inside():
         return  # there is more here than a lab; or a user-mode kernel, which comes first as a whole
     for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
         with contextlib.suppress(OSError):
-            if (task / "comm").read_text().strip() != "iperf3":
+            if (task / "comm").read_text().strip() not in SENDERS:
                 os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
