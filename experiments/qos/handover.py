@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cell import DIFFERENCES, cell
 from experiments.experiment import OURS, Arm, Bars, Experiment, Goal, Measure, Medians, Quick, Timeline
-from experiments.qos.terminals import AIR, LOSS, QOS
+from experiments.qos.terminals import AIR, LOSS, QOS, fair_shares
 from experiments.raw import jain, rate
 from experiments.scene import AccessPoint, At, Effect, Flow
 
@@ -29,9 +29,8 @@ def linked(stage: "Stage", up: bool) -> None:
 
 
 def times_fair(medians: Medians, arm: str) -> float:
-    """What the mobile terminal has in its second cell, over a seventh of what that carries."""
-    after, others = medians("after", arm), medians("others", arm)
-    return float(after / ((after + others) / (1 + SECOND)))
+    """Fair shares of the mobile terminal in its second cell."""
+    return fair_shares(medians("after", arm), medians("others", arm), 1 + SECOND)
 
 
 def walk(arm: Arm) -> AccessPoint:

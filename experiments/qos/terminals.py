@@ -38,14 +38,15 @@ def over_buffers(medians: Medians, arm: str) -> list[float]:
     return [float(value) for value in found if value is not None]
 
 
+def fair_shares(own: float, others: float, terminals: int) -> float:
+    """How many fair shares of what all `terminals` have one has. own, others: what it and all others have, Mb/s."""
+    return float(own / ((own + others) / terminals))
+
+
 def times_fair(medians: Medians, arm: str) -> list[float]:
-    """What the terminal with a target has, over a fifth of what all have, over the buffers."""
-    found = []
-    for buffer in BUFFERS:
-        qos, others = medians("qos", arm, buffer=buffer), medians("others", arm, buffer=buffer)
-        if qos is not None and others is not None:
-            found.append(float(qos / ((qos + others) / (1 + OTHERS))))
-    return found
+    """Fair shares of the terminal with a target, over the buffers."""
+    pairs = ((medians("qos", arm, buffer=buffer), medians("others", arm, buffer=buffer)) for buffer in BUFFERS)
+    return [fair_shares(qos, others, 1 + OTHERS) for qos, others in pairs if None not in (qos, others)]
 
 
 def furthest(medians: Medians, arm: str) -> float:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the P4Runtime tests share: a running switch, its clients and their programs."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are imported as files, so that these are not beside them
-from p4rt_client import WAIT, Client, Program
-from p4rt_switch import ROOT, free_address, start_switch, wait_until_it_listens
+from p4rt_client import Client, Program
+from p4rt_switch import ROOT, free_address, running, start_switch
 
 
 @pytest.fixture(scope="session")
@@ -30,19 +29,8 @@ def access_point() -> Program:
 def address() -> Iterator[str]:
     """Where a switch without program and interfaces listens."""
     address = free_address()
-    process = start_switch(address)
-    try:
-        wait_until_it_listens(address, process)
+    with running(address, start_switch(address)):
         yield address
-        assert process.poll() is None, f"the switch ended by itself: {process.communicate()[1]}"
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=WAIT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real binary as a process, without program and interfaces."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,20 @@ def wait_until_it_listens(address: str, process: subprocess.Popen) -> None:
             time.sleep(0.01)
     process.kill()
     pytest.fail(f"the switch does not listen: {process.communicate()[1]}")
+
+
+@contextlib.contextmanager
+def running(address: str, process: subprocess.Popen) -> Iterator[None]:
+    """While the switch listens; it must not end by itself, and ends afterwards."""
+    try:
+        wait_until_it_listens(address, process)
+        yield
+        assert process.poll() is None, f"the switch ended by itself: {process.communicate()[1]}"
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=WAIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise

@@ -18,7 +18,7 @@ from finsy.gnmiclient import GNMIClient, GNMIClientError
 from finsy.ports import SwitchPortList
 from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
 from p4rt_client import WAIT
-from p4rt_switch import BINARY, ROOT, free_address, wait_until_it_listens
+from p4rt_switch import BINARY, ROOT, free_address, running
 
 SECOND = 1_000_000_000  # ns
 POLICY = "/qos/scheduler-policies/scheduler-policy[name={}]"
@@ -88,27 +88,16 @@ def switch(tmp_path: Path) -> Iterator[Switch]:
     command = [str(BINARY), str(PROGRAM), "-i", f"1@{left}", "-i", f"2@{right}", "--use-files", "0", "--link", LINK]
     command += [*QUEUES, "--grpc-server-addr", address]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_until_it_listens(address, process)
-        with grpc.insecure_channel(address) as channel:
+    with running(address, process), grpc.insecure_channel(address) as channel:
 
-            def run(work: Callable[[GNMIClient], Any]) -> Any:
-                async def inside() -> Any:
-                    async with asyncio.timeout(3 * WAIT), GNMIClient(address) as client:
-                        return await work(client)
+        def run(work: Callable[[GNMIClient], Any]) -> Any:
+            async def inside() -> Any:
+                async with asyncio.timeout(3 * WAIT), GNMIClient(address) as client:
+                    return await work(client)
 
-                return asyncio.run(inside())
+            return asyncio.run(inside())
 
-            yield Switch(address, left, right, gnmi_grpc.gNMIStub(channel), run)
-        assert process.poll() is None, f"the switch ended by itself: {process.communicate()[1]}"
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=WAIT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise
+        yield Switch(address, left, right, gnmi_grpc.gNMIStub(channel), run)
 
 
 def refused(code: grpc.StatusCode, text: str, call: Callable[[], Any]) -> None:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc, rpc_code
 from p4rt_client import WAIT, Client, Program, binary, code, exact, insert, modify, update
-from p4rt_switch import CPU_PORT, free_address, start_switch, wait_until_it_listens
+from p4rt_switch import CPU_PORT, free_address, running, start_switch
 
 OK, FULL, INVALID = rpc_code.OK, rpc_code.RESOURCE_EXHAUSTED, rpc_code.INVALID_ARGUMENT
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -147,19 +146,6 @@ def test_reads_that_nobody_takes_harm_no_other(client: Client, address: str, lar
             read.cancel()
 
 
-@contextlib.contextmanager
-def running() -> Iterator[tuple[str, subprocess.Popen]]:
-    address = free_address()
-    process = start_switch(address)
-    try:
-        wait_until_it_listens(address, process)
-        yield address, process
-        assert process.poll() is None
-    finally:
-        process.terminate()
-        process.communicate(timeout=WAIT)
-
-
 def resident(process: subprocess.Popen) -> int:
     """Bytes of memory."""
     status = Path(f"/proc/{process.pid}/status").read_text()
@@ -167,7 +153,9 @@ def resident(process: subprocess.Popen) -> int:
 
 
 def test_a_client_that_floods_and_dies_harms_no_other(kinds: Program) -> None:
-    with running() as (address, switch):
+    address = free_address()
+    switch = start_switch(address)
+    with running(address, switch):
         client = Client(address, program=kinds).become_primary()
         client.push(program=kinds)
         entry = kinds.entry("keyless_table", action=("note", 3), is_default_action=True)
