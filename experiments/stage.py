@@ -228,8 +228,8 @@ def put_first() -> None:
     where this leaves 1 ms. The kernel keeps 5 % of the time for others.
 
     Not before all of it runs: programs that start take a processor for a second, and other labs may be measuring. And
-    without what sends: iperf3 spins while it waits for the other end to begin, `hosts sessions` was seen to take most
-    of a processor. Buffers spare them from being in time.
+    without what sends: iperf3 spins while it waits for the other end to begin, and buffers spare it and `hosts` from
+    being in time.
     """
     if os.getpid() != 1 or kernel.inside():
         return  # there is more here than a lab; or a user-mode kernel, which comes first as a whole

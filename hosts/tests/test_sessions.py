@@ -231,6 +231,28 @@ def test_results_come_as_sessions_end_and_an_interrupt_ends_the_run(paths: Paths
     assert (client.returncode, out, err) == (0, "", "")
 
 
+def cpu_seconds(process: "subprocess.Popen[str]") -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@privileged
+def test_who_waits_for_a_slow_link_takes_no_cpu(paths: Paths) -> None:
+    a, b = paths.host("a"), paths.host("b")
+    link = paths.link(a, b, rate="1mbit", limit=50)
+    server = serve(b)
+    # More than the kernel takes at once, on a connection that has already sent: room is waited for, for seconds.
+    users = [user(way, way, (0, 1000), (0.2, 300_000), (900, 1)) for way in ("up", "down")]
+    client = start(a, {"seconds": 1000, "users": users}, link.b_ip, "--json", "--congestion", "cubic")
+    assert client.stdout
+    found = [json.loads(client.stdout.readline()) for _ in range(5)][1:]
+    assert min(s["finish"] for s in found if s["session"] == 2) > 2.3, found
+    spent = {"client": cpu_seconds(client), "server": cpu_seconds(server)}
+    client.send_signal(signal.SIGINT)
+    client.communicate(timeout=20)
+    assert max(spent.values()) < 0.25, f"{spent} s of CPU for 600 kB"
+
+
 @privileged
 def test_a_thousand_sessions_need_little_memory(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::SockRef;
@@ -56,7 +56,7 @@ impl Sender {
     pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let fd = self.stream.as_raw_fd();
-            let count = self.stream.async_io(Interest::WRITABLE, || send(fd, bytes, false)).await?;
+            let count = self.stream.async_io(Interest::WRITABLE, || send(fd, bytes, 0, false)).await?;
             self.written += count as u64;
             bytes = &bytes[count..];
         }
@@ -66,23 +66,34 @@ impl Sender {
     /// Sends `length` bytes and returns when the last was acknowledged. Not to be gone on with after it was cancelled.
     pub async fn transmit(&mut self, length: u64) -> io::Result<SystemTime> {
         let fd = self.stream.as_raw_fd();
-        let mut left = length;
+        // A call that asks for a timestamp may take only some of its bytes, and then the timestamp would come while others
+        // wait to be sent (see `renew`). So the last byte goes by itself, in the segment of those before it.
+        let mut left = length - 1;
         while left > 0 {
             let count = left.min(ZEROS.len() as u64) as usize;
-            // The kernel tells when the last byte of such a call is acknowledged; it may have taken only some.
-            let last = count as u64 == left;
-            let sent = self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS[..count], last)).await? as u64;
-            self.written += sent;
-            left -= sent;
+            let how = if count as u64 == left { libc::MSG_MORE } else { 0 };
+            left -= self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS[..count], how, false)).await? as u64;
         }
-        self.acknowledged((self.written - 1) as u32).await
+        self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS[..1], 0, true)).await?;
+        self.written += length;
+        let acknowledged = self.acknowledged((self.written - 1) as u32).await?;
+        self.renew()?;
+        Ok(acknowledged)
+    }
+
+    /// Lets the runtime forget that a timestamp came. It comes as EPOLLERR, which the runtime takes for the end of all writing:
+    /// it would never again wait for room, but try all the time.
+    fn renew(&mut self) -> io::Result<()> {
+        let same = self.stream.as_fd().try_clone_to_owned()?;
+        self.stream = TcpStream::from_std(same.into())?;
+        Ok(())
     }
 
     /// Sends until it is cancelled or the connection is lost.
     pub async fn transmit_endlessly(&mut self) -> io::Error {
         let fd = self.stream.as_raw_fd();
         loop {
-            match self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS, false)).await {
+            match self.stream.async_io(Interest::WRITABLE, || send(fd, &ZEROS, 0, false)).await {
                 Ok(count) => self.written += count as u64,
                 Err(error) => return error,
             }
@@ -178,8 +189,8 @@ pub fn raise_descriptor_limit() {
 #[repr(C, align(8))]
 struct Ancillary<const N: usize>(MaybeUninit<[u8; N]>);
 
-/// Sends what the socket takes now. `stamp`: with a timestamp when its last byte is acknowledged.
-fn send(fd: RawFd, bytes: &[u8], stamp: bool) -> io::Result<usize> {
+/// Sends what the socket takes now. `how`: flags of sendmsg(2). `stamp`: with a timestamp when its last byte is acknowledged.
+fn send(fd: RawFd, bytes: &[u8], how: libc::c_int, stamp: bool) -> io::Result<usize> {
     const SPACE: usize = unsafe { libc::CMSG_SPACE(4) } as usize;
     let mut ancillary = Ancillary::<SPACE>(MaybeUninit::zeroed());
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -198,7 +209,7 @@ fn send(fd: RawFd, bytes: &[u8], stamp: bool) -> io::Result<usize> {
             (*header).cmsg_len = libc::CMSG_LEN(4) as _;
             libc::CMSG_DATA(header).cast::<u32>().write_unaligned(TX_ACK);
         }
-        libc::sendmsg(fd, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+        libc::sendmsg(fd, &raw const message, how | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     })
 }
 
