@@ -171,6 +171,7 @@ class Flow:
         asked = reading.entities.add().direct_counter_entry.table_entry
         asked.table_id = entry.table_id
         asked.match.extend(entry.match)
+        named = p4r.DirectCounterEntry(table_entry=asked).SerializeToString()
         kind = FlowKind(
             egress_port=self.egress_port,
             tcp=self.key.protocol == PROTOCOL_TCP,
@@ -182,7 +183,7 @@ class Flow:
         )
         change = p4r.WriteRequest(updates=[self.change]).SerializeToString()
         match = tuple(field.exact.value for field in entry.match)
-        return NewFlow(self.index, match, reading.SerializeToString(), change, kind)
+        return NewFlow(self.index, match, reading.SerializeToString(), named, change, kind)
 
 
 class Flows:

@@ -12,7 +12,7 @@ import math
 import select
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -53,9 +53,8 @@ QUIET_SECONDS = 1.0
 MOST_QUIET = 16
 """A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
 
-ENTITY_TAG = p4r.ReadResponse.DESCRIPTOR.fields_by_name["entities"].number << 3 | 2
-MOST_LENGTH = 1 << 14
-"""Below this a length takes two bytes (protobuf's varint)."""
+ENTITIES_TAG = p4r.ReadResponse.DESCRIPTOR.fields_by_name["entities"].number << 3 | 2
+DIRECT_TAG = p4r.Entity.DESCRIPTOR.fields_by_name["direct_counter_entry"].number << 3 | 2
 
 Key = tuple[int, int | None]
 """A port, or a port and a class."""
@@ -87,6 +86,8 @@ class NewFlow:
     """The match fields, as the switch gives them back."""
     reading: bytes
     """Part of a ReadRequest that asks for the counter."""
+    named: bytes
+    """How the switch begins the counter that it answers with, when it names the entry as it was asked."""
     change: bytes
     """Part of a WriteRequest that modifies the entry."""
     kind: FlowKind
@@ -117,6 +118,8 @@ class Ticker:
         self._quiet: deque[NewFlow] = deque()
         self._turn_credit = self._quiet_credit = 0.0
         self._asked: dict[tuple[bytes, ...], NewFlow] = {}
+        self._in_turn: Iterator[NewFlow] = iter(())
+        """The same flows, from the one that is likely to be answered next."""
         self._answered: list[tuple[NewFlow, int, int]] = []
         """Of those, the flows that were read: packets and bytes."""
         self._tick = 0
@@ -222,10 +225,11 @@ class Ticker:
         counts[MISSED] += missed
         self.due += (missed + 1) * interval
         self.busy, self.began = True, now
-        self._asked = {flow.key: flow for flow in self._next_flows()}
+        flows = self._next_flows()
+        self._asked, self._in_turn = {flow.key: flow for flow in flows}, iter(flows)
         self._answered = []
         self._tick, self._cell, self._left = self._tick + 1, 0, len(self._places) + len(self._asked)
-        readings = b"".join([flow.reading for flow in self._asked.values()])
+        readings = b"".join([flow.reading for flow in flows])
         request = self._read_prefix + self._cells + readings
         try:
             self.channel.call(
@@ -280,33 +284,65 @@ class Ticker:
         """A part of the answer to a tick's Read; with the last one the tick goes on, without waiting for the status."""
         if tick != self._tick or not self._left:
             return
-        seen = self._seen
-        entities = entities_of(message)
-        for entity in entities:
+        seen, at, size = self._seen, 0, len(message)
+        while at < size and self._left:
             number = self._cell
-            if number < len(seen) and seen[number] == entity:
-                self._cell += 1
+            if number < len(seen) and seen[number] and message.startswith(seen[number], at):
+                self._cell, at = number + 1, at + len(seen[number])
+                self._left -= 1
                 continue
-            decoded = p4r.Entity.FromString(entity)
-            if decoded.HasField("counter_entry"):
-                if number < len(seen):
-                    seen[number] = entity
-                self._cell += 1
-                cell = decoded.counter_entry
-                # It may have been asked for before the classes changed.
-                place = self._places.get((cell.counter_id, cell.index.index))
-                if place is not None:
-                    of_packets, of_bytes, class_id = place
-                    data = cell.data
-                    of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
+            if message[at] != ENTITIES_TAG:
+                # Whatever else there is, protobuf knows.
+                found = p4r.ReadResponse.FromString(message[at:])
+                message, at = p4r.ReadResponse(entities=found.entities).SerializeToString(), 0
+                size = len(message)
                 continue
-            reading = decoded.direct_counter_entry
-            flow = self._asked.pop(tuple([field.exact.value for field in reading.table_entry.match]), None)
-            if flow is not None and self._by_index.get(flow.index) is flow:
-                self._answered.append((flow, reading.data.packet_count, reading.data.byte_count))
-        self._left = max(0, self._left - len(entities))
+            start, end = within(message, at + 1)
+            if not self._take_next(message, start, end):
+                self._take_any(message[at:end], p4r.Entity.FromString(message[start:end]))
+            at = end
+            self._left -= 1
         if not self._left:
             self._go_on()
+
+    def _take_next(self, message: bytes, start: int, end: int) -> bool:
+        """The counter of the flow whose turn it is, if that is what the answer goes on with."""
+        if start == end or message[start] != DIRECT_TAG:
+            return False
+        flow = next(self._in_turn, None)
+        start, _ = within(message, start + 1)
+        if flow is None or not message.startswith(flow.named, start):
+            return False
+        del self._asked[flow.key]
+        # What follows the name is a message of the same type.
+        self._count(flow, p4r.DirectCounterEntry.FromString(message[start + len(flow.named) : end]).data)
+        return True
+
+    def _take_any(self, encoded: bytes, entity: p4r.Entity) -> None:
+        """A cell that has changed, or the counter of any flow."""
+        if entity.HasField("counter_entry"):
+            if self._cell < len(self._seen):
+                self._seen[self._cell] = encoded
+            self._cell += 1
+            cell = entity.counter_entry
+            # It may have been asked for before the classes changed.
+            place = self._places.get((cell.counter_id, cell.index.index))
+            if place is not None:
+                of_packets, of_bytes, class_id = place
+                data = cell.data
+                of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
+            return
+        reading = entity.direct_counter_entry
+        flow = self._asked.pop(tuple([field.exact.value for field in reading.table_entry.match]), None)
+        if flow is not None:
+            self._count(flow, reading.data)
+            # Flows before it are gone; the answer goes on with the one behind it.
+            next((True for other in self._in_turn if other is flow), None)
+
+    def _count(self, flow: NewFlow, data: p4r.CounterData) -> None:
+        """A flow's counter, unless it was removed meanwhile."""
+        if self._by_index.get(flow.index) is flow:
+            self._answered.append((flow, data.packet_count, data.byte_count))
 
     def _have_read(self, tick: int, status: Status, _: list[bytes]) -> None:
         """The end of the answer to a tick's Read."""
@@ -455,19 +491,14 @@ class Ticker:
         row["class_desired"][:] = regulator.class_desired
 
 
-def entities_of(message: bytes) -> list[bytes]:
-    """The entities of a serialised ReadResponse, each serialised: behind a tag and a length of one or two bytes."""
-    found, at, size = [], 0, len(message)
-    while at < size:
-        start, length = at + 2, message[at + 1]
-        if length > 127:
-            start, length = at + 3, length - 128 + (message[at + 2] << 7)
-        if message[at] != ENTITY_TAG or length >= MOST_LENGTH:
-            # Whatever else it is, protobuf knows.
-            return [entity.SerializeToString() for entity in p4r.ReadResponse.FromString(message).entities]
-        at = start + length
-        found.append(message[start:at])
-    return found
+def within(message: bytes, at: int) -> tuple[int, int]:
+    """Where a field begins and ends, from the place of its length (protobuf's varint)."""
+    length = shift = 0
+    while message[at] > 127:
+        length |= (message[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    at += 1
+    return at, at + (length | message[at - 1] << shift)
 
 
 def not_found_only(status: Status) -> bool:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tick makes of a switch's answer, however that is put together."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from finsy.proto import p4r
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.board import VOLUMES, Board
+from controller.config import AccessPointConfig
+from controller.flow_table import FlowKind
+from controller.ticker import NewFlow, Session, Ticker, within
+
+from .test_entries import config
+
+FLOWS = 5
+TABLE = 7
+
+
+@given(st.binary(max_size=20_000), st.binary(max_size=3))
+def test_a_field_is_found_behind_its_length(value: bytes, behind: bytes) -> None:
+    message = p4r.Entity(table_entry=p4r.TableEntry(metadata=value)).SerializeToString()
+    start, end = within(message + behind, 1)
+    assert (end, p4r.TableEntry.FromString(message[start:end]).metadata) == (len(message), value)
+
+
+def flow(index: int) -> NewFlow:
+    entry = p4r.TableEntry(table_id=TABLE)
+    entry.match.add(field_id=1).exact.value = bytes([index + 1])
+    named = p4r.DirectCounterEntry(table_entry=entry)
+    reading = p4r.ReadRequest(entities=[p4r.Entity(direct_counter_entry=named)]).SerializeToString()
+    kind = FlowKind(egress_port=2, tcp=True, own_class=0, data_class=2, ack_class=1, sparse_rate=1.0, written=0)
+    return NewFlow(index, (bytes([index + 1]),), reading, named.SerializeToString(), b"", kind)
+
+
+@pytest.fixture
+def ticker() -> Iterator[Ticker]:
+    """In its first tick, which has asked for all cells and flows."""
+    of: AccessPointConfig = config()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        counters = {name: number for number, name in enumerate(VOLUMES, 1)}
+        session = Session(socket.AF_INET, server.getsockname(), "localhost", 1, 1, counters, {}, {})
+        made = Ticker(of, session, Board.create(len(of.ports)), 0.0)
+        for index in range(FLOWS):
+            made.add(flow(index))
+            made._flows.weight[index] = 1.0
+        made.begin(0.0)
+        yield made
+        made.channel.close()
+
+
+def cells(ticker: Ticker) -> list[p4r.Entity]:
+    """The answer's cells: the number of packets is that of the cell, the bytes a hundred times that."""
+    found = []
+    for number, (counter, index) in enumerate(ticker._places, 1):
+        entity = p4r.Entity()
+        entity.counter_entry.counter_id, entity.counter_entry.index.index = counter, index
+        entity.counter_entry.data.packet_count, entity.counter_entry.data.byte_count = number, 100 * number
+        found.append(entity)
+    return found
+
+
+def counter(index: int) -> p4r.Entity:
+    """The answer's counter of a flow."""
+    entity = p4r.Entity()
+    entity.direct_counter_entry.ParseFromString(flow(index).named)
+    data = entity.direct_counter_entry.data
+    data.packet_count, data.byte_count = index + 1, 1000 * (index + 1)
+    return entity
+
+
+def answer(ticker: Ticker, *messages: bytes) -> None:
+    for message in messages:
+        ticker._have_some(ticker._tick, message)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [0, 2, 3], [4, 3, 2, 1, 0], [1]], ids=str)
+def test_flows_are_found_in_any_order_and_with_gaps(ticker: Ticker, order: list[int]) -> None:
+    found = [*cells(ticker), *(counter(index) for index in order)]
+    middle = len(found) - 1
+    answer(ticker, *(p4r.ReadResponse(entities=part).SerializeToString() for part in (found[:middle], found[middle:])))
+    if len(order) < FLOWS:
+        assert ticker.busy
+        ticker._left = 0
+        ticker._go_on()
+    assert not ticker.busy
+    expected = [index + 1 if index in order else 0 for index in range(FLOWS)]
+    assert ticker._flows.packets[:FLOWS].tolist() == expected
+    assert ticker._flows.bytes[:FLOWS].tolist() == [1000 * count for count in expected]
+    total = sum(range(1, len(ticker._places) + 1))
+    volumes = [vars(regulator.volumes) for regulator in ticker.regulators]
+    assert sum(sum(each[f"{name}_packets"]) for each in volumes for name in VOLUMES) == total
+    assert sum(sum(each[f"{name}_bytes"]) for each in volumes for name in VOLUMES) == 100 * total
+
+
+def test_fields_that_nobody_knows_are_passed_over(ticker: Ticker) -> None:
+    unknown = b"\xfa\x01\x03abc"
+    found = [*cells(ticker), *(counter(index) for index in range(FLOWS))]
+    parts = [p4r.ReadResponse(entities=[entity]).SerializeToString() for entity in found]
+    answer(ticker, unknown + unknown.join(parts))
+    assert not ticker.busy
+    assert ticker._flows.packets[:FLOWS].tolist() == [1, 2, 3, 4, 5]
