@@ -130,6 +130,35 @@ class Rates:
         return ~self._known[at] | (now - self._moved[at] > IDLE_SECONDS)
 
 
+class Rate:
+    """One of `Rates`, in plain numbers: for a few counters that is quicker than arrays."""
+
+    __slots__ = ("_known", "_moved", "_time", "_volume", "value")
+
+    def __init__(self) -> None:
+        self.value = self._moved = self._volume = self._time = 0.0
+        self._known = False
+
+    def update(self, volume: float, now: float, tau: float) -> None:
+        """As `Rates.update`."""
+        before, elapsed = self._volume, now - self._time
+        if not self._known or volume < before:
+            self.value, self._moved, self._known = 0.0, now, True
+        elif elapsed > 0:
+            rate = (volume - before) / elapsed
+            # The same function as for arrays, to the last bit.
+            self.value += (rate - self.value) * -float(np.expm1(-elapsed / tau))
+            if volume > before:
+                self._moved = now
+        else:
+            return
+        self._volume, self._time = volume, now
+
+    def idle(self, now: float) -> bool:
+        """As `Rates.idle`."""
+        return not self._known or now - self._moved > IDLE_SECONDS
+
+
 def share_terms(
     pressure: Floats,
     elapsed: float,
@@ -173,6 +202,50 @@ def share_terms(
     if not busy:
         error = np.minimum(error, 0.0)
     return np.clip(pressure + gain * error * (elapsed / interval), 0.0, math.sqrt(limit)), desired
+
+
+def share_terms_of_few(
+    pressure: list[float],
+    elapsed: float,
+    capacity: float,
+    rates: list[float],
+    weights: list[float],
+    elastic: list[float],
+    *,
+    gain: float,
+    interval: float,
+    limit: float,
+    busy: bool,
+) -> tuple[list[float], list[float]]:
+    """`share_terms` in plain numbers: for a few it takes a tenth of the time. The same numbers to the last bit, as
+    long as there are fewer than eight, which numpy adds up in this order, too."""
+    if capacity <= 0 or not rates:
+        return [0.0] * len(rates), [0.0] * len(rates)
+    left = min(1.0, capacity / max(sum(rates), 1e-9))
+    demands = [rate * (1 + PROBE * part) for rate, part in zip(rates, elastic, strict=True)]
+    # As in `max_min_shares` and `desired_volumes`.
+    order = sorted(range(len(demands)), key=lambda number: demands[number] / weights[number])
+    heavier, sums = 0.0, []
+    for number in reversed(order):
+        heavier += weights[number]
+        sums.append(heavier)
+    shares, asked = demands, 0.0
+    for number, weight in zip(order, reversed(sums), strict=True):
+        asked += demands[number]
+        level = (capacity - (asked - demands[number])) / weight
+        if demands[number] > level * weights[number]:
+            level = max(0.0, level)
+            shares = [min(demand, level * weight) for demand, weight in zip(demands, weights, strict=True)]
+            break
+    spare, together = max(0.0, capacity - sum(shares)), sum(weights)
+    desired = [share + spare * weight / together for share, weight in zip(shares, weights, strict=True)]
+    most, terms = math.sqrt(limit), []
+    for before, rate, wanted in zip(pressure, rates, desired, strict=True):
+        error = (rate * left - wanted) / capacity
+        if not busy:
+            error = min(error, 0.0)
+        terms.append(min(most, max(0.0, before + gain * error * (elapsed / interval))))
+    return terms, desired
 
 
 class DeviceTerm:

@@ -77,9 +77,12 @@ class FlowTable:
         self.rates.update(at, sizes.astype(np.float64), now, tau)
         # A flow of small TCP packets looks like the ACKs of the other direction.
         acknowledges = self._tcp[at] & (sizes > 0) & (sizes < SMALL_PACKET * packets)
-        self.acknowledges[at] = acknowledges
-        own = self._own_class[at]
-        self.class_id[at] = np.where(own > 0, own, np.where(acknowledges, self._classes[1, at], self._classes[0, at]))
+        changed = acknowledges != self.acknowledges[at]
+        if changed.any():
+            at, acknowledges = at[changed], acknowledges[changed]
+            self.acknowledges[at] = acknowledges
+            own = self._own_class[at]
+            self.class_id[at] = np.where(own > 0, own, self._classes[acknowledges.astype(np.int64), at])
 
     def elastic(self, at: Numbers, sparse: bool) -> Floats:
         """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""

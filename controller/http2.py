@@ -26,6 +26,8 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, 
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 HEADER_TABLE_SIZE, ENABLE_PUSH, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 2, 4, 5
 
+FRAME = struct.Struct(">HBBBI")
+"""A frame's header: length, in two parts; kind, flags, stream."""
 LARGEST = 2**31 - 1
 """Of a window, and of a stream's number: 31 bits."""
 WINDOW = LARGEST
@@ -89,7 +91,7 @@ class _Call:
     each: Each
     messages: list[bytes]
     body: bytearray
-    unsent: memoryview
+    unsent: bytes
     window: int
     block: bytes = b""
     last: bool = False
@@ -170,7 +172,7 @@ class Channel:
         body = b"\0" + len(message).to_bytes(4) + message
         messages: list[bytes] = []
         call = self._calls[stream] = _Call(
-            done, each or messages.append, messages, bytearray(), memoryview(body), self._stream_window
+            done, each or messages.append, messages, bytearray(), body, self._stream_window
         )
         self._outbox += _frame(HEADERS, END_HEADERS, stream, method)
         self._send_body(stream, call)
@@ -246,7 +248,7 @@ class Channel:
             data = self._inbox + data
         at, size = 0, len(data)
         while size - at >= 9:
-            high, low, kind, flags, stream = struct.unpack_from(">HBBBI", data, at)
+            high, low, kind, flags, stream = FRAME.unpack_from(data, at)
             length = high << 8 | low
             if length > LARGEST_FRAME:
                 raise ChannelError("no HTTP/2 answer: a frame is too long")
@@ -325,9 +327,8 @@ class Channel:
             size = min(len(call.unsent), self._window, call.window, self._largest_frame)
             if size <= 0:
                 return
-            last = size == len(call.unsent)
-            self._outbox += _frame(DATA, END_STREAM if last else 0, stream, bytes(call.unsent[:size]))
-            call.unsent = call.unsent[size:]
+            part, call.unsent = call.unsent[:size], call.unsent[size:]
+            self._outbox += _frame(DATA, 0 if call.unsent else END_STREAM, stream, part)
             call.window -= size
             self._window -= size
 
@@ -379,7 +380,7 @@ def _deliver(call: _Call) -> None:
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     size = len(payload)
-    return struct.pack(">HBBBI", size >> 8, size & 255, kind, flags, stream) + payload
+    return FRAME.pack(size >> 8, size & 255, kind, flags, stream) + payload
 
 
 def _string(text: bytes) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .board import CLASSES
 from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port
-from .feedback import DeviceTerm, Floats, Rates, queue_target, share_terms
+from .feedback import DeviceTerm, Floats, Rate, queue_target, share_terms, share_terms_of_few
 from .flow_table import FlowTable, Numbers
 from .queue_estimate import PortCounters, QueueEstimate
 
@@ -69,11 +69,12 @@ class PortRegulator:
         self.active: dict[int, None] = {}
         """Indices of flows with traffic."""
         self.estimate = QueueEstimate(port.capacity_bps / 8, port.queue_limit)
-        self.class_rates = np.zeros(CLASSES)
+        self.class_rates = [0.0] * CLASSES
         """Bytes/s that arrive and are not filtered: only those need the link."""
         self._flows = flows
-        self._arrivals = Rates(CLASSES)
-        self._filtered = Rates(CLASSES)
+        self._arrivals = [Rate() for _ in range(CLASSES)]
+        self._filtered = [Rate() for _ in range(CLASSES)]
+        self._counters = self.volumes.together()
         self._arrived = 0
         self._shares_at = -math.inf
         self._shared_arrived = -1
@@ -84,8 +85,8 @@ class PortRegulator:
         self.device = DeviceTerm()
         self.feedback = 0.0
         self.class_feedback: dict[int, float] = {}
-        self.class_desired = np.zeros(CLASSES)
-        self._class_pressure = np.zeros(CLASSES)
+        self.class_desired = [0.0] * CLASSES
+        self._class_pressure = [0.0] * CLASSES
         self.largest_flow_feedback = 0.0
 
     def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
@@ -110,10 +111,14 @@ class PortRegulator:
         self.config = config
         self.regulated = config.features.ncr and self.port.regulated
         self.target = target_bytes(config, self.port)
+        self._weights = [class_weight(config, class_id) for class_id in range(CLASSES)]
 
-    def update(self, now: float) -> Numbers:
-        """Compute; returns the indices of the flows whose feedback was looked at."""
-        counters = self.volumes.together()
+    def update(self, now: float, counted: bool = True) -> Numbers:
+        """Compute; returns the indices of the flows whose feedback was looked at. `counted`: whether `volumes` have
+        changed."""
+        if counted:
+            self._counters = self.volumes.together()
+        counters = self._counters
         self.estimate.update(counters, now)
         arriving = counters.arrived_packets != self._arrived
         self._arrived = counters.arrived_packets
@@ -150,31 +155,33 @@ class PortRegulator:
     def _share_among_classes(self, now: float, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
         ncr = self.config.ncr
         tau = ncr.smoothing_ms / 1000
-        at = np.array(self.classes)
-        self._arrivals.update(at, np.array(self.volumes.arrived_bytes, np.float64)[at], now, tau)
-        self._filtered.update(at, np.array(self.volumes.filtered_bytes, np.float64)[at], now, tau)
-        self.class_rates = np.maximum(0.0, self._arrivals.value - self._filtered.value)
+        for class_id in self.classes:
+            arrivals, filtered = self._arrivals[class_id], self._filtered[class_id]
+            arrivals.update(float(self.volumes.arrived_bytes[class_id]), now, tau)
+            filtered.update(float(self.volumes.filtered_bytes[class_id]), now, tau)
+            self.class_rates[class_id] = max(0.0, arrivals.value - filtered.value)
         held = np.bincount(
             self._flows.class_id[flows], self._flows.rates.value[flows] * elastic, minlength=CLASSES
-        )  # fmt: skip
-        at = at[~self._arrivals.idle(at, now)]
-        rates = self.class_rates[at]
-        pressure, desired = share_terms(
-            self._class_pressure[at],
+        ).tolist()  # fmt: skip
+        at = [class_id for class_id in self.classes if not self._arrivals[class_id].idle(now)]
+        rates = [self.class_rates[class_id] for class_id in at]
+        pressure, desired = share_terms_of_few(
+            [self._class_pressure[class_id] for class_id in at],
             elapsed,
             self.port.capacity_bps / 8,
             rates,
-            np.array([class_weight(self.config, class_id) for class_id in at.tolist()]),
-            np.minimum(1.0, np.divide(held[at], rates, out=np.zeros(at.size), where=rates > 0)),
+            [self._weights[class_id] for class_id in at],
+            [min(1.0, held[class_id] / rate) if rate > 0 else 0.0 for class_id, rate in zip(at, rates, strict=True)],
             gain=ncr.beta,
             interval=ncr.flow_interval,
             limit=ncr.class_limit,
             busy=busy,
         )
         # Who is missing has gone idle and starts anew.
-        self._class_pressure, self.class_desired = np.zeros(CLASSES), np.zeros(CLASSES)
-        self._class_pressure[at], self.class_desired[at] = pressure, desired
-        self.class_feedback = dict(zip(at.tolist(), (pressure * pressure).tolist(), strict=True))
+        self._class_pressure, self.class_desired, self.class_feedback = [0.0] * CLASSES, [0.0] * CLASSES, {}
+        for class_id, term, wanted in zip(at, pressure, desired, strict=True):
+            self._class_pressure[class_id], self.class_desired[class_id] = term, wanted
+            self.class_feedback[class_id] = term * term
 
     def _share_among_flows(self, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
         """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2).
@@ -183,15 +190,19 @@ class PortRegulator:
         """
         ncr, table = self.config.ncr, self._flows
         classes, weights = table.class_id[flows], table.weight[flows]
-        of_class = np.array([class_weight(self.config, class_id) for class_id in range(CLASSES)])
-        arriving = self._arrivals.value
-        kept = np.minimum(1.0, np.divide(self.class_rates, arriving, out=np.ones(CLASSES), where=arriving > 0))
+        of_class = self._weights / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9)
+        kept = np.array(
+            [
+                min(1.0, rate / arrivals.value) if arrivals.value > 0 else 1.0
+                for rate, arrivals in zip(self.class_rates, self._arrivals, strict=True)
+            ]
+        )
         pressure, _ = share_terms(
             table.pressure[flows],
             elapsed,
             self.port.capacity_bps / 8,
             table.rates.value[flows] * kept[classes],
-            weights * (of_class / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9))[classes],
+            weights * of_class[classes],
             elastic,
             gain=ncr.alpha,
             interval=ncr.flow_interval,

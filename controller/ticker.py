@@ -128,6 +128,10 @@ class Ticker:
         self._cell = 0
         self._seen: list[bytes] = []
         """The next cell of this answer, and all of the last one's: what is the same needs no decoding."""
+        self._counted: set[int] = set()
+        """Ports whose volumes have changed in this tick."""
+        self._published: dict[int, tuple[float, float, float, int]] = {}
+        """What others see of each port beside its volumes."""
         self._all_classes = True
         self._to_write: dict[int, None] = {}
         self._written = dict(session.written)
@@ -173,7 +177,7 @@ class Ticker:
         """The cells of every port and class in use. What left is read first: read between the two, a packet then
         shows as queued, never as a negative queue."""
         classes = class_ids(self.config)
-        self._places: dict[tuple[int, int], tuple[list[int], list[int], int]] = {}
+        self._places: dict[tuple[int, int], tuple[list[int], list[int], int, int]] = {}
         request = p4r.ReadRequest()
         for name in reversed(VOLUMES):
             counter = self.session.counters[name]
@@ -184,9 +188,10 @@ class Ticker:
                     index = class_index(regulator.port.port, class_id)
                     cell = request.entities.add().counter_entry
                     cell.counter_id, cell.index.index = counter, index
-                    self._places[counter, index] = (*lists, class_id)
+                    self._places[counter, index] = (*lists, class_id, regulator.port.port)
         for regulator in self.regulators:
             regulator.use(classes)
+        self._counted = set(self._by_port)
         self._cells = request.SerializeToString()
         self._seen = [b""] * len(self._places)
 
@@ -328,8 +333,9 @@ class Ticker:
             # It may have been asked for before the classes changed.
             place = self._places.get((cell.counter_id, cell.index.index))
             if place is not None:
-                of_packets, of_bytes, class_id = place
+                of_packets, of_bytes, class_id, port = place
                 data = cell.data
+                self._counted.add(port)
                 of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
             return
         reading = entity.direct_counter_entry
@@ -386,10 +392,11 @@ class Ticker:
         """Compute; returns the parts of a WriteRequest."""
         updates: list[bytes] = []
         for regulator in self.regulators:
-            looked_at = regulator.update(now)
             number = regulator.port.port
+            looked_at = regulator.update(now, number in self._counted)
             before, _ = self._written.get((number, None), (0, False))
-            updates += self._changed((number, None), regulator.feedback, max(1, before // PORT_STEP))
+            if regulator.feedback or before:
+                updates += self._changed((number, None), regulator.feedback, max(1, before // PORT_STEP))
             # Of classes and flows nothing is new between two `flow_interval`s.
             if looked_at is not NOBODY or self._all_classes:
                 for class_id in regulator.classes:
@@ -472,14 +479,19 @@ class Ticker:
             self._take_back()
 
     def _publish(self) -> None:
-        """What every tick changes."""
+        """What any tick may change."""
         for regulator, offset in zip(self.regulators, self._board.port_offsets, strict=True):
-            volumes, estimate = regulator.volumes, regulator.estimate
+            number, volumes, estimate = regulator.port.port, regulator.volumes, regulator.estimate
+            state = regulator.feedback, estimate.packets, estimate.bytes, len(regulator.active)
+            if number not in self._counted and self._published.get(number) == state:
+                continue
+            self._published[number] = state
             EVERY_TICK.pack_into(
-                self._board.memory, offset, regulator.feedback, estimate.packets, estimate.bytes, len(regulator.active),
+                self._board.memory, offset, *state,
                 *volumes.arrived_packets, *volumes.sent_packets, *volumes.filtered_packets,
                 *volumes.arrived_bytes, *volumes.sent_bytes, *volumes.filtered_bytes,
             )  # fmt: skip
+        self._counted.clear()
 
     def _publish_shares(self, regulator: PortRegulator) -> None:
         """What changes every `flow_interval`."""

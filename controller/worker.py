@@ -86,11 +86,12 @@ class Worker:
                 self._check_at = now + CHECK_SECONDS
                 for key, ticker in list(self._tickers.items()):
                     self._guarded(key, ticker.check, now)
-            self._listen()
+            if self._inbox:
+                self._listen()
 
     def _idle_seconds(self) -> float:
         """How long there is nothing to do."""
-        if self._has_message():
+        if self._inbox and self._has_message():
             return 0.0
         due = self._due[0][0] if self._due else math.inf
         return min(CHECK_SECONDS, max(0.0, due - time.monotonic()))

@@ -13,12 +13,14 @@ from controller.config import Ncr
 from controller.feedback import (
     DeviceTerm,
     Floats,
+    Rate,
     Rates,
     desired_volumes,
     max_min_shares,
     quantise,
     queue_target,
     share_terms,
+    share_terms_of_few,
 )
 
 VOLUMES = st.floats(0, 1e9, allow_subnormal=False)
@@ -137,6 +139,12 @@ def test_share_terms_are_those_written_out(
         error = error if busy else min(0.0, error)
         x = min(math.sqrt(limit), max(0.0, before + gain * error * step / 0.1))
         assert got[number] == pytest.approx(x, rel=1e-6, abs=1e-9)
+    few, wanted_by_few = share_terms_of_few(
+        *(pressure.tolist(), step, capacity, rates.tolist(), weights.tolist(), elastic.tolist()),
+        gain=gain, interval=0.1, limit=limit, busy=busy,
+    )  # fmt: skip
+    assert few == pytest.approx(got.tolist(), rel=1e-9, abs=1e-9)
+    assert wanted_by_few == pytest.approx(desired.tolist(), rel=1e-9, abs=1e-9 * capacity)
 
 
 @given(
@@ -303,6 +311,7 @@ def test_a_rate_does_not_depend_on_when_it_is_read() -> None:
 def test_rates_are_those_written_out(readings: list[tuple[float, list[tuple[int, int]]]], tau: float) -> None:
     """Each counter by itself: an exponential average, begun anew when the counter falls."""
     rates, now = Rates(4), 0.0
+    single = [Rate() for _ in range(4)]
     known: dict[int, tuple[float, int, float, float]] = {}  # time, volume, rate, moved
     for step, read in readings:
         now += step
@@ -313,9 +322,12 @@ def test_rates_are_those_written_out(readings: list[tuple[float, list[tuple[int,
             elif now > time:
                 rate += ((volume - before) / (now - time) - rate) * (1 - math.exp(-(now - time) / tau))
                 known[place] = now, volume, rate, now if volume > before else moved
+            single[place].update(float(volume), now, tau)
         at = np.array([place for place, _ in read], np.int64)
         rates.update(at, np.array([float(volume) for _, volume in read]), now, tau)
         for place, (_, _, rate, moved) in known.items():
             assert rates.value[place] == pytest.approx(rate, rel=1e-6, abs=1e-9)
             assert rates.idle(np.array([place]), now)[0] == (now - moved > 1.0)
+        assert rates.value.tolist() == [rate.value for rate in single]
+        assert rates.idle(slice(None), now).tolist() == [rate.idle(now) for rate in single]
     assert all(rates.idle(np.array([place]), now)[0] for place in range(4) if place not in known)
