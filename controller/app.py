@@ -153,9 +153,12 @@ async def run(options: Options) -> None:
         for task in done - {stopping}:
             task.result()
     finally:
-        await control.stop()
+        # What is under way gets its answer while there still is something that can give it.
         app.state.streams.closing.set()
-        server.should_exit = server.force_exit = True
+        server.should_exit = True
+        await asyncio.wait([serving], timeout=STOP_SECONDS)
+        server.force_exit = True
+        await control.stop()
         for task in (stopping, *tasks):
             if task is not serving:
                 task.cancel()

@@ -175,7 +175,8 @@ class Control:
 
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
-            return AccessPoint(config, self._ready, self._workers)
+            # A copy, since `_set` changes it: who asked for a change that fails keeps what was.
+            return AccessPoint(config.model_copy(), self._ready, self._workers)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
 
@@ -208,6 +209,12 @@ async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> A
         return await call
     except SessionError as error:
         raise Refused(503, str(error)) from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # A session that ends cancels the calls that are under way.
+        raise Refused(503, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
     except fy.P4ClientError as error:
         reasons = [error.message, *(detail.message for detail in error.details.values())]
         raise Refused(502, f"{ap.config.name}: the switch refuses: {'; '.join(filter(None, reasons))}") from None

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -262,6 +263,9 @@ class Trial:
         self._config.write_text(json.dumps(made.config(address=f"127.0.0.1:{self.proxy.port}")))
         self.rules: list[int] = [0]
         """The DSCP that the one rule may have: what was confirmed last, and what was asked for since."""
+        self._asked: list[str] = []
+        """What was asked for since the last look, and what came of it."""
+        self._aside = ThreadPoolExecutor(1)
         self.controller = self._start()
         self.kinds: dict[str, Callable[[], None]] = {
             "controller killed": self._kill_controller,
@@ -281,6 +285,7 @@ class Trial:
 
     def close(self) -> None:
         """End what it started; the rest is the lab's."""
+        self._aside.shutdown()
         end(self.controller.process)
         self.proxy.close()
         self.disk.close()
@@ -343,13 +348,15 @@ class Trial:
 
     def _change(self) -> None:
         """Ask for another rule; who does not hear that it was done cannot know."""
-        dscp = self.random.randrange(1, 64)
+        dscp, asked = self.random.randrange(1, 64), self.controller
         try:
-            answer = self.controller.send("PUT", "rules/r", {"name": "r", "class_id": 3, "dscp": dscp})
-        except httpx.HTTPError:
+            answer = asked.send("PUT", "rules/r", {"name": "r", "class_id": 3, "dscp": dscp})
+        except httpx.HTTPError as error:
             self.rules.append(dscp)
+            self._asked.append(f"{dscp}: {error!r}")
             return
-        assert answer.status_code in (200, 201, 502, 503), answer.text
+        self._asked.append(f"{dscp}: {answer.status_code} {answer.text}")
+        assert answer.status_code in (200, 201, 502, 503), f"{answer.text}\n{asked.errors.read_text()}"
         if answer.status_code < 300:
             self.rules = [dscp]
 
@@ -360,9 +367,8 @@ class Trial:
             self._bag = list(kinds or self.kinds)
             self.random.shuffle(self._bag)
         kind = self._bag.pop()
-        changing = threading.Thread(target=self._change)
         time.sleep(self.random.uniform(0.0, 0.3))
-        changing.start()
+        changing = self._aside.submit(self._change)
         time.sleep(self.random.uniform(0.0, 0.05))
         self.kinds[kind]()
         if self.random.random() < 0.3:
@@ -371,7 +377,7 @@ class Trial:
             again = self.random.choice(list(kinds or self.kinds))
             self.kinds[again]()
             kind = f"{kind}, {again}"
-        changing.join()
+        changing.result()
         wait_for(self._is_well)
         self._check(kind)
         return kind
@@ -379,8 +385,8 @@ class Trial:
     def _check(self, kind: str) -> None:
         rules = self.controller.get("rules")
         found = rules[0]["dscp"] if rules else 0
-        assert found in self.rules, f"after {kind}: dscp {found}, not one of {self.rules}"
-        self.rules = [found]
+        assert found in self.rules, f"after {kind}: dscp {found}, not one of {self.rules}: {self._asked}"
+        self.rules, self._asked = [found], []
         wrong = unlike(self.made, rules=rules)
         assert not wrong, f"after {kind}: {wrong}"
         with contextlib.closing(sqlite3.connect(self.disk.path / "controller.db")) as database:
