@@ -40,7 +40,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
     console.print(grid)
     total = sum(_minutes(name, True) for name in registry.experiments())
-    console.print(f"Minutes are of one run after the other; all quick forms: {total:.0f}.", highlight=False)
+    console.print(f"Minutes are of one run after the other, at most; all quick forms: {total:.0f}.", highlight=False)
     console.print(f"Live, one run of each arm: {', '.join(registry.LIVE)}.", highlight=False)
     return 0
 

@@ -84,6 +84,7 @@ class Stage:
         self._programs: list[Program] = []
         self._flows: list[tuple[Flow, traffic.Transfer, list[str]]] = []
         self._probe: traffic.Probe | None = None
+        self._over = False
         parts = len(scene.traffic) + len(lab.stations)
         self.started = time.time() + WARM_UP + WARM_UP_EACH * parts
 
@@ -109,6 +110,10 @@ class Stage:
     def at(self, second: float, action: Callable[[], None]) -> None:
         """Does something at a second of the timeline."""
         self._events.append((second * self.scale, next(self._count), action))
+
+    def finish(self) -> None:
+        """All that there is to measure has been: the run need not take as long as it may."""
+        self._over = True
 
     def sample(self, when: float, quantity: str, value: float, span: float = 0.0, source: str = "") -> None:
         """Keeps a measurement. when: s since the clock's start, the middle of `span`."""
@@ -167,8 +172,12 @@ class Stage:
                 late.append(time.monotonic() - before - planned)
                 tick()
                 self._require_running()
+                if self._over:
+                    break
+            if self._over:
+                break
             action()
-        load = cpu.read() | {"runner_cpu": round((time.process_time() - runner) / self.seconds, 4)}
+        load = cpu.read() | {"runner_cpu": round((time.process_time() - runner) / self.now(), 4)}
         lost = {name: count for name, count in drops.since().items() if name not in self.cut}
         self._check(load, late, lost)
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -68,5 +68,6 @@ class File:
         if seconds is not None:
             stage.sample(stage.now(), "kbit_per_s", self.octets * 8e-3 / seconds)
             stage.sample(stage.now(), "seconds", seconds)
+            stage.finish()
         else:
             stage.problems.append(f"the transfer: {line.strip()}")
