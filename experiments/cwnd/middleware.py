@@ -13,6 +13,8 @@ from experiments.scene import HOSTS, require_hosts
 if TYPE_CHECKING:
     from experiments.stage import Stage
 
+EXPONENT = -0.4  # of f(n): of 0 to -0.7 what shared the cell most evenly
+
 
 @dataclass(frozen=True)
 class Middleware:
@@ -33,7 +35,11 @@ class Middleware:
             host = stage.station(number)
             interface = str(host.defaultIntf())
             command = [str(HOSTS), "cwnd", "run", "--interface", interface, "--key-file", str(key)]
-            command += ["--bandwidth", f"{BANDWIDTH:g}"] if number in self.bounding else ["--observe"]
+            command += (
+                ["--bandwidth", f"{BANDWIDTH:g}", f"--exponent={EXPONENT:g}"]
+                if number in self.bounding
+                else ["--observe"]
+            )
             stage.program(host, *command)
             look = f"while sleep 1; do {HOSTS} cwnd status --interface {interface} --json; done"
             stage.program(host, "sh", "-c", look, take=partial(self._take, stage, host.name))

@@ -2,7 +2,8 @@
 """Uploads of one to ten terminals, all of them with the middleware or none; and some with it beside some without."""
 
 from experiments.cell import DIFFERENCES, cell
-from experiments.cwnd.middleware import Middleware
+from experiments.contention import CELL, Contention
+from experiments.cwnd.middleware import EXPONENT, Middleware
 from experiments.experiment import OURS, Arm, Curves, Experiment, Goal, Measure, Medians, Point, Quick, Reported
 from experiments.raw import jain, least, quantile, rate
 from experiments.scene import AccessPoint, Flow
@@ -18,6 +19,7 @@ def uploads(point: Point, bounding: int) -> AccessPoint:
         cell(terminals, rtt=int(point["delay"]) / 1000),
         SECONDS,
         (
+            Contention(terminals),
             Middleware(terminals, range(1, bounding + 1)),
             *(Flow(f"sta{n}", "up", station=n, cwnd_limited=n > bounding) for n in range(1, terminals + 1)),
         ),
@@ -33,7 +35,9 @@ MEASURES = (
     Measure("rtt", "ms", "round trip of the uploads, median", quantile("rtt_ms", 0.5, SETTLED), "{:.0f}"),
 )
 PLAIN_ARM = Arm("plain", "plain terminals, plain FIFO", "plain", ecn=False)
-OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS)
+# Whoever waits contends: here a queue costs capacity and not only time.
+SHORT = {"ncr": {"queue_target_ms": 2, "queue_target_packets": 2}}
+OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS, controller=SHORT)
 
 
 def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:
@@ -73,7 +77,7 @@ ALL = Experiment(
         PLAIN_ARM,
         Arm("middleware", "middleware, plain FIFO", "paper", ecn=False, options={"bounding": True}),
         OURS_ALONE,
-        Arm("both", "middleware, our access point", "ours", OURS, options={"bounding": True}),
+        Arm("both", "middleware, our access point", "ours", OURS, controller=SHORT, options={"bounding": True}),
     ),
     measures=MEASURES,
     reported=(
@@ -87,8 +91,10 @@ ALL = Experiment(
              lambda m: at_most_terminals(m, "rtt_ratio", "middleware", 256), at_most=6.0),
         Goal("met", "it is fair: Jain's index {value} (at least {limit})",
              lambda m: at_most_terminals(m, "jain", "middleware", 256), at_least=0.95),
-        Goal("met", "it costs no throughput at 256 ms: {value} of plain (the paper: 3.35 times; at least {limit})",
-             lambda m: gain(m, "middleware", 256), at_least=1.0),
+        Goal("met", "it is fairer than plain: Jain's index of plain ones is {value} (at most {limit})",
+             lambda m: at_most_terminals(m, "jain", "plain", 256), at_most=0.9),
+        Goal("met", "it carries {value} times plain at 256 ms (the paper: 3.35; at least {limit})",
+             lambda m: gain(m, "middleware", 256), at_least=2.0),
         Goal("beaten", "our access point alone carries as much as the middleware at 256 ms: {value} (at least {limit})",
              lambda m: gain(m, "ours", 256) / gain(m, "middleware", 256), at_least=0.98),
         Goal("beaten", "and at 4 ms: {value} (at least {limit})",
@@ -100,9 +106,11 @@ ALL = Experiment(
     ),
     figures=(*curves("terminals", "terminals", delay=4), *curves("terminals", "terminals", delay=256)),
     repeats=10,
-    quick=Quick(seconds=24, sweep={"terminals": (10,)}),
+    quick=Quick(seconds=48, sweep={"terminals": (10,)}),
     differences=(
         *DIFFERENCES,
+        *CELL,
+        f"f(n) is n to the power of {EXPONENT:g}: the paper's exponent cannot be read in our source",
         "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
         "plain terminals do not use ECN; behind our access point they do",
     ),
@@ -115,7 +123,10 @@ MIXED = Experiment(
     question="Does it help when only some of the terminals bound their windows, and whom?",
     sweep={"terminals": (4, 7, 10), "share": (0, 30, 50, 70, 100), "delay": (256,)},
     scene=lambda point, arm: uploads(point, round(int(point["terminals"]) * int(point["share"]) / 100)),
-    arms=(Arm("plain", "plain FIFO", "paper", ecn=False), Arm("ours", "our access point", "ours", OURS)),
+    arms=(
+        Arm("plain", "plain FIFO", "paper", ecn=False),
+        Arm("ours", "our access point", "ours", OURS, controller=SHORT),
+    ),
     measures=MEASURES,
     goals=(
         Goal("met", "with the middleware on half of 10 terminals the total is that of none or above: {value} (at least "
@@ -131,8 +142,8 @@ MIXED = Experiment(
     ),
     figures=curves("share", "terminals with the middleware (%)", terminals=10, delay=256),
     repeats=10,
-    quick=Quick(seconds=24, sweep={"terminals": (10,), "share": (0, 50, 100)}),
-    differences=(*DIFFERENCES, "Fig. 14-17 are pictures in our source: their values are not known"),
+    quick=Quick(seconds=48, sweep={"terminals": (10,), "share": (0, 50, 100)}),
+    differences=(*DIFFERENCES, *CELL, "Fig. 14-17 are pictures in our source: their values are not known"),
 )  # fmt: skip
 
 EXPERIMENTS = [ALL, MIXED]

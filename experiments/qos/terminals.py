@@ -146,7 +146,7 @@ UNLUCKY = Experiment(
         Bars("ten", "10 terminals.", ("total", "least"), "throughput (Mb/s)", point={"terminals": 10}),
     ),
     repeats=10,
-    quick=Quick(seconds=24, sweep={"terminals": (4, 10)}),
+    quick=Quick(seconds=48, sweep={"terminals": (4, 10)}),
     differences=(*DIFFERENCES, "Fig. 5 and 6 are pictures in our source: their values are not known"),
 )  # fmt: skip
 
