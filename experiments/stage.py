@@ -24,6 +24,7 @@ TICK = 0.1  # s between two looks at the clock
 LOOKS = 5  # at each flow's connections
 READY_TIMEOUT = 10.0  # s
 SENDERS = ("iperf3", "hosts")  # the kernel's names of programs
+FORWARDERS = ("packets", "simple_switch_g")  # of threads that keep the links' time
 
 
 class Program:
@@ -238,11 +239,12 @@ def put_first() -> None:
 
     Not before all of it runs: programs that start take a processor for a second, and other labs may be measuring. And
     without what sends: iperf3 spins while it waits for the other end to begin, and buffers spare it and `hosts` from
-    being in time.
+    being in time. What keeps the links' time comes first of all.
     """
     if os.getpid() != 1 or kernel.inside():
         return  # there is more here than a lab; or a user-mode kernel, which comes first as a whole
     for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
         with contextlib.suppress(OSError):
-            if (task / "comm").read_text().strip() not in SENDERS:
-                os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
+            name = (task / "comm").read_text().strip()
+            if name not in SENDERS:
+                os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(2 if name in FORWARDERS else 1))
