@@ -135,6 +135,9 @@ class Ticker:
         self._all_classes = True
         self._to_write: dict[int, None] = {}
         self._written = dict(session.written)
+        self._forms: dict[tuple[Key, bool, bool, int], tuple[bytes, bytes]] = {}
+        """What stands before and behind the value of such an update: key, whether the entry is there, whether it only
+        marks, octets of the value."""
         self.regulators = [PortRegulator(config, port, self._flows, []) for port in config.ports]
         self._by_port = {regulator.port.port: regulator for regulator in self.regulators}
         self._resume()
@@ -425,14 +428,24 @@ class Ticker:
     def _entry(self, key: Key, value: int) -> bytes:
         """The update that writes the feedback of a port, or of one of its classes; the first one inserts the entry."""
         mark_only = key[1] is not None and self.config.ncr.mark_only
+        octets = canonical(value)
+        form = key, key in self._written, mark_only, len(octets)
+        if form not in self._forms:
+            low, high = (self._encoded(*form[:3], fill * len(octets)) for fill in (b"\x00", b"\xff"))
+            start = next(place for place, (one, other) in enumerate(zip(low, high, strict=True)) if one != other)
+            self._forms[form] = low[:start], low[start + len(octets) :]
+        self._written[key] = value, mark_only
+        head, tail = self._forms[form]
+        return head + octets + tail
+
+    def _encoded(self, key: Key, there: bool, mark_only: bool, octets: bytes) -> bytes:
         request = p4r.WriteRequest.FromString(self.session.updates[key])
         update = request.updates[0]
-        update.type = p4r.Update.MODIFY if key in self._written else p4r.Update.INSERT
+        update.type = p4r.Update.MODIFY if there else p4r.Update.INSERT
         params = update.entity.table_entry.action.action.params
-        params[0].value = canonical(value)
+        params[0].value = octets
         if key[1] is not None:
             params[1].value = canonical(int(mark_only))
-        self._written[key] = value, mark_only
         return request.SerializeToString()
 
     def _flow_updates(self, indices: list[int]) -> list[bytes]:
