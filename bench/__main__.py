@@ -20,7 +20,7 @@ from rich.table import Table
 
 from topologies.requirements import ROOT, LabError
 
-from . import pipeline
+from . import p4runtime, pipeline
 from .lab import SWITCH, TRAFFIC
 from .report import Row, run, show
 from .switching import FLOWS, Target, measure, memory_bytes
@@ -104,6 +104,8 @@ def main() -> None:
         step("the program without ports")
         compiled = pipeline.measure()
         rows += compiled.rows
+        control = p4runtime.measure(step)
+        rows += control.rows
     show_rates(measured)
     show("Results", rows)
     out.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ def main() -> None:
         "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
         "ratios": {row.name: row.value for row in rows},
         "goals": {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None},
-        "raw": {target.name: raw(target) for target in measured} | {"pipeline": compiled.raw},
+        "raw": {target.name: raw(target) for target in measured} | {"pipeline": compiled.raw, "p4runtime": control.raw},
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print(f"written: {(out / 'summary.json')}")

@@ -31,9 +31,11 @@ class Lab(Namespace):
                 self.ip("link", "set", name, "up")
                 self.run("ethtool", "-K", name, *OFFLOADS)
 
-    def start(self, *command: str | Path, core: int) -> subprocess.Popen[bytes]:
-        """A program inside the namespace on one core, so that sender and switch never share one by chance."""
-        return self.popen("taskset", "-c", str(core), *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    def start(self, *command: str | Path, core: int | None) -> subprocess.Popen[bytes]:
+        """A program inside the namespace on one core, so that sender and switch never share one by chance; None: where
+        the kernel puts it."""
+        pinned = () if core is None else ("taskset", "-c", str(core))
+        return self.popen(*pinned, *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def received(self) -> int:
         """Packets that have reached `sink`."""

@@ -86,9 +86,11 @@ def latency(where: Lab, frames: Path) -> tuple[float, float]:
 
 
 @contextlib.contextmanager
-def running(where: Lab, target: Target, flows: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    where: Lab, target: Target, flows: int, core: int | None = SWITCH_CORE
+) -> Iterator[subprocess.Popen[bytes]]:
     """The target, started, with its program and flows installed."""
-    process = where.start(*target.command, core=SWITCH_CORE)
+    process = where.start(*target.command, core=core)
     try:
         if target.programmable:
             where.run(sys.executable, "-m", "bench.program", ADDRESS, str(flows))

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime at work on ap.p4: insertions, changes, counters, a million flows, and packets that flow meanwhile.
+
+Requests are built before the clock starts and sent as bytes, so that the server is measured and not Python.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from topologies.nodes import stop_process
+from topologies.requirements import ROOT
+
+from .lab import Lab, resident_bytes
+from .program import write_frames
+from .report import Measured, Row, Step
+from .switching import ADDRESS, FLOWS, FRAME_BYTES, find_peak, offer, running, targets
+
+INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000
+FIRST = 0x0A000000  # the flows' source addresses, from 10.0.0.0 on: four bytes each
+TABLE, OTHERS = "flows_ipv4", "10.128.0.0"
+MODIFIES, COUNTERS, TIMES = 200, 1000, 100
+ELECTION = 100  # above that of bench.program
+SECONDS = 3.0  # of packets beside the writing
+LOAD = 0.5  # of the peak: on two cores the writer takes its part
+
+
+def measure(step: Step) -> Measured:
+    """All of it, on a switch that may use every core."""
+    switch = targets()[1]
+    with tempfile.TemporaryDirectory() as scratch, Lab() as where:
+        step("P4Runtime: speeds, and a million flows")
+        process = where.start(*switch.command, core=None)
+        try:
+            raw = json.loads(where.run(sys.executable, "-m", "bench.p4runtime", "speeds", str(process.pid)))
+        finally:
+            stop_process(process)
+        step("P4Runtime: packets beside it")
+        frames = Path(scratch) / "frames.pcap"
+        write_frames(frames, FLOWS, FRAME_BYTES[0])
+        with running(where, switch, FLOWS, core=None):
+            peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
+            alone = offer(where, frames, LOAD * peak, SECONDS)
+            writer = where.popen(sys.executable, "-m", "bench.p4runtime", "writing")
+            try:
+                time.sleep(2.0)  # for Python to come up
+                beside = offer(where, frames, LOAD * peak, SECONDS)
+            finally:
+                stop_process(writer)
+    raw |= {"offered_and_carried_alone": alone, "offered_and_carried_beside": beside}
+    lost = 1 - beside[1] / beside[0]
+    rows = [
+        Row("inserts_per_s", f"entries inserted per second, in batches of {BATCH}", raw["inserts_per_s"], INSERTS),
+        Row("modify_200_ms", f"{MODIFIES} entries changed in one request, ms", raw["modify_ms"], 1, at_least=False),
+        Row("read_1000_ms", f"{COUNTERS} direct counters read, ms", raw["read_ms"], 1, at_least=False),
+        Row("million_mb", "resident memory with a million exact entries, MB", raw["million_mb"], 400, at_least=False),
+        Row("loss_beside_writes", f"packets lost at {LOAD:g} of the peak while entries are written", lost, 0.001,
+            at_least=False),
+    ]  # fmt: skip
+    return Measured(rows, raw)
+
+
+class Writer:
+    """A primary on the switch with ap.p4, its flow table long enough."""
+
+    def __init__(self, program: Any, push: bool) -> None:
+        from finsy.proto import U128, p4r
+
+        from conformance.client import Client, exact, insert
+
+        self.client = Client(ADDRESS, program).become_primary(ELECTION)
+        if push:
+            self.client.push(program=program)
+        rpc = self.client.channel.unary_unary
+        self.write = rpc("/p4.v1.P4Runtime/Write", request_serializer=None, response_deserializer=None)
+        self.read = self.client.channel.unary_stream("/p4.v1.P4Runtime/Read", None, None)
+        fields = [exact(1, FIRST), exact(2, 0xC0000201), exact(3, 6), exact(4, 5001), exact(5, 5001)]
+        entry = program.entry(TABLE, fields, ("set_flow_ipv4", 1, 0, 0, 0))
+        self._header = p4r.WriteRequest(device_id=1, election_id=U128.encode(ELECTION)).SerializeToString()
+        part = p4r.WriteRequest(updates=[insert(entry)]).SerializeToString()
+        before, address, after = part.partition(FIRST.to_bytes(4, "big"))
+        assert address and part.count(address) == 1
+        self._around = before, after
+        self._entity = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=entry))
+
+    def request(self, numbers: range, operation: bytes = b"\x08\x01") -> bytes:
+        """A WriteRequest for these flows. operation: the field `type` of an update, INSERT or MODIFY."""
+        before, after = self._around
+        before = before.replace(b"\x08\x01", operation, 1)
+        return self._header + b"".join(before + (FIRST + n).to_bytes(4, "big") + after for n in numbers)
+
+    def counters(self, numbers: range) -> bytes:
+        """A ReadRequest for these flows' counters."""
+        from finsy.proto import p4r
+
+        part = p4r.ReadRequest(entities=[self._entity]).SerializeToString()
+        before, _, after = part.partition(FIRST.to_bytes(4, "big"))
+        header = p4r.ReadRequest(device_id=1).SerializeToString()
+        return header + b"".join(before + (FIRST + n).to_bytes(4, "big") + after for n in numbers)
+
+
+def larger(directory: Path) -> Any:
+    """ap.p4 with room for a million flows."""
+    from conformance.client import Program
+
+    document = json.loads((ROOT / "p4src/ap.json").read_text())
+    for pipeline in document["pipelines"]:
+        for table in pipeline["tables"]:
+            if table["name"].endswith(f".{TABLE}"):
+                table["max_size"] = MILLION
+    (directory / "ap.json").write_text(json.dumps(document))
+    program = Program(directory / "ap.json", ROOT / "p4src/ap.p4info.txtpb")
+    next(table for table in program.p4info.tables if table.preamble.alias == TABLE).size = MILLION
+    return program
+
+
+def batches(numbers: range) -> Iterator[range]:
+    for start in range(numbers.start, numbers.stop, BATCH):
+        yield range(start, min(start + BATCH, numbers.stop))
+
+
+def median_ms(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(TIMES):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1e3
+
+
+def speeds(switch: int) -> dict[str, float]:
+    """switch: its process id."""
+    with tempfile.TemporaryDirectory() as directory:
+        writer = Writer(larger(Path(directory)), push=True)
+    requests = [writer.request(batch) for batch in batches(range(INSERTS))]
+    started = time.perf_counter()
+    for request in requests:
+        writer.write(request)
+    inserts = INSERTS / (time.perf_counter() - started)
+    modify = writer.request(range(MODIFIES), b"\x08\x02")
+    modify_ms = median_ms(lambda: writer.write(modify))
+    counters = writer.counters(range(COUNTERS))
+    read_ms = median_ms(lambda: list(writer.read(counters)))
+    for batch in batches(range(INSERTS, MILLION)):
+        writer.write(writer.request(batch))
+    million = resident_bytes(switch) / 1e6
+    return {"inserts_per_s": inserts, "modify_ms": modify_ms, "read_ms": read_ms, "million_mb": million}
+
+
+def writing() -> None:
+    """Inserts and removes flows that send nothing, until it is ended."""
+    from conformance.client import Program
+
+    writer = Writer(Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"), push=False)
+    flows = range(1 << 20, (1 << 20) + 20_000)
+    inserts = [writer.request(batch) for batch in batches(flows)]
+    deletes = [writer.request(batch, b"\x08\x03") for batch in batches(flows)]
+    while True:
+        for request in (*inserts, *deletes):
+            writer.write(request)
+
+
+if __name__ == "__main__":
+    print(json.dumps(speeds(int(sys.argv[2])))) if sys.argv[1] == "speeds" else writing()
