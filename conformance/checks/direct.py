@@ -2,6 +2,7 @@
 """Sections 9.1.7 and 9.1.8: what belongs to an entry: its counter, its meter, its timeout."""
 
 import time
+from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
@@ -122,6 +123,85 @@ def direct_meter_entry(bench: Bench) -> None:
         bench.refused(operation, write, INVALID, why="a direct meter")
     write.table_entry.CopyFrom(exact_entry(bench, 2))
     bench.refused("MODIFY", write, MISSING, why="the meter of an entry that is not there")
+
+
+def default(bench: Bench, **fields: Any) -> p4r.TableEntry:
+    """The default entry of the table with direct resources."""
+    return bench.entry("exact_table", is_default_action=True, **fields)
+
+
+def missed(bench: Bench) -> p4r.CounterData:
+    """The default entry's counter."""
+    (found,) = bench.read(p4r.DirectCounterEntry(table_entry=default(bench)))
+    expect((found.table_entry.is_default_action, list(found.table_entry.match)), (True, []), "the entry that is named")
+    return found.data
+
+
+@check("9.1.3", "the default entry has a direct counter: of the packets that miss")
+def default_counter(bench: Bench) -> None:
+    bench.insert(exact_entry(bench, 1))
+    bench.modify(counting(bench))
+    for a in (1, 2, 3):
+        bench.ask(EXACT, a)
+    expect(missed(bench).packet_count, 2, "packets of the default entry")
+    expect(counter_of(bench, exact_entry(bench, 1)).packet_count, 1, "packets of the other entry")
+    bench.modify(p4r.DirectCounterEntry(table_entry=default(bench), data={"packet_count": 70, "byte_count": 700}))
+    expect(missed(bench).byte_count, 700, "bytes that were written")
+    bench.modify(counting(bench, counter_data={"packet_count": 7}))
+    (found,) = bench.read(default(bench, counter_data={}))
+    expect(found.counter_data.packet_count, 7, "packets that were written with the entry")
+    found = bench.read(p4r.DirectCounterEntry(table_entry={"table_id": default(bench).table_id}))
+    expect(len(found), 1, "counters that are read without is_default_action")
+
+
+def counting(bench: Bench, **fields: Any) -> p4r.TableEntry:
+    """The default entry with an action that uses the direct resources."""
+    return bench.entry("exact_table", action=("count_and_say", 9), is_default_action=True, **fields)
+
+
+@check("9.1.3", "the default entry has a direct meter, which its reset takes back")
+def default_meter(bench: Bench) -> None:
+    slow = {"cir": 1, "cburst": 1, "pir": 1, "pburst": 1}
+    bench.modify(counting(bench, meter_config=slow))
+    (found,) = bench.read(default(bench, meter_config={}))
+    expect(found.meter_config, p4r.MeterConfig(**slow), "the config")
+    found = [one.hit for one in bench.ask_all(EXACT, [(1, 0, 0)] * 6)]
+    expect(max(found), 2, f"highest colour of 6 packets that miss ({found})")
+    bench.modify(default(bench))
+    (found,) = bench.read(p4r.DirectMeterEntry(table_entry=default(bench)))
+    expect(found.HasField("config"), False, "config is set after the default entry was reset")
+    expect([bench.ask(EXACT, 1).hit for _ in range(4)], [0] * 4, "colours of packets that miss after the reset")
+
+
+def colours(data: p4r.MeterCounterData) -> list[int]:
+    return [one.packet_count for one in (data.green, data.yellow, data.red)]
+
+
+@check("9.4.3", "a direct meter counts packets by colour, which are read when they are asked for", since="1.4.0")
+def direct_colours(bench: Bench) -> None:
+    entry = exact_entry(bench, 1, meter_config={"cir": 1, "cburst": 2, "pir": 1, "pburst": 4})
+    bench.insert(entry)
+    key = p4r.TableEntry(table_id=entry.table_id, match=entry.match)
+    asked = p4r.DirectMeterEntry(table_entry=key, counter_data={})
+    if bench.client.read_code(direct_meter_entry=asked) == rpc_code.UNIMPLEMENTED:
+        raise NotApplicable("the server does not count by colour (UNIMPLEMENTED)")
+    seen = [bench.ask(EXACT, 1).hit - 1 for _ in range(8)]
+    wanted = [seen.count(colour) for colour in range(3)]
+    (found,) = bench.read(asked)
+    expect(colours(found.counter_data), wanted, "packets by colour")
+    (found,) = bench.read(bench.entry("exact_table", meter_counter_data={}))
+    expect(colours(found.meter_counter_data), wanted, "packets by colour, with the entry")
+    (found,) = bench.read(bench.entry("exact_table"))
+    expect(found.HasField("meter_counter_data"), False, "meter_counter_data unasked")
+    (found,) = bench.read(p4r.DirectMeterEntry(table_entry=key))
+    expect(found.HasField("counter_data"), False, "counter_data unasked")
+    entry.meter_counter_data.green.packet_count = 1
+    bench.refused("MODIFY", entry, INVALID, why="a count by colour other than 0")
+    entry.meter_counter_data.Clear()
+    entry.meter_counter_data.SetInParent()
+    bench.modify(entry)
+    (found,) = bench.read(asked)
+    expect(colours(found.counter_data), [0, 0, 0], "packets by colour after MODIFY with empty counts")
 
 
 @check("9.1.8", "an idle timeout is read as it was written, also beside what a target can time")

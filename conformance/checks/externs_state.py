@@ -4,7 +4,7 @@
 from finsy.proto import p4r, rpc_code
 
 from conformance.bench import Bench
-from conformance.suite import check, expect, fail
+from conformance.suite import NotApplicable, check, expect, fail
 
 INVALID, OUT_OF_RANGE = rpc_code.INVALID_ARGUMENT, rpc_code.OUT_OF_RANGE
 COUNT, METER, WRITE, READ, COUNT_OTHER = 15, 16, 17, 18, 23
@@ -98,6 +98,32 @@ def meter_config(bench: Bench) -> None:
     bench.modify(meter(bench, 1))
     (found,) = bench.read(meter(bench, 1))
     expect(found.HasField("config"), False, "config is set after it was taken back")
+
+
+@check("9.4.3", "a meter counts packets by colour; an empty counter_data takes the counts back", since="1.4.0")
+def meter_colours(bench: Bench) -> None:
+    asked = meter(bench, 1)
+    asked.counter_data.SetInParent()
+    if bench.client.read_code(meter_entry=asked) == rpc_code.UNIMPLEMENTED:
+        raise NotApplicable("the server does not count by colour (UNIMPLEMENTED)")
+    bench.modify(meter(bench, 1, cir=1, cburst=2, pir=1, pburst=4))
+    seen = [one.value for one in bench.ask_all(METER, [(1, 0, 0)] * 8)]
+    (found,) = bench.read(asked)
+    counts = found.counter_data
+    by_colour = [one.packet_count for one in (counts.green, counts.yellow, counts.red)]
+    expect(by_colour, [seen.count(colour) for colour in range(3)], "packets by colour")
+    if counts.red.byte_count < counts.red.packet_count * 62:
+        fail(f"{counts.red.byte_count} bytes were counted of {counts.red.packet_count} red frames of 62")
+    (found,) = bench.read(meter(bench, 1))
+    expect(found.HasField("counter_data"), False, "counter_data unasked")
+    wrong = meter(bench, 1, **CONFIG)
+    wrong.counter_data.red.packet_count = 1
+    bench.refused("MODIFY", wrong, INVALID, why="a count by colour other than 0")
+    everything = meter(bench, **CONFIG)
+    everything.counter_data.SetInParent()
+    bench.modify(everything)
+    (found,) = bench.read(asked)
+    expect(found.counter_data.red.packet_count, 0, "red packets after MODIFY of all cells with empty counts")
 
 
 @check("9.4.2", "without an index all cells are written and read")

@@ -12,6 +12,7 @@ from conformance.suite import check, expect
 INVALID, DENIED = rpc_code.INVALID_ARGUMENT, rpc_code.PERMISSION_DENIED
 FULL, EXISTS, MISSING = rpc_code.RESOURCE_EXHAUSTED, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 EXACT, LPM, TERNARY, RANGE, OPTIONAL, MIXED, CONSTANT, _, FIXED, KEYLESS, NARROW, PORT = range(1, 13)
+MANY = 25
 
 
 def exact_entry(bench: Bench, a: int, b: int = 0, value: int = 1, **fields: Any) -> p4r.TableEntry:
@@ -33,6 +34,21 @@ def exact_match(bench: Bench) -> None:
     bench.insert(exact_entry(bench, 1, 2, 12), exact_entry(bench, 2, 1, 21))
     found = {key: bench.ask(EXACT, *key).value for key in ((1, 2), (2, 1), (1, 1), (2, 2))}
     expect(found, {(1, 2): 12, (2, 1): 21, (1, 1): 0, (2, 2): 0}, "answers by key")
+
+
+@check("9.1", "a table of 70 match fields and an action of 71 parameters")
+def many_fields(bench: Bench) -> None:
+    table = next(one for one in bench.program.p4info.tables if one.preamble.alias == "many_table")
+    match = [exact(one.id, 3) for one in table.match_fields]
+    expect(len(match), 70, "match fields")
+    entry = bench.entry("many_table", match, ("sum", *([1] * 71)))
+    bench.insert(entry)
+    bench.found(bench.entry("many_table"), [entry], "the entry")
+    expect([bench.ask(MANY, a).value for a in (3, 4)], [71, 0], "answers to 3 and 4")
+    lacks = bench.entry("many_table", match[:-1], ("sum", *([1] * 71)))
+    bench.refused("INSERT", lacks, INVALID, why="an entry without field 70")
+    twice = bench.entry("many_table", [*match, match[-1]], ("sum", *([1] * 71)))
+    bench.refused("INSERT", twice, INVALID, why="an entry with field 70 twice")
 
 
 @check("9.1", "LPM: the longest prefix wins, in any order of insertion")

@@ -2,6 +2,15 @@
 // One of everything that P4Runtime can reach, in tables that are small enough to fill. `op` chooses the table.
 #include "frame.p4"
 
+// 70 of each.
+#define TEN(M, d) M(d##0) M(d##1) M(d##2) M(d##3) M(d##4) M(d##5) M(d##6) M(d##7) M(d##8) M(d##9)
+#define MANY(M) TEN(M, 1) TEN(M, 2) TEN(M, 3) TEN(M, 4) TEN(M, 5) TEN(M, 6) TEN(M, 7)
+// Groups, as a long sum is a deep tree.
+#define GROUP(d) + (p##d##0 + p##d##1 + p##d##2 + p##d##3 + p##d##4 + p##d##5 + p##d##6 + p##d##7 + p##d##8 + p##d##9)
+#define NAMED(name) @name(#name)
+#define KEY(n) hdr.request.a: exact NAMED(key##n);
+#define PARAMETER(n) , bit<8> p##n
+
 struct headers_t {
     packet_in_t  packet_in;
     packet_out_t packet_out;
@@ -84,6 +93,10 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
         hdr.answer.value = (bit<32>)(nibble ++ twelve);
     }
 
+    action sum(bit<8> p MANY(PARAMETER)) {
+        hdr.answer.value = (bit<32>)(p GROUP(1) GROUP(2) GROUP(3) GROUP(4) GROUP(5) GROUP(6) GROUP(7));
+    }
+
     table exact_table {
         key = { hdr.request.a: exact; hdr.request.b: exact; }
         actions = { count_and_say; @defaultonly NoAction; }
@@ -150,6 +163,11 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
         actions = { send_to; NoAction; }
         size = 8;
     }
+    table many_table {
+        key = { MANY(KEY) }
+        actions = { sum; NoAction; }
+        size = 8;
+    }
     table profile_table {
         key = { hdr.request.a: exact; }
         actions = { say; say_both; NoAction; }
@@ -174,7 +192,10 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             std.egress_spec = hdr.packet_out.egress_port;
             op = 0;
         }
-        if (op == 1) { if (exact_table.apply().hit) { hdr.answer.hit = (bit<8>)meta.colour + 1; } }
+        if (op == 1) {
+            if (exact_table.apply().hit) { hdr.answer.hit = (bit<8>)meta.colour + 1; }
+            else { hdr.answer.hit = (bit<8>)meta.colour; }
+        }
         if (op == 2) { lpm_table.apply(); }
         if (op == 3) { ternary_table.apply(); }
         if (op == 4) { range_table.apply(); }
@@ -196,6 +217,7 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
         if (op == 21) { clone(CloneType.I2E, (bit<32>)hdr.request.b); }
         if (op == 22) { hdr.answer.value = (bit<32>)meta.in_set; }
         if (op == 23) { others.count(index); }
+        if (op == 25) { many_table.apply(); }
         if (op == 24) { std.egress_spec = CPU_PORT; }
     }
 }

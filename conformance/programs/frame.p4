@@ -13,6 +13,7 @@ const bit<9> CPU_PORT = 510;
 #define RECIRCULATED 4
 #define RESUBMITTED 6
 
+#ifndef OWN_CONTROLLER_HEADERS
 @controller_header("packet_in")
 header packet_in_t {
     bit<9>  ingress_port;
@@ -24,6 +25,7 @@ header packet_out_t {
     bit<9>          egress_port;  // 0: as a packet that came in by the CPU port
     @padding bit<7> pad;
 }
+#endif
 
 header ethernet_t {
     bit<48> dst_addr;

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::mpsc;
 
-use crate::machine::State;
 use crate::machine::meter::Meter;
 use crate::machine::select::SetMember;
+use crate::machine::{ColourCells, State};
 use crate::port::PortNumber;
 use crate::program::{DigestId, Value};
 
@@ -26,6 +26,9 @@ pub struct CounterValue {
     pub packets: u64,
     pub bytes: u64,
 }
+
+/// What a meter has coloured green, yellow and red.
+pub type ColourCounts = [CounterValue; 3];
 
 /// One copy of a multicast packet; `rid` becomes `egress_rid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,6 +111,12 @@ pub enum Change {
         slot: u32,
         config: Option<MeterConfig>,
     },
+    /// Of a direct meter.
+    SetEntryColours {
+        table: usize,
+        slot: u32,
+        value: ColourCounts,
+    },
     SetCounter {
         counter: usize,
         index: usize,
@@ -117,6 +126,11 @@ pub enum Change {
         meter: usize,
         index: usize,
         config: Option<MeterConfig>,
+    },
+    SetColours {
+        meter: usize,
+        index: usize,
+        value: ColourCounts,
     },
     SetRegister {
         register: usize,
@@ -169,6 +183,9 @@ impl Change {
                 if let Some(stats) = state.shared.entries[table].get(slot as usize) {
                     stats.last_hit.store(now, Relaxed);
                 }
+                if let Some(colours) = state.shared.entry_colours[table].get(slot as usize) {
+                    set_colours(colours, ColourCounts::default());
+                }
                 state.tables[table].insert(slot, &row, priority);
             }
             Change::ModifyEntry { table, slot, action } => state.tables[table].modify(slot, &action),
@@ -182,11 +199,11 @@ impl Change {
             Change::SetEntryMeter { table, slot, config } => {
                 state.tables[table].meters[slot as usize] = meter(config);
             }
-            Change::SetCounter { counter, index, value } => {
-                let cell = &state.shared.counters[counter][index];
-                cell.packets.store(value.packets, Relaxed);
-                cell.bytes.store(value.bytes, Relaxed);
+            Change::SetEntryColours { table, slot, value } => {
+                set_colours(&state.shared.entry_colours[table][slot as usize], value);
             }
+            Change::SetCounter { counter, index, value } => state.shared.counters[counter][index].set(value),
+            Change::SetColours { meter, index, value } => set_colours(&state.shared.colours[meter][index], value),
             Change::SetMeter { meter: array, index, config } => state.meters[array][index] = meter(config),
             Change::SetRegister { register, index, value } => {
                 state.shared.registers[register].write(index, value.words());
@@ -201,4 +218,8 @@ impl Change {
         }
         None
     }
+}
+
+fn set_colours(cells: &ColourCells, value: ColourCounts) {
+    cells.iter().zip(value).for_each(|(cell, value)| cell.set(value));
 }

@@ -25,7 +25,9 @@ use tokio::sync::{Semaphore, mpsc};
 use self::links::Recent;
 pub use self::links::{LinkView, WINDOW, Window};
 use crate::change::Outbox;
-pub use crate::change::{CloneSession, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica};
+pub use crate::change::{
+    CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
+};
 use crate::engine::{Clock, Command, Engine, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
@@ -294,8 +296,19 @@ impl Dataplane {
     }
 
     /// The direct counter of an entry, without the rest of it.
-    pub fn direct_counter(&self, table: TableId, key: &EntryKey) -> Result<CounterValue, UpdateError> {
+    /// Without a key: of the default entry, as also the next.
+    pub fn direct_counter(&self, table: TableId, key: Option<&EntryKey>) -> Result<CounterValue, UpdateError> {
         self.read(|store, _| store.direct_counter(table, key))
+    }
+
+    /// What a direct meter has coloured.
+    pub fn direct_colours(&self, table: TableId, key: Option<&EntryKey>) -> Result<ColourCounts, UpdateError> {
+        self.read(|store, _| store.direct_colours(table, key))
+    }
+
+    /// The configuration of the meter of the table's default entry.
+    pub fn default_meter(&self, table: TableId) -> Result<Option<MeterConfig>, UpdateError> {
+        self.read(|store, _| store.default_meter(table))
     }
 
     /// All entries of the table, const ones too, in no order.
@@ -316,6 +329,11 @@ impl Dataplane {
     /// The configurations of the cells `range` of an indirect meter.
     pub fn meters(&self, meter: MeterId, range: Range<usize>) -> Result<Vec<Option<MeterConfig>>, UpdateError> {
         self.read(|store, _| store.meters(meter.0, range))
+    }
+
+    /// What the cells `range` of an indirect meter have coloured.
+    pub fn colours(&self, meter: MeterId, range: Range<usize>) -> Result<Vec<ColourCounts>, UpdateError> {
+        self.read(|store, _| store.colours(meter.0, range))
     }
 
     pub fn registers(&self, register: RegisterId, range: Range<usize>) -> Result<Vec<Value>, UpdateError> {

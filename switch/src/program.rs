@@ -220,6 +220,8 @@ pub struct Program {
     pub digests: Vec<DigestInfo>,
     pub profiles: Vec<ProfileInfo>,
     pub value_sets: Vec<ValueSetInfo>,
+    /// Types of headers of fixed length, as they stand on the wire.
+    pub headers: Vec<Vec<FieldInfo>>,
     /// For each table, the default action that the program asks for.
     pub defaults: Vec<Option<ActionCall>>,
     pub const_entries: Vec<(TableId, EntryKey, ActionCall)>,

@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use crate::change::{CloneSession, CounterValue, DigestConfig, MeterConfig, Replica};
+use crate::change::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
 use crate::port::PortNumber;
 use crate::program::{
     ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, Value, ValueSetId,
@@ -77,6 +77,8 @@ pub struct TableEntry {
 pub struct EntryView {
     /// `entry.counter` is the present value where the table has a direct counter.
     pub entry: TableEntry,
+    /// Where the table has a direct meter.
+    pub colours: Option<ColourCounts>,
     /// ns since the last hit, or since the insertion; 0 in tables without idle timeout support.
     pub idle_ns: u64,
     /// Compiled into the program; cannot be written.
@@ -110,15 +112,22 @@ pub enum Update {
         table: TableId,
         action: Option<ActionCall>,
     },
+    /// Without a key: of the default entry, as also the next two.
     SetDirectCounter {
         table: TableId,
-        key: EntryKey,
+        key: Option<EntryKey>,
         value: CounterValue,
     },
     SetDirectMeter {
         table: TableId,
-        key: EntryKey,
+        key: Option<EntryKey>,
         config: Option<MeterConfig>,
+    },
+    /// What the direct meter has coloured.
+    SetDirectColours {
+        table: TableId,
+        key: Option<EntryKey>,
+        value: ColourCounts,
     },
     SetCounter {
         counter: CounterId,
@@ -129,6 +138,12 @@ pub enum Update {
         meter: MeterId,
         index: usize,
         config: Option<MeterConfig>,
+    },
+    /// What the meter has coloured.
+    SetColours {
+        meter: MeterId,
+        index: usize,
+        value: ColourCounts,
     },
     SetRegister {
         register: RegisterId,

@@ -265,6 +265,37 @@ fn direct_counters_and_meters_belong_to_their_entry() {
 }
 
 #[test]
+fn a_miss_belongs_to_the_default_entry() {
+    let lab = lab();
+    let program = lab.program();
+    let route = entry(&program, "routes", &[common::prefix(8, 29)], 0, "answer", &[5]);
+    let table = route.table;
+    lab.write(vec![Update::InsertEntry(route)]);
+    let counter = || lab.dataplane.direct_counter(table, None).unwrap();
+    let frame = [request(1, 0, 1), vec![0; 2]].concat();
+    let uncoloured = ask(&lab, &frame).0.error_code;
+    let missed = counter();
+    assert_eq!(missed.packets, 1);
+    assert_eq!(lab.dataplane.direct_colours(table, None).unwrap(), [CounterValue::default(); 3], "no meter yet");
+
+    let config = Some(MeterConfig { cir: 0, cburst: 1, pir: 0, pburst: 3 });
+    lab.write(vec![Update::SetDirectMeter { table, key: None, config }]);
+    assert_eq!(lab.dataplane.default_meter(table).unwrap(), config);
+    (0..4).for_each(|_| drop(ask(&lab, &frame)));
+    let colours = lab.dataplane.direct_colours(table, None).unwrap().map(|count| count.packets);
+    assert_eq!(colours, [1, 2, 1]);
+    assert_eq!(counter(), CounterValue { packets: 5, bytes: 5 * missed.bytes });
+    lab.write(vec![
+        Update::SetDirectColours { table, key: None, value: Default::default() },
+        Update::SetDirectCounter { table, key: None, value: CounterValue { packets: 100, bytes: 0 } },
+        Update::SetDirectMeter { table, key: None, config: None },
+    ]);
+    assert_eq!(ask(&lab, &frame).0.error_code, uncoloured);
+    assert_eq!(counter().packets, 101);
+    assert_eq!(lab.dataplane.direct_colours(table, None).unwrap(), [CounterValue::default(); 3]);
+}
+
+#[test]
 fn indirect_counters_meters_and_registers() {
     let lab = lab();
     let (counter, meter, register) = (CounterId(0), MeterId(0), RegisterId(0));

@@ -47,6 +47,10 @@ fn compare(path: &str, rounds: u32, seed: u64, frame: impl Fn(&mut Rng) -> Vec<u
                 if rng.bool() {
                     updates.push(Update::SetDefault { table, action: action(&program, table, &mut rng) });
                 }
+                if program.tables[table.0].meter.is_some() && rng.bool() {
+                    let config = Some(MeterConfig { cir: 10, cburst: 100, pir: 20, pburst: 300 });
+                    updates.push(Update::SetDirectMeter { table, key: None, config });
+                }
             }
             hits += pair.write(updates.into_iter());
         }

@@ -311,8 +311,10 @@ def test_direct_counters_and_meters(client: Client) -> None:
         update("MODIFY", direct_counter_entry=p4r.DirectCounterEntry(table_entry=key, data={"packet_count": -1})),
         update("MODIFY", direct_meter_entry=p4r.DirectMeterEntry(table_entry=key, config={"cir": 2, "pir": 1})),
         update("MODIFY", direct_meter_entry=p4r.DirectMeterEntry(table_entry=key, config={"eburst": 1})),
-        update("MODIFY", direct_meter_entry=p4r.DirectMeterEntry(table_entry=key, counter_data={})),
-    ) == [OK, OK, OK, INVALID, INVALID, MISSING, MISSING, MISSING, INVALID, INVALID, INVALID, INVALID, UNIMPLEMENTED]
+        update(
+            "MODIFY", direct_meter_entry=p4r.DirectMeterEntry(table_entry=key, counter_data={"red": {"byte_count": 1}})
+        ),
+    ) == [OK, OK, OK, INVALID, INVALID, MISSING, MISSING, MISSING, INVALID, INVALID, INVALID, INVALID, INVALID]
     assert client.read(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key)) == [counter]
     assert client.read(direct_meter_entry=p4r.DirectMeterEntry(table_entry=key)) == [meter]
     whole_table = p4r.TableEntry(table_id=key.table_id)

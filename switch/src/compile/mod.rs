@@ -12,7 +12,7 @@ mod profiles;
 mod reference;
 mod tables;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use self::asm::Assembler;
@@ -192,6 +192,15 @@ fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
         objects.value_sets.insert(set.name.clone(), index as u16);
         let (name, max_size) = (set.name.clone(), set.max_size);
         program.value_sets.push(ValueSetInfo { name, widths: vec![set.compressed_bitwidth], max_size });
+    }
+    let metadata: HashSet<&str> =
+        doc.headers.iter().filter(|h| h.metadata).map(|header| header.header_type.as_str()).collect();
+    for header_type in doc.header_types.iter().filter(|t| !metadata.contains(t.name.as_str())) {
+        let field = |field: &Vec<serde_json::Value>| {
+            let width = u16::try_from(field.get(1)?.as_u64()?).ok()?;
+            Some(FieldInfo { name: field.first()?.as_str()?.to_string(), width })
+        };
+        program.headers.extend(header_type.fields.iter().map(field).collect::<Option<Vec<_>>>());
     }
     for (index, list) in doc.field_lists.iter().enumerate() {
         objects.field_lists.insert(list.id, index as u16);

@@ -13,6 +13,7 @@ pub const MISS: u64 = u64::MAX;
 
 /// No error of a parser is that large.
 pub const NO_ERROR: u64 = u64::MAX;
+pub const NO_COLOUR: u64 = u64::MAX;
 
 /// Two words come back in registers.
 #[repr(C)]
@@ -34,7 +35,12 @@ pub unsafe extern "C" fn find(table: &Table, values: *const u64, words: usize) -
 
 /// The colour that an entry's meter gives to a packet of `amount` bytes, or 1 packet.
 pub extern "C" fn entry_meter(state: &mut State, _: &Code, table: usize, slot: usize, amount: u64, now: u64) -> u64 {
-    state.tables[table].meters[slot].execute(amount, now)
+    state.entry_meter(table, slot, amount, now)
+}
+
+/// The colour that the default entry's meter gives, or [`NO_COLOUR`].
+pub extern "C" fn default_meter(state: &mut State, _: &Code, table: usize, amount: u64, now: u64) -> u64 {
+    state.default_meter(table, amount, now).unwrap_or(NO_COLOUR)
 }
 
 /// Pointer to the action of the member that an entry refers to; 0: there is none.

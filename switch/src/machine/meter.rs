@@ -59,6 +59,10 @@ impl Meter {
         Meter { committed: Bucket::full(cir, cburst), peak: Bucket::full(pir, pburst), updated: now, configured: true }
     }
 
+    pub fn is_configured(&self) -> bool {
+        self.configured
+    }
+
     /// The colour of a packet of `amount` bytes (or 1 packet) at `now` ns.
     #[inline]
     pub fn execute(&mut self, amount: u64, now: u64) -> u64 {

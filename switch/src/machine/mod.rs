@@ -18,6 +18,7 @@ pub mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use self::code::{Code, Place};
 use self::frame::{Frame, PacketState};
@@ -28,6 +29,7 @@ use self::register::RegisterArray;
 use self::select::SetMember;
 use self::table::{EntryStats, Table};
 use self::wire::NOT_IN_FRAME;
+use crate::change::CounterValue;
 use crate::jit::Native;
 use crate::program::{MeterUnit, Program, Value};
 use crate::value::words;
@@ -42,13 +44,37 @@ pub struct CounterCell {
     pub bytes: AtomicU64,
 }
 
+impl CounterCell {
+    #[inline]
+    fn count(&self, bytes: u64) {
+        self.packets.store(self.packets.load(Relaxed).wrapping_add(1), Relaxed);
+        self.bytes.store(self.bytes.load(Relaxed).wrapping_add(bytes), Relaxed);
+    }
+
+    pub fn value(&self) -> CounterValue {
+        CounterValue { packets: self.packets.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+
+    pub fn set(&self, value: CounterValue) {
+        self.packets.store(value.packets, Relaxed);
+        self.bytes.store(value.bytes, Relaxed);
+    }
+}
+
+/// What a meter has coloured green, yellow and red.
+pub type ColourCells = [CounterCell; 3];
+
 /// What the packet thread writes and everybody reads.
 #[derive(Debug)]
 pub struct Shared {
     pub counters: Vec<Arc<[CounterCell]>>,
     pub registers: Vec<Arc<RegisterArray>>,
-    /// For each table, a cell for each slot; none if nothing is counted.
+    /// For each table, a cell for each slot and behind them one for the default entry; none if nothing is counted.
     pub entries: Vec<Arc<[EntryStats]>>,
+    /// Of each indirect meter.
+    pub colours: Vec<Arc<[ColourCells]>>,
+    /// Of each table's direct meter, as `entries`.
+    pub entry_colours: Vec<Arc<[ColourCells]>>,
 }
 
 impl Shared {
@@ -60,7 +86,11 @@ impl Shared {
             counters: program.counters.iter().map(|c| cells(c.size)).collect(),
             registers: program.registers.iter().map(|r| Arc::new(RegisterArray::new(r.size, r.width))).collect(),
             entries: (program.code.tables.iter())
-                .map(|t| cells(if t.counter || t.timeout { t.max_size } else { 0 }))
+                .map(|t| cells(if t.counter || t.timeout { t.max_size + 1 } else { 0 }))
+                .collect(),
+            colours: program.meters.iter().map(|m| cells(m.size)).collect(),
+            entry_colours: (program.code.tables.iter())
+                .map(|t| cells(if t.meter.is_some() { t.max_size + 1 } else { 0 }))
                 .collect(),
         }
     }
@@ -272,8 +302,10 @@ impl State {
                 let index = self.reg(index) as usize;
                 let bytes = self.meter_bytes[meter as usize];
                 let amount = if bytes { self.packet.ingress_length as u64 } else { 1 };
-                if let Some(meter) = self.meters[meter as usize].get_mut(index) {
-                    let colour = meter.execute(amount, now);
+                if let Some(cell) = self.meters[meter as usize].get_mut(index) {
+                    let colour = cell.execute(amount, now);
+                    self.shared.colours[meter as usize][index][colour as usize]
+                        .count(self.packet.ingress_length as u64);
                     self.put(dst, colour);
                 }
             }
@@ -312,6 +344,20 @@ impl State {
     /// The `words` registers from `first` on.
     fn span(&mut self, first: Reg, words: usize) -> &mut [u64] {
         &mut self.regs[first as usize..first as usize + words]
+    }
+
+    /// The colour that an entry's meter gives to a packet of `amount` bytes, or 1 packet.
+    pub fn entry_meter(&mut self, table: usize, slot: usize, amount: u64, now: u64) -> u64 {
+        let colour = self.tables[table].meters[slot].execute(amount, now);
+        self.shared.entry_colours[table][slot][colour as usize].count(self.packet.ingress_length as u64);
+        colour
+    }
+
+    /// The same of the default entry; `None` as long as its meter has no configuration: as BMv2, a miss then has no
+    /// colour.
+    pub fn default_meter(&mut self, table: usize, amount: u64, now: u64) -> Option<u64> {
+        let slot = self.tables[table].default_slot();
+        self.tables[table].meters[slot].is_configured().then(|| self.entry_meter(table, slot, amount, now))
     }
 
     /// The action of the member that an entry of an indirect table refers to; `None`: of an empty group.

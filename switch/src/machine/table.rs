@@ -88,6 +88,7 @@ pub struct Table {
     rows: Vec<u64>,
     priorities: Vec<i32>,
     hasher: FixedState,
+    /// By slot, and behind them that of the default entry.
     pub meters: Vec<Meter>,
     stats: Arc<[EntryStats]>,
     /// Action index and parameters; `None`: nothing happens on a miss.
@@ -95,7 +96,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// `seed` makes the hash differ between runs. `stats` has a cell for each slot, or none.
+    /// `seed` makes the hash differ between runs. `stats` has a cell for each slot and the default entry, or none.
     pub fn new(code: &TableCode, stats: Arc<[EntryStats]>, seed: u64) -> Table {
         let shape = RowShape::new(code);
         let index = match code.matching {
@@ -116,7 +117,7 @@ impl Table {
             rows: vec![0; code.max_size * shape.len],
             priorities: vec![0; code.max_size],
             hasher: FixedState::with_seed(seed),
-            meters: vec![Meter::default(); if code.meter.is_some() { code.max_size } else { 0 }],
+            meters: vec![Meter::default(); if code.meter.is_some() { code.max_size + 1 } else { 0 }],
             stats,
             default: None,
         };
@@ -132,6 +133,11 @@ impl Table {
             stats: self.stats.as_ptr().expose_provenance(),
             default: self.default.as_ref().map_or(0, |action| action.as_ptr().expose_provenance()),
         };
+    }
+
+    /// Where the default entry has its counter and meter.
+    pub fn default_slot(&self) -> usize {
+        self.priorities.len()
     }
 
     /// Action index and parameters of an entry.

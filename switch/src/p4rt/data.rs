@@ -6,6 +6,7 @@
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::v1::{P4Data, P4StructLike, p4_data};
+use super::translation::{Spoken, translation};
 use super::value;
 use crate::control::Value;
 
@@ -16,6 +17,8 @@ pub enum Scalar {
     Bool,
     /// Serializable enum.
     Enum(u32),
+    /// Of a translated type, and the data plane's width.
+    Translated(Spoken, u32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,25 +29,34 @@ pub enum DataType {
 }
 
 impl DataType {
-    pub fn new(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>) -> Checked<DataType> {
+    /// `widths`: of the data plane's values.
+    pub fn new(
+        spec: Option<&info::P4DataTypeSpec>,
+        types: Option<&info::P4TypeInfo>,
+        widths: &[u32],
+    ) -> Checked<DataType> {
         use info::p4_data_type_spec::TypeSpec;
         let Some(inner) = spec.and_then(|spec| spec.type_spec.as_ref()) else {
             return refuse!(InvalidArgument, "the P4Info gives no type");
         };
-        match inner {
+        // Too few of them are found out below.
+        let mut width = widths.iter().copied();
+        let mut member = |spec| scalar(spec, types, width.next().unwrap_or_default());
+        let found = match inner {
             TypeSpec::Struct(name) => {
                 let Some(found) = types.and_then(|types| types.structs.get(&name.name)) else {
                     return refuse!(InvalidArgument, "struct {} is not in the P4Info", name.name);
                 };
-                let members = found.members.iter().map(|member| scalar(member.type_spec.as_ref(), types));
-                Ok(DataType::Struct(members.collect::<Checked<_>>()?))
+                let members = found.members.iter().map(|of| member(of.type_spec.as_ref()));
+                DataType::Struct(members.collect::<Checked<_>>()?)
             }
             TypeSpec::Tuple(tuple) => {
-                let members = tuple.members.iter().map(|member| scalar(Some(member), types));
-                Ok(DataType::Tuple(members.collect::<Checked<_>>()?))
+                let members = tuple.members.iter().map(|of| member(Some(of)));
+                DataType::Tuple(members.collect::<Checked<_>>()?)
             }
-            _ => scalar(spec, types).map(DataType::Scalar),
-        }
+            _ => DataType::Scalar(member(spec)?),
+        };
+        found.check_widths(widths).map(|()| found)
     }
 
     fn scalars(&self) -> &[Scalar] {
@@ -99,7 +111,7 @@ impl DataType {
 impl Scalar {
     fn width(self) -> u32 {
         match self {
-            Scalar::Bit(width) | Scalar::Int(width) | Scalar::Enum(width) => width,
+            Scalar::Bit(width) | Scalar::Int(width) | Scalar::Enum(width) | Scalar::Translated(_, width) => width,
             Scalar::Bool => 1,
         }
     }
@@ -111,6 +123,7 @@ impl Scalar {
             Scalar::Int(width) => Data::Bitstring(value::from_signed(value, width)),
             Scalar::Enum(_) => Data::EnumValue(value::from_value(value)),
             Scalar::Bool => Data::Bool(!value.is_zero()),
+            Scalar::Translated(spoken, _) => Data::Bitstring(spoken.encode(value)),
         };
         P4Data { data: Some(data) }
     }
@@ -122,13 +135,15 @@ impl Scalar {
             (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_value(bytes, width)?),
             (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_value(bytes, width)?),
             (Scalar::Bool, Some(&Data::Bool(value))) => Ok(value.into()),
+            (Scalar::Translated(spoken, width), Some(Data::Bitstring(bytes))) => spoken.decode(bytes, width),
             (_, Some(_)) => refuse!(InvalidArgument, "the data does not have the type of the P4Info"),
             (_, None) => refuse!(InvalidArgument, "there is no data"),
         }
     }
 }
 
-fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>) -> Checked<Scalar> {
+/// `loaded`: bits of the data plane's value.
+fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>, loaded: u32) -> Checked<Scalar> {
     use info::p4_bitstring_like_type_spec::TypeSpec as Bits;
     use info::p4_data_type_spec::TypeSpec;
     let checked = |width: i32| match u32::try_from(width) {
@@ -136,6 +151,10 @@ fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>)
         _ => refuse!(InvalidArgument, "a value of {width} bits"),
     };
     match original_type(spec, types)? {
+        TypeSpec::NewType(name) => match translation(&name.name, types) {
+            Some(found) => Ok(Scalar::Translated(Spoken::of_translation(&name.name, found, loaded)?, loaded)),
+            None => refuse!(InvalidArgument, "type {} is not in the P4Info", name.name),
+        },
         TypeSpec::Bitstring(bits) => match &bits.type_spec {
             Some(Bits::Bit(bit)) => Ok(Scalar::Bit(checked(bit.bitwidth)?)),
             Some(Bits::Int(int)) => Ok(Scalar::Int(checked(int.bitwidth)?)),
@@ -155,7 +174,7 @@ fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>)
     }
 }
 
-/// The type that a chain of `type` declarations stands for.
+/// The type that a chain of `type` declarations stands for: one of P4's own, or a translated one.
 fn original_type<'a>(
     mut spec: Option<&'a info::P4DataTypeSpec>,
     types: Option<&'a info::P4TypeInfo>,
@@ -164,16 +183,13 @@ fn original_type<'a>(
     use info::p4_new_type_spec::Representation;
     // A chain of more links than there are types is a circle.
     for _ in 0..=types.map_or(0, |types| types.new_types.len()) {
-        let name = match spec.and_then(|spec| spec.type_spec.as_ref()) {
-            Some(TypeSpec::NewType(name)) => &name.name,
-            Some(found) => return Ok(found),
-            None => return refuse!(InvalidArgument, "the P4Info gives no type"),
+        let Some(found) = spec.and_then(|spec| spec.type_spec.as_ref()) else {
+            return refuse!(InvalidArgument, "the P4Info gives no type");
         };
+        let TypeSpec::NewType(info::P4NamedType { name }) = found else { return Ok(found) };
         match types.and_then(|types| types.new_types.get(name)).and_then(|t| t.representation.as_ref()) {
             Some(Representation::OriginalType(original)) => spec = Some(original),
-            Some(Representation::TranslatedType(_)) => {
-                return refuse!(Unimplemented, "type {name}: translated types are not supported");
-            }
+            Some(Representation::TranslatedType(_)) => return Ok(found),
             None => return refuse!(InvalidArgument, "type {name} is not in the P4Info"),
         }
     }

@@ -8,15 +8,13 @@
 //! | `service` | the RPCs: who may do what, and in which order |
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
-//! | `pipeline`, `schema` | the pipeline config, checked against the program |
+//! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
 //! | `write`, `read`, `portions` | updates and queries; long answers |
-//! | `entry`, `profile`, `replication`, `data`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
+//! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | [`in_process`] | the server without a network, for tests |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
 //!
-//! What P4Runtime leaves to the target, and what this one answers `UNIMPLEMENTED`: batches that packets cannot meet at
-//! once, externs beyond v1model's, translated types, `P4Data` deeper than a struct of scalars, direct counters and
-//! meters of default entries, counters by meter colour, an excess burst, classes of service of clones.
+//! What P4Runtime leaves to the target, and this one answers `UNIMPLEMENTED`: docs/switch/p4runtime.md.
 
 mod arbitration;
 mod clients;
@@ -24,9 +22,11 @@ mod data;
 mod digest;
 mod entry;
 mod error;
+mod header;
 pub mod in_process;
 mod lengths;
 mod listen;
+mod matching;
 mod packet_io;
 mod pipeline;
 mod portions;
@@ -38,6 +38,7 @@ mod role;
 mod schema;
 mod service;
 mod stream;
+mod translation;
 mod value;
 mod write;
 

@@ -4,10 +4,9 @@
 
 use bytes::Bytes;
 
-use super::error::{Checked, Refusal, refuse};
+use super::error::{Checked, refuse};
+use super::header::HeaderField;
 use super::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
-use super::schema::HeaderField;
-use super::value;
 use crate::control::Value;
 use crate::machine::bits::{BitWriter, load};
 
@@ -21,8 +20,9 @@ pub fn packet_out(header: &[HeaderField], packet: &PacketOut) -> Checked<Vec<u8>
     for field in header {
         let mut given = packet.metadata.iter().filter(|m| m.metadata_id == field.id);
         let value = match (given.next(), given.next()) {
-            (Some(metadata), None) => value::to_value(&metadata.value, field.width)
-                .map_err(|bad| Refusal::from(bad).at(format_args!("packet_out.{}", field.name)))?,
+            (Some(metadata), None) => (field.spoken)
+                .decode(&metadata.value, field.width)
+                .map_err(|bad| bad.at(format_args!("packet_out.{}", field.name)))?,
             (None, _) if field.is_padding => Value::ZERO,
             (None, _) => return refuse!(InvalidArgument, "packet_out.{} is missing", field.name),
             (Some(_), Some(_)) => return refuse!(InvalidArgument, "packet_out.{} is given twice", field.name),
@@ -47,7 +47,7 @@ pub fn packet_in(header: &[HeaderField], frame: Vec<u8>) -> Option<PacketIn> {
             let mut words = vec![0; field.width.div_ceil(64) as usize];
             load(&frame, position, field.width as usize, &mut words);
             position += field.width as usize;
-            PacketMetadata { metadata_id: field.id, value: value::from_value(&Value::from_words(&words)) }
+            PacketMetadata { metadata_id: field.id, value: field.spoken.encode(&Value::from_words(&words)) }
         })
         .collect();
     Some(PacketIn { payload: frame.slice(position / 8..), metadata })
@@ -60,11 +60,16 @@ fn header_len(header: &[HeaderField]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::p4rt::translation::Spoken;
+    use crate::p4rt::value;
     use proptest::prelude::*;
     use tonic::Code;
 
     fn header() -> Vec<HeaderField> {
-        let field = |id, name: &str, width, is_padding| HeaderField { id, name: name.into(), width, is_padding };
+        let field = |id, name: &str, width, is_padding| {
+            let spoken = Spoken::Plain;
+            HeaderField { id, name: name.into(), width, spoken, is_padding }
+        };
         vec![field(1, "egress_port", 9, false), field(2, "pad", 7, true), field(3, "cookie", 72, false)]
     }
 

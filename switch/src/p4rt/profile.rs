@@ -4,6 +4,7 @@
 
 use super::entry::{self, Place};
 use super::error::{Checked, Refusal, refuse};
+use super::matching;
 use super::proto::p4::v1 as p4;
 use super::schema::{Profile, Schema, Table, ValueSet};
 use super::value;
@@ -164,10 +165,10 @@ fn watch(port: &[u8], ports: &[PortNumber]) -> Checked<Option<PortNumber>> {
 }
 
 pub fn set_members(set: &ValueSet, message: &p4::ValueSetEntry) -> Checked<Vec<Vec<KeyField>>> {
-    message.members.iter().map(|member| entry::match_fields(&set.name, &set.fields, &member.r#match)).collect()
+    message.members.iter().map(|member| matching::match_fields(&set.name, &set.fields, &member.r#match)).collect()
 }
 
 pub fn set_message(id: u32, set: &ValueSet, members: &[Vec<KeyField>]) -> p4::ValueSetEntry {
-    let member = |fields: &Vec<KeyField>| p4::ValueSetMember { r#match: entry::match_messages(&set.fields, fields) };
+    let member = |fields: &Vec<KeyField>| p4::ValueSetMember { r#match: matching::match_messages(&set.fields, fields) };
     p4::ValueSetEntry { value_set_id: id, members: members.iter().map(member).collect() }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::entry::{self, Wanted};
 use super::error::{Checked, refuse};
+use super::matching;
 use super::pipeline::Pipeline;
 use super::profile;
 use super::proto::p4::v1 as p4;
@@ -17,8 +18,10 @@ use super::replication;
 use super::role::Access;
 use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
-use super::write::{Notes, cells, known, refuse_meter_counters, table};
-use crate::control::{ActionCall, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated};
+use super::write::{Notes, cells, default_has_no_key, known, table};
+use crate::control::{
+    ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated,
+};
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
@@ -41,6 +44,8 @@ impl Iterator for Answer {
 enum Direct<'a> {
     /// One that has to exist.
     One(&'a Table, EntryKey),
+    /// The default entries of these tables.
+    Defaults(Vec<&'a Table>),
     /// Those of these tables, by id.
     Many(Vec<(u32, Vec<EntryView>)>),
 }
@@ -85,7 +90,6 @@ impl Reader<'_> {
     }
 
     fn table_entries(&self, filter: &p4::TableEntry) -> Checked<Answer> {
-        refuse_meter_counters(filter.meter_counter_data.is_some())?;
         if filter.table_id == 0 {
             let tables = self.pipeline.schema.tables.values();
             return chain(tables.map(|table| self.entries_of(table, filter, false)));
@@ -118,6 +122,7 @@ impl Reader<'_> {
         let wanted = Wanted {
             counter: filter.counter_data.is_some() && table.has_counter,
             meter: filter.meter_config.is_some() && table.meter.is_some(),
+            colours: filter.meter_counter_data.is_some() && table.meter.is_some(),
             time_since_last_hit: filter.time_since_last_hit.is_some() && table.has_idle_timeout,
         };
         let (pipeline, id) = (self.pipeline.clone(), table.id);
@@ -135,7 +140,7 @@ impl Reader<'_> {
             return Ok(views);
         }
         if table.has_priority && filter.priority == 0 {
-            let fields: Vec<KeyField> = entry::match_fields(&table.name, &table.fields, &filter.r#match)?;
+            let fields: Vec<KeyField> = matching::match_fields(&table.name, &table.fields, &filter.r#match)?;
             let mut views = self.dataplane.entries(table.target)?;
             views.retain(|view| view.entry.key.fields == fields);
             return Ok(views);
@@ -148,12 +153,8 @@ impl Reader<'_> {
     }
 
     fn default_entry(&self, table: &Table, filter: &p4::TableEntry, filtered: bool) -> Checked<Answer> {
-        if filtered && (!filter.r#match.is_empty() || filter.priority != 0) {
-            return refuse!(
-                InvalidArgument,
-                "the default entry of table {} has neither match nor priority",
-                table.name
-            );
+        if filtered {
+            default_has_no_key(table, filter)?;
         }
         let Some(call) = self.dataplane.default_action(table.target)? else {
             return Ok(none());
@@ -161,15 +162,25 @@ impl Reader<'_> {
         let cookie = self.notes.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
         let (controller_metadata, metadata) = entry::split_cookie(cookie);
         #[allow(deprecated)]
-        Ok(one(Entity::TableEntry(p4::TableEntry {
-            table_id: table.id,
-            is_default_action: true,
+        let mut message = p4::TableEntry {
             is_const: table.const_default,
             action: entry::action_message(&self.pipeline.schema, table, &call),
             controller_metadata,
             metadata,
-            ..Default::default()
-        })))
+            ..default_key(table.id)
+        };
+        if filter.counter_data.is_some() && table.has_counter {
+            let value = self.dataplane.direct_counter(table.target, None)?;
+            message.counter_data = Some(entry::counter_message(value));
+        }
+        if filter.meter_config.is_some() && table.meter.is_some() {
+            message.meter_config = self.dataplane.default_meter(table.target)?.map(entry::meter_message);
+        }
+        if filter.meter_counter_data.is_some() && table.meter.is_some() {
+            let colours = self.dataplane.direct_colours(table.target, None)?;
+            message.meter_counter_data = Some(entry::colours_message(colours));
+        }
+        Ok(one(Entity::TableEntry(message)))
     }
 
     /// The entries whose direct resources are asked for.
@@ -179,6 +190,9 @@ impl Reader<'_> {
         };
         if filter.table_id == 0 {
             let tables = self.pipeline.schema.tables.values().filter(|table| has(table));
+            if filter.is_default_action {
+                return Ok(Direct::Defaults(tables.collect()));
+            }
             let found = tables.map(|table| Ok((table.id, self.dataplane.entries(table.target)?)));
             return found.collect::<Checked<_>>().map(Direct::Many);
         }
@@ -187,7 +201,8 @@ impl Reader<'_> {
             return refuse!(InvalidArgument, "table {} has no direct {what}", table.name);
         }
         if filter.is_default_action {
-            return refuse!(Unimplemented, "default entries have no direct counter or meter");
+            default_has_no_key(table, filter)?;
+            return Ok(Direct::Defaults(vec![table]));
         }
         match filter.r#match.is_empty() || (table.has_priority && filter.priority == 0) {
             true => Ok(Direct::Many(vec![(table.id, self.matching(table, filter)?)])),
@@ -203,8 +218,12 @@ impl Reader<'_> {
         match self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")? {
             Direct::One(table, key) => {
                 let named = filter.table_entry.map(entry::canonical_key);
-                Ok(one(message(named, self.dataplane.direct_counter(table.target, &key)?)))
+                Ok(one(message(named, self.dataplane.direct_counter(table.target, Some(&key))?)))
             }
+            Direct::Defaults(tables) => chain(tables.into_iter().map(|table| {
+                let value = self.dataplane.direct_counter(table.target, None)?;
+                Ok(one(message(Some(default_key(table.id)), value)))
+            })),
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
                 message(Some(entry::key_message(table, &view.entry)), view.entry.counter.unwrap_or_default())
             })),
@@ -212,18 +231,25 @@ impl Reader<'_> {
     }
 
     fn direct_meters(&self, filter: p4::DirectMeterEntry) -> Checked<Answer> {
-        refuse_meter_counters(filter.counter_data.is_some())?;
-        let message = |table_entry, config: Option<MeterConfig>| {
+        let asked = filter.counter_data.is_some();
+        let message = move |table_entry, config: Option<MeterConfig>, colours: Option<ColourCounts>| {
             let config = config.map(entry::meter_message);
-            Entity::DirectMeterEntry(p4::DirectMeterEntry { table_entry, config, counter_data: None })
+            let counter_data = colours.filter(|_| asked).map(entry::colours_message);
+            Entity::DirectMeterEntry(p4::DirectMeterEntry { table_entry, config, counter_data })
         };
         match self.direct(filter.table_entry.as_ref(), |table| table.meter.is_some(), "meter")? {
             Direct::One(table, key) => {
                 let named = filter.table_entry.map(entry::canonical_key);
-                Ok(one(message(named, self.dataplane.entry(table.target, &key)?.entry.meter)))
+                let view = self.dataplane.entry(table.target, &key)?;
+                Ok(one(message(named, view.entry.meter, view.colours)))
             }
+            Direct::Defaults(tables) => chain(tables.into_iter().map(|table| {
+                let config = self.dataplane.default_meter(table.target)?;
+                let colours = self.dataplane.direct_colours(table.target, None)?;
+                Ok(one(message(Some(default_key(table.id)), config, Some(colours))))
+            })),
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
-                message(Some(entry::key_message(table, &view.entry)), view.entry.meter)
+                message(Some(entry::key_message(table, &view.entry)), view.entry.meter, view.colours)
             })),
         }
     }
@@ -262,13 +288,15 @@ impl Reader<'_> {
     }
 
     fn meters(&self, filter: &p4::MeterEntry) -> Checked<Answer> {
-        refuse_meter_counters(filter.counter_data.is_some())?;
+        let asked = filter.counter_data.is_some();
         let read = |(&id, meter): (&u32, &Meter)| -> Checked<Answer> {
             let cells = cells(&meter.name, filter.index.as_ref(), meter.size)?;
             let configs = self.dataplane.meters(meter.target, cells.clone())?;
+            let colours = if asked { self.dataplane.colours(meter.target, cells.clone())? } else { Vec::new() };
+            let mut colours = colours.into_iter().map(entry::colours_message);
             Ok(many(cells.zip(configs).map(move |(index, config)| {
                 let (index, config) = (Some(p4::Index { index: index as i64 }), config.map(entry::meter_message));
-                Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data: None })
+                Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data: colours.next() })
             })))
         };
         match filter.meter_id {
@@ -397,6 +425,11 @@ impl Reader<'_> {
         };
         Ok(many(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
     }
+}
+
+/// What names a table's default entry.
+fn default_key(table_id: u32) -> p4::TableEntry {
+    p4::TableEntry { table_id, is_default_action: true, ..Default::default() }
 }
 
 fn none() -> Answer {

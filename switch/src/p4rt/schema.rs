@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 
 use super::data::DataType;
 use super::error::{Checked, refuse};
+use super::header::{self, HeaderField};
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::config::v1::action_profile::SelectorSizeSemantics as SizeSemantics;
+use super::translation::Spoken;
 use crate::control::{
     ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, ProfileId, Program, RegisterId, TableId, ValueSetId,
 };
 
-/// Match fields and parameters are tracked in a bit set of this many bits.
-const MOST_FIELDS: usize = 64;
-/// Of a field of a controller header: p4c has none wider.
-const MOST_BITS: i32 = 2048;
-
 pub struct MatchField {
     pub id: u32,
     pub name: String,
+    /// Of the data plane's value.
     pub width: u32,
+    pub spoken: Spoken,
     /// As in the P4Info.
     pub kind: MatchKind,
     /// As in the device config: p4c writes optional fields as ternary ones.
@@ -95,7 +94,9 @@ pub struct ValueSet {
 pub struct Param {
     pub id: u32,
     pub name: String,
+    /// Of the data plane's value.
     pub width: u32,
+    pub spoken: Spoken,
 }
 
 pub struct Action {
@@ -130,15 +131,6 @@ pub struct Digest {
     pub data: DataType,
 }
 
-/// A field of a controller header.
-pub struct HeaderField {
-    pub id: u32,
-    pub name: String,
-    pub width: u32,
-    /// Filler that clients need not send.
-    pub is_padding: bool,
-}
-
 #[derive(Default)]
 pub struct Schema {
     pub tables: BTreeMap<u32, Table>,
@@ -159,16 +151,18 @@ impl Schema {
     pub fn new(p4info: &info::P4Info, program: &Program) -> Checked<Schema> {
         let mut schema = Schema::default();
         unsupported(p4info)?;
+        let types = p4info.type_info.as_ref();
         for action in &p4info.actions {
             let (id, name) = identity(&action.preamble, "action")?;
-            if action.params.len() > MOST_FIELDS {
-                return refuse!(Unimplemented, "action {name}: more than {MOST_FIELDS} parameters");
-            }
-            let params: Vec<Param> = action
-                .params
-                .iter()
-                .map(|p| Param { id: p.id, name: p.name.clone(), width: p.bitwidth.max(0) as u32 })
-                .collect();
+            let loaded = program.actions.iter().find(|known| known.name == name);
+            let params = action.params.iter().enumerate().map(|(at, p)| {
+                let bitwidth = p.bitwidth.max(0) as u32;
+                let width = loaded.and_then(|known| known.params.get(at)).map_or(bitwidth, |there| there.width.into());
+                let spoken = Spoken::new(p.type_name.as_ref(), types, p.bitwidth, width)
+                    .map_err(|e| e.at(format!("action {name}: parameter {}", p.name)))?;
+                Ok(Param { id: p.id, name: p.name.clone(), width, spoken })
+            });
+            let params = params.collect::<Checked<_>>()?;
             insert(&mut schema.actions, "action", id, Action { name, params })?;
         }
         for profile in &p4info.action_profiles {
@@ -180,7 +174,7 @@ impl Schema {
         }
         for set in &p4info.value_sets {
             let (id, name) = identity(&set.preamble, "value set")?;
-            let found = value_set(name.clone(), set, program).map_err(|e| e.at(format!("value set {name}")))?;
+            let found = value_set(name.clone(), set, types, program).map_err(|e| e.at(format!("value set {name}")))?;
             insert(&mut schema.value_sets, "value set", id, found)?;
         }
         for table in &p4info.tables {
@@ -207,8 +201,7 @@ impl Schema {
             let (id, name) = identity(&register.preamble, "register")?;
             let found = position(&program.registers, |r| r.name == name, "register", &name)?;
             let size = same_size("register", &name, register.size.into(), program.registers[found].size)?;
-            let element = DataType::new(register.type_spec.as_ref(), p4info.type_info.as_ref())
-                .and_then(|element| element.check_widths(&[program.registers[found].width.into()]).map(|()| element))
+            let element = DataType::new(register.type_spec.as_ref(), types, &[program.registers[found].width.into()])
                 .map_err(|e| e.at(format!("register {name}")))?;
             insert(&mut schema.registers, "register", id, Register { name, target: RegisterId(found), size, element })?;
         }
@@ -220,7 +213,8 @@ impl Schema {
         }
         for header in &p4info.controller_packet_metadata {
             let (_, name) = identity(&header.preamble, "controller_packet_metadata")?;
-            let fields = header_fields(&name, &header.metadata)?;
+            let fields = header::fields(&header.metadata, types, program)
+                .map_err(|e| e.at(format!("controller header {name}")))?;
             match name.as_str() {
                 "packet_in" => schema.packet_in = fields,
                 "packet_out" => schema.packet_out = fields,
@@ -255,12 +249,9 @@ impl Schema {
             let (here, there) = (table.match_fields.len(), loaded.key.len());
             return refuse!(InvalidArgument, "{here} match fields in the P4Info, {there} in the device config");
         }
-        if table.match_fields.len() > MOST_FIELDS {
-            return refuse!(Unimplemented, "more than {MOST_FIELDS} match fields");
-        }
         let mut fields: Vec<MatchField> = Vec::with_capacity(loaded.key.len());
         for (field, key) in table.match_fields.iter().zip(&loaded.key) {
-            let (name, width) = (field.name.clone(), field.bitwidth.max(0) as u32);
+            let name = field.name.clone();
             let kind = match_kind(field)?;
             if kind != key.kind && (kind, key.kind) != (MatchKind::Optional, MatchKind::Ternary) {
                 return refuse!(
@@ -269,15 +260,9 @@ impl Schema {
                     key.kind
                 );
             }
-            if width != u32::from(key.field.width) {
-                let there = key.field.width;
-                return refuse!(
-                    InvalidArgument,
-                    "field {name}: {width} bits in the P4Info, {there} in the device config"
-                );
-            }
             check_field_id(field, &fields)?;
-            fields.push(MatchField { id: field.id, name, width, kind, stored: key.kind });
+            let types = p4info.type_info.as_ref();
+            fields.push(match_field(field, types, kind, key.kind, key.field.width.into())?);
         }
         let actions = table
             .action_refs
@@ -420,18 +405,41 @@ fn check_field_id(field: &info::MatchField, others: &[MatchField]) -> Checked<()
     }
 }
 
-fn value_set(name: String, set: &info::ValueSet, program: &Program) -> Checked<ValueSet> {
+/// `stored` and `width`: as in the device config.
+fn match_field(
+    field: &info::MatchField,
+    types: Option<&info::P4TypeInfo>,
+    kind: MatchKind,
+    stored: MatchKind,
+    width: u32,
+) -> Checked<MatchField> {
+    let name = field.name.clone();
+    let spoken = Spoken::new(field.type_name.as_ref(), types, field.bitwidth, width)
+        .map_err(|e| e.at(format!("field {name}")))?;
+    if spoken == Spoken::Numeral && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
+        let of = field.type_name.as_ref().map_or("", |found| &found.name);
+        return refuse!(Unimplemented, "field {name}: type {of} is a string for clients, which has no {kind:?} match");
+    }
+    Ok(MatchField { id: field.id, name, width, spoken, kind, stored })
+}
+
+fn value_set(
+    name: String,
+    set: &info::ValueSet,
+    types: Option<&info::P4TypeInfo>,
+    program: &Program,
+) -> Checked<ValueSet> {
     let target = position(&program.value_sets, |s| s.name == name, "value set", &name)?;
     let loaded = &program.value_sets[target];
     same_size("value set", &name, set.size.into(), loaded.max_size)?;
-    let mut fields: Vec<MatchField> = Vec::new();
-    for field in &set.r#match {
-        check_field_id(field, &fields)?;
-        let (kind, width) = (match_kind(field)?, field.bitwidth.max(0) as u32);
-        fields.push(MatchField { id: field.id, name: field.name.clone(), width, kind, stored: kind });
-    }
-    if !fields.iter().map(|field| field.width).eq(loaded.widths.iter().map(|&width| u32::from(width))) {
+    if set.r#match.len() != loaded.widths.len() {
         return refuse!(InvalidArgument, "its fields are {:?} bits wide in the device config", loaded.widths);
+    }
+    let mut fields: Vec<MatchField> = Vec::new();
+    for (field, &width) in set.r#match.iter().zip(&loaded.widths) {
+        check_field_id(field, &fields)?;
+        let kind = match_kind(field)?;
+        fields.push(match_field(field, types, kind, kind, width.into())?);
     }
     Ok(ValueSet { name, target: ValueSetId(target), fields })
 }
@@ -528,33 +536,11 @@ fn digest(name: String, digest: &info::Digest, p4info: &info::P4Info, program: &
     if targets.is_empty() {
         return refuse!(InvalidArgument, "not in the device config");
     }
-    let data = DataType::new(digest.type_spec.as_ref(), p4info.type_info.as_ref())?;
-    for target in &targets {
-        let widths: Vec<u32> = program.digests[target.0].fields.iter().map(|f| f.width.into()).collect();
-        data.check_widths(&widths)?;
+    let widths =
+        |target: &DigestId| -> Vec<u32> { program.digests[target.0].fields.iter().map(|f| f.width.into()).collect() };
+    let data = DataType::new(digest.type_spec.as_ref(), p4info.type_info.as_ref(), &widths(&targets[0]))?;
+    for target in &targets[1..] {
+        data.check_widths(&widths(target))?;
     }
     Ok(Digest { name, targets, data })
-}
-
-fn header_fields(header: &str, metadata: &[info::controller_packet_metadata::Metadata]) -> Checked<Vec<HeaderField>> {
-    let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.len());
-    for field in metadata {
-        if !(1..=MOST_BITS).contains(&field.bitwidth) {
-            return refuse!(InvalidArgument, "{header}.{}: {} bits; at most {MOST_BITS}", field.name, field.bitwidth);
-        }
-        if field.id == 0 || fields.iter().any(|other| other.id == field.id) {
-            return refuse!(InvalidArgument, "{header}.{}: id {} is zero or used twice", field.name, field.id);
-        }
-        fields.push(HeaderField {
-            id: field.id,
-            name: field.name.clone(),
-            width: field.bitwidth as u32,
-            is_padding: field.annotations.iter().any(|a| a.starts_with("@padding")),
-        });
-    }
-    let bits: u32 = fields.iter().map(|f| f.width).sum();
-    match bits % 8 {
-        0 => Ok(fields),
-        _ => refuse!(InvalidArgument, "{header}: {bits} bits are no whole number of bytes"),
-    }
 }

@@ -5,13 +5,16 @@
 //! here the shape of each update is checked. Each update has its own outcome; in a batch of which all updates take
 //! effect or none, those that could have are `ABORTED`.
 
+mod direct;
+
+pub use direct::default_has_no_key;
+
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 use bytes::Bytes;
 use tonic::Status;
 
-use super::entry::{self, Place};
+use super::entry;
 use super::error::{Checked, refuse};
 use super::profile;
 use super::proto::p4::v1 as p4;
@@ -21,7 +24,9 @@ use super::replication;
 use super::role::Access;
 use super::schema::{Schema, Table};
 use super::stream::Digests;
-use crate::control::{CloneSession, Dataplane, EntryAction, PortNumber, Replica, Replicated, TableId, Update};
+use crate::control::{
+    CloneSession, ColourCounts, CounterValue, Dataplane, EntryAction, PortNumber, Replica, Replicated, TableId, Update,
+};
 
 /// A longer request goes to the data plane in several messages.
 const LONGEST_BATCH: usize = 8192;
@@ -31,6 +36,9 @@ const MOST_TOGETHER: usize = 1 << 20;
 const BREATH: usize = 512;
 /// What a client may keep with a multicast group or a default action, bytes.
 const LONGEST_METADATA: usize = 4096;
+
+/// What a meter that was cleared has coloured.
+const NOTHING: ColourCounts = [CounterValue { packets: 0, bytes: 0 }; 3];
 
 /// What clients may store and the data plane has no use for.
 #[derive(Default)]
@@ -183,12 +191,11 @@ impl<'a> Writer<'a> {
         self.owners.push(self.outcomes.len());
     }
 
-    /// Updates of the same kind for all of these cells.
-    fn spread(&mut self, cells: Range<usize>, update: impl Fn(usize) -> Update + Send + 'static) {
-        if cells.len() <= LONGEST_BATCH {
-            cells.for_each(|cell| self.push(update(cell)));
-        } else {
-            self.rest = Some(Box::new(cells.map(update)));
+    /// Updates of all the cells that a wildcard names.
+    fn spread(&mut self, mut updates: impl Iterator<Item = Update> + Send + 'static) {
+        updates.by_ref().take(LONGEST_BATCH).for_each(|update| self.push(update));
+        if updates.size_hint().1 != Some(0) {
+            self.rest = Some(Box::new(updates));
         }
     }
 
@@ -253,7 +260,7 @@ impl<'a> Writer<'a> {
             self.push(Update::DeleteEntry { table: table.target, key });
             return Ok(());
         }
-        refuse_meter_counters(message.meter_counter_data.is_some())?;
+        let cleared = entry::clears_colours(table, message)?;
         let action = match &message.action {
             Some(action) => profile::entry_action(self.schema, table, &self.ports, action)?,
             None if operation == Type::Insert => {
@@ -267,82 +274,28 @@ impl<'a> Writer<'a> {
             if entry.idle_timeout_ns != 0 || !entry.cookie.is_empty() {
                 return refuse!(PermissionDenied, "the entries of table {} are constant", table.name);
             }
+            let key = Some(entry.key.clone());
             if table.meter.is_some() {
-                self.push(Update::SetDirectMeter { table: table.target, key: entry.key.clone(), config: entry.meter });
+                self.push(Update::SetDirectMeter { table: table.target, key: key.clone(), config: entry.meter });
+            }
+            if cleared {
+                self.push(Update::SetDirectColours { table: table.target, key: key.clone(), value: NOTHING });
             }
             self.push(match entry.counter {
-                Some(value) => Update::SetDirectCounter { table: table.target, key: entry.key, value },
+                Some(value) => Update::SetDirectCounter { table: table.target, key, value },
                 None => Update::FindEntry { table: table.target, key: entry.key },
             });
             return Ok(());
         }
-        self.push(if operation == Type::Insert { Update::InsertEntry(entry) } else { Update::ModifyEntry(entry) });
-        Ok(())
-    }
-
-    fn default_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
-        let table = table(self.schema, message.table_id)?;
-        let name = &table.name;
-        if operation != Type::Modify {
-            return refuse!(InvalidArgument, "the default entry of table {name} can only be modified");
+        if operation == Type::Insert {
+            self.push(Update::InsertEntry(entry));
+            return Ok(());
         }
-        if !message.r#match.is_empty() || message.priority != 0 {
-            return refuse!(InvalidArgument, "the default entry of table {name} has neither match nor priority");
+        let (table, key) = (entry.table, cleared.then(|| entry.key.clone()));
+        self.push(Update::ModifyEntry(entry));
+        if cleared {
+            self.push(Update::SetDirectColours { table, key, value: NOTHING });
         }
-        if message.is_const || message.idle_timeout_ns != 0 || message.time_since_last_hit.is_some() {
-            return refuse!(InvalidArgument, "the default entry of table {name} has no idle timeout and no is_const");
-        }
-        if table.const_default {
-            return refuse!(PermissionDenied, "the default action of table {name} is constant");
-        }
-        if message.meter_config.is_some() || message.counter_data.is_some() || message.meter_counter_data.is_some() {
-            return refuse!(Unimplemented, "default entries have no direct counter or meter");
-        }
-        let action = message
-            .action
-            .as_ref()
-            .map(|action| entry::action(self.schema, table, Place::Default, action))
-            .transpose()?;
-        #[allow(deprecated)]
-        let cookie = match action {
-            Some(_) => entry::cookie(message.controller_metadata, &message.metadata),
-            None => Vec::new(),
-        };
-        if cookie.len() > LONGEST_METADATA {
-            return refuse!(ResourceExhausted, "table {name}: {LONGEST_METADATA} bytes of metadata are the most");
-        }
-        self.push(Update::SetDefault { table: table.target, action });
-        self.note(Note::Default(table.target, cookie));
-        Ok(())
-    }
-
-    fn direct_counter(&mut self, operation: Type, message: &p4::DirectCounterEntry) -> Checked<()> {
-        only_modify(operation, "a direct counter")?;
-        let (table, message_entry) = direct_entry(self.schema, message.table_entry.as_ref())?;
-        if !table.has_counter {
-            return refuse!(InvalidArgument, "table {} has no direct counter", table.name);
-        }
-        let key = entry::key(table, message_entry)?;
-        match &message.data {
-            Some(data) => {
-                let value = entry::counter_value(data)?;
-                self.push(Update::SetDirectCounter { table: table.target, key, value });
-            }
-            None => self.push(Update::FindEntry { table: table.target, key }),
-        }
-        Ok(())
-    }
-
-    fn direct_meter(&mut self, operation: Type, message: &p4::DirectMeterEntry) -> Checked<()> {
-        only_modify(operation, "a direct meter")?;
-        refuse_meter_counters(message.counter_data.is_some())?;
-        let (table, message_entry) = direct_entry(self.schema, message.table_entry.as_ref())?;
-        let Some(kind) = table.meter else {
-            return refuse!(InvalidArgument, "table {} has no direct meter", table.name);
-        };
-        let key = entry::key(table, message_entry)?;
-        let config = message.config.as_ref().map(|config| entry::meter_config(kind, config)).transpose()?;
-        self.push(Update::SetDirectMeter { table: table.target, key, config });
         Ok(())
     }
 
@@ -352,19 +305,22 @@ impl<'a> Writer<'a> {
         let cells = cells(&counter.name, message.index.as_ref(), counter.size)?;
         if let Some(data) = &message.data {
             let (counter, value) = (counter.target, entry::counter_value(data)?);
-            self.spread(cells, move |index| Update::SetCounter { counter, index, value });
+            self.spread(cells.map(move |index| Update::SetCounter { counter, index, value }));
         }
         Ok(())
     }
 
     fn meter(&mut self, operation: Type, message: &p4::MeterEntry) -> Checked<()> {
         only_modify(operation, "a meter")?;
-        refuse_meter_counters(message.counter_data.is_some())?;
+        let cleared = entry::clears(message.counter_data.as_ref())?;
         let meter = known(&self.schema.meters, "meter", message.meter_id)?;
         let cells = cells(&meter.name, message.index.as_ref(), meter.size)?;
         let config = message.config.as_ref().map(|config| entry::meter_config(meter.kind, config)).transpose()?;
         let meter = meter.target;
-        self.spread(cells, move |index| Update::SetMeter { meter, index, config });
+        self.spread(cells.flat_map(move |index| {
+            let clear = cleared.then_some(Update::SetColours { meter, index, value: NOTHING });
+            std::iter::once(Update::SetMeter { meter, index, config }).chain(clear)
+        }));
         Ok(())
     }
 
@@ -377,7 +333,7 @@ impl<'a> Writer<'a> {
             return refuse!(Unimplemented, "{}: only registers of a number can be written", register.name);
         };
         let (register, value) = (register.target, value.clone());
-        self.spread(cells, move |index| Update::SetRegister { register, index, value: value.clone() });
+        self.spread(cells.map(move |index| Update::SetRegister { register, index, value: value.clone() }));
         Ok(())
     }
 
@@ -540,30 +496,9 @@ pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std:
     }
 }
 
-/// The entry that a direct counter or meter message names.
-fn direct_entry<'s, 'm>(
-    schema: &'s Schema,
-    message: Option<&'m p4::TableEntry>,
-) -> Checked<(&'s Table, &'m p4::TableEntry)> {
-    match message {
-        None => refuse!(InvalidArgument, "there is no table entry"),
-        Some(message) if message.is_default_action => {
-            refuse!(Unimplemented, "default entries have no direct counter or meter")
-        }
-        Some(message) => Ok((table(schema, message.table_id)?, message)),
-    }
-}
-
 fn only_modify(operation: Type, what: &str) -> Checked<()> {
     match operation {
         Type::Modify => Ok(()),
         _ => refuse!(InvalidArgument, "{what} can only be modified"),
-    }
-}
-
-pub fn refuse_meter_counters(asked: bool) -> Checked<()> {
-    match asked {
-        true => refuse!(Unimplemented, "meters do not count packets by colour"),
-        false => Ok(()),
     }
 }

@@ -166,9 +166,7 @@ impl Interpreter {
             table.key.iter().zip(&widths).map(|(key, &width)| key_value(key, width, packet)).collect();
         let values: Vec<Value> = key.iter().map(|value| value.magnitude().into()).collect();
         let found = self.tables.get(&table.name).and_then(|entries| entries.find(&values, &widths));
-        if let Some(index) = found {
-            self.hit(table, index, packet);
-        }
+        self.direct(table, found, packet);
         let entries = self.tables.get(&table.name);
         let entry = entries.and_then(|entries| found.map(|index| &entries.entries[index]));
         let call: Option<ActionCall> = match entry {
@@ -209,16 +207,22 @@ impl Interpreter {
         (flow, next.copied().unwrap_or(table.default_next))
     }
 
-    /// Direct meter and counter.
-    fn hit(&mut self, table: &Table, index: usize, packet: &mut Packet) {
+    /// Direct meter and counter, on a miss those of the default entry.
+    fn direct(&mut self, table: &Table, found: Option<usize>, packet: &mut Packet) {
         let (length, now) = (packet.ingress_length, self.now);
-        let Some(entry) = self.tables.get_mut(&table.name).map(|entries| &mut entries.entries[index]) else { return };
+        let Some(entries) = self.tables.get_mut(&table.name) else { return };
+        let direct = match found {
+            Some(index) => &mut entries.entries[index].direct,
+            None => &mut entries.missed,
+        };
         if table.has_counter {
-            entry.counter.packets += 1;
-            entry.counter.bytes += length;
+            direct.counter.packets += 1;
+            direct.counter.bytes += length;
         }
-        if let Some((target, bytes)) = &table.meter {
-            let colour = entry.meter.execute(if *bytes { length } else { 1 }, now);
+        // As BMv2: without a configuration a miss has no colour.
+        let coloured = found.is_some() || direct.config.is_some();
+        if let Some((target, bytes)) = table.meter.as_ref().filter(|_| coloured) {
+            let colour = direct.meter.execute(if *bytes { length } else { 1 }, now);
             self.assign(target, &BigInt::from(colour), packet, &[]);
             self.note(|| Event::Colour { of: table.name.clone(), colour: COLOURS[colour as usize] });
         }

@@ -131,6 +131,7 @@ impl Reference {
             let table = self.interpreter.tables.entry(info.name.clone()).or_default();
             table.replace(entries, now);
             table.default = store.default_action(TableId(index)).unwrap_or_default();
+            table.missed.configure(store.default_meter(TableId(index)).unwrap_or_default(), now);
         }
         for (array, info) in store.program.meters.iter().enumerate() {
             let configs = store.meters(array, 0..info.size).unwrap_or_default();
@@ -167,10 +168,14 @@ impl Reference {
         &self.interpreter.counters[counter.0]
     }
 
-    /// `None`: there is no such entry.
-    pub fn direct_counter(&self, table: &str, key: &EntryKey) -> Option<CounterValue> {
-        let entries = &self.interpreter.tables.get(table)?.entries;
-        entries.iter().find(|entry| entry.key == *key).map(|entry| entry.counter)
+    /// `None`: there is no such entry. Without a key: of the default entry.
+    pub fn direct_counter(&self, table: &str, key: Option<&EntryKey>) -> Option<CounterValue> {
+        let table = self.interpreter.tables.get(table)?;
+        let direct = match key {
+            Some(key) => table.entries.iter().find(|entry| entry.key == *key).map(|entry| &entry.direct),
+            None => Some(&table.missed),
+        };
+        direct.map(|direct| direct.counter)
     }
 
     /// Keeps the story of every packet from now on.

@@ -14,15 +14,32 @@ pub struct Entry {
     pub key: EntryKey,
     /// One, or those of a group, each as often as its weight says.
     pub actions: Vec<ActionCall>,
+    pub direct: Direct,
+}
+
+/// Direct resources of an entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direct {
     pub config: Option<MeterConfig>,
     pub meter: Meter,
     pub counter: CounterValue,
+}
+
+impl Direct {
+    /// An unchanged meter keeps its buckets. `now`: ns.
+    pub fn configure(&mut self, config: Option<MeterConfig>, now: u64) {
+        if self.config != config {
+            (self.config, self.meter) = (config, meter(config, now));
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     pub entries: Vec<Entry>,
     pub default: Option<ActionCall>,
+    /// Of the default entry.
+    pub missed: Direct,
     /// Entries of which every field is exact, by their values.
     exact: HashMap<Vec<Value>, usize>,
 }
@@ -34,16 +51,12 @@ impl Entries {
             self.entries.drain(..).map(|entry| (entry.key.clone(), entry)).collect();
         self.exact.clear();
         for (key, actions, config) in new {
-            let same = old.remove(&key);
-            let counter = same.as_ref().map(|entry| entry.counter).unwrap_or_default();
-            let meter = match same {
-                Some(entry) if entry.config == config => entry.meter,
-                _ => meter(config, now),
-            };
+            let mut direct = old.remove(&key).map(|entry| entry.direct).unwrap_or_default();
+            direct.configure(config, now);
             if let Some(values) = exact_values(&key) {
                 self.exact.insert(values, self.entries.len());
             }
-            self.entries.push(Entry { key, actions, config, meter, counter });
+            self.entries.push(Entry { key, actions, direct });
         }
     }
 

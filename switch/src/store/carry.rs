@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Result, Store};
 use crate::change::Change;
-use crate::machine::Shared;
 use crate::machine::table::EntryStats;
+use crate::machine::{ColourCells, Shared};
 use crate::program::{ActionCall, ActionId, DigestId, MeterId, ProfileId, Program, TableId, ValueSetId};
 use crate::update::{EntryAction, Update, UpdateError};
 
@@ -16,6 +16,8 @@ use crate::update::{EntryAction, Update, UpdateError};
 pub struct Carried {
     from: Arc<[EntryStats]>,
     to: Arc<[EntryStats]>,
+    from_colours: Arc<[ColourCells]>,
+    to_colours: Arc<[ColourCells]>,
     slots: Vec<(u32, u32)>,
 }
 
@@ -27,6 +29,9 @@ impl Carried {
                 to.packets.store(from.packets.load(Relaxed), Relaxed);
                 to.bytes.store(from.bytes.load(Relaxed), Relaxed);
                 to.last_hit.store(from.last_hit.load(Relaxed), Relaxed);
+            }
+            if let (Some(from), Some(to)) = (self.from_colours.get(from as usize), self.to_colours.get(to as usize)) {
+                from.iter().zip(to).for_each(|(from, to)| to.set(from.value()));
             }
         }
     }
@@ -41,13 +46,20 @@ fn named<T>(things: &[T], name: impl Fn(&T) -> &str, wanted: &str) -> Option<usi
     things.iter().position(|thing| name(thing) == wanted)
 }
 
-/// The cells of counters and registers that both programs have are the same: nothing that is counted meanwhile is lost.
+/// The cells of counters, meters' colours and registers that both programs have are the same: nothing that is counted meanwhile is lost.
 pub fn share(old: &Store, program: &Program, shared: &mut Shared) {
     for (cells, info) in shared.counters.iter_mut().zip(&program.counters) {
         if let Some(at) = named(&old.program.counters, |c| &c.name, &info.name)
             && old.program.counters[at].size == info.size
         {
             *cells = old.shared.counters[at].clone();
+        }
+    }
+    for (cells, info) in shared.colours.iter_mut().zip(&program.meters) {
+        if let Some(at) = named(&old.program.meters, |m| &m.name, &info.name)
+            && (old.program.meters[at].size, old.program.meters[at].unit) == (info.size, info.unit)
+        {
+            *cells = old.shared.colours[at].clone();
         }
     }
     for (cells, info) in shared.registers.iter_mut().zip(&program.registers) {
@@ -158,11 +170,8 @@ impl Store {
                     continue;
                 }
                 if let (Some(config), Some(_)) = (stored.entry.meter, new.meter) {
-                    self.update(
-                        Update::SetDirectMeter { table: to, key: key.clone(), config: Some(config) },
-                        now,
-                        changes,
-                    )?;
+                    let (key, config) = (Some(key.clone()), Some(config));
+                    self.update(Update::SetDirectMeter { table: to, key, config }, now, changes)?;
                 }
             } else {
                 let call = |call: &ActionCall| translated(old, &program, &new.actions, name, call);
@@ -194,8 +203,17 @@ impl Store {
             let action = Some(translated(old, &program, &new.actions, name, call)?);
             self.update(Update::SetDefault { table: to, action }, now, changes)?;
         }
-        let (from, to) = (old.shared.entries[from.0].clone(), self.shared.entries[to.0].clone());
-        Ok(Some(Carried { from, to, slots }))
+        if let (Some(config), Some(_)) = (old.tables[from.0].default_meter, new.meter) {
+            self.update(Update::SetDirectMeter { table: to, key: None, config: Some(config) }, now, changes)?;
+        }
+        slots.push((info.max_size as u32, new.max_size as u32));
+        Ok(Some(Carried {
+            from: old.shared.entries[from.0].clone(),
+            to: self.shared.entries[to.0].clone(),
+            from_colours: old.shared.entry_colours[from.0].clone(),
+            to_colours: self.shared.entry_colours[to.0].clone(),
+            slots,
+        }))
     }
 }
 

@@ -46,6 +46,8 @@ struct TableStore {
     entries: Vec<Option<Stored>>,
     free: Vec<u32>,
     default: Option<ActionCall>,
+    /// Of misses.
+    default_meter: Option<MeterConfig>,
     /// Entries that can time out.
     ageing: usize,
 }
@@ -103,6 +105,7 @@ impl Store {
             entries: Vec::new(),
             free: Vec::new(),
             default: default.clone(),
+            default_meter: None,
             ageing: 0,
         };
         let mut store = Store {
@@ -151,18 +154,26 @@ impl Store {
             Update::FindEntry { table, key } => self.find(table, &key).map(|_| ()),
             Update::SetDefault { table, action } => self.set_default(table, action, changes),
             Update::SetDirectCounter { table, key, value } => {
-                let slot = self.find(table, &key)?;
                 self.check_counter(table)?;
+                let slot = self.slot(table, key.as_ref())?;
                 changes.push(Change::SetEntryCounter { table: table.0, slot, value });
                 Ok(())
             }
             Update::SetDirectMeter { table, key, config } => {
-                let slot = self.find(table, &key)?;
                 self.check_meter(table)?;
-                if let Some(stored) = &mut self.tables[table.0].entries[slot as usize] {
-                    stored.entry.meter = config;
+                let slot = self.slot(table, key.as_ref())?;
+                let written = &mut self.tables[table.0];
+                match written.entries.get_mut(slot as usize) {
+                    Some(Some(stored)) if key.is_some() => stored.entry.meter = config,
+                    _ => written.default_meter = config,
                 }
                 changes.push(Change::SetEntryMeter { table: table.0, slot, config });
+                Ok(())
+            }
+            Update::SetDirectColours { table, key, value } => {
+                self.check_meter(table)?;
+                let slot = self.slot(table, key.as_ref())?;
+                changes.push(Change::SetEntryColours { table: table.0, slot, value });
                 Ok(())
             }
             Update::SetCounter { counter, index, value } => {
@@ -176,6 +187,12 @@ impl Store {
                 check_index("meter", size, index)?;
                 self.meters[meter.0][index] = config;
                 changes.push(Change::SetMeter { meter: meter.0, index, config });
+                Ok(())
+            }
+            Update::SetColours { meter, index, value } => {
+                let size = self.program.meters.get(meter.0).map(|m| m.size);
+                check_index("meter", size, index)?;
+                changes.push(Change::SetColours { meter: meter.0, index, value });
                 Ok(())
             }
             Update::SetRegister { register, index, value } => {
@@ -334,6 +351,14 @@ impl Store {
     fn find(&self, id: TableId, key: &EntryKey) -> Result<u32> {
         let identity = self.identity(id, key)?;
         self.tables[id.0].slots.get(&identity[..]).copied().ok_or_else(|| self.no_entry(id))
+    }
+
+    /// Where an entry's counter and meter are; without a key: those of the default entry.
+    fn slot(&self, id: TableId, key: Option<&EntryKey>) -> Result<u32> {
+        match key {
+            Some(key) => self.find(id, key),
+            None => Ok(self.table(id)?.max_size as u32),
+        }
     }
 
     fn check_writable(&self, id: TableId) -> Result<()> {

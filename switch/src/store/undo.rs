@@ -44,6 +44,8 @@ impl Reach {
             | Update::DeleteMulticastGroup { .. } => Reach::Ingress,
             Update::FindEntry { .. }
             | Update::SetDirectCounter { .. }
+            | Update::SetDirectColours { .. }
+            | Update::SetColours { .. }
             | Update::SetCounter { .. }
             | Update::SetDigest { .. }
             | Update::AckDigest { .. } => Reach::Nowhere,
@@ -81,10 +83,19 @@ impl Store {
         };
         let backups =
             replicated.and_then(|of| Some(Update::SetBackups { of, backups: self.backups().get(&of)?.clone() }));
-        Ok(backups.into_iter().chain(self.inverse_beside_backups(update, now)?).collect())
+        let colours = match update {
+            Update::DeleteEntry { table, key } if self.check_meter(*table).is_ok() => {
+                let (table, key) = (*table, Some(key.clone()));
+                let value = self.direct_colours(table, key.as_ref())?;
+                Some(Update::SetDirectColours { table, key, value })
+            }
+            _ => None,
+        };
+        let beside = backups.into_iter().chain(colours);
+        Ok(beside.chain(self.inverse_of_itself(update, now)?).collect())
     }
 
-    fn inverse_beside_backups(&self, update: &Update, now: u64) -> Result<Option<Update>> {
+    fn inverse_of_itself(&self, update: &Update, now: u64) -> Result<Option<Update>> {
         Ok(Some(match update {
             Update::InsertEntry(entry) => Update::DeleteEntry { table: entry.table, key: entry.key.clone() },
             Update::ModifyEntry(entry) => {
@@ -98,12 +109,23 @@ impl Store {
                 Update::SetDefault { table: *table, action: self.default_action(*table)? }
             }
             Update::SetDirectCounter { table, key, .. } => {
-                let value = self.direct_counter(*table, key)?;
+                let value = self.direct_counter(*table, key.as_ref())?;
                 Update::SetDirectCounter { table: *table, key: key.clone(), value }
             }
             Update::SetDirectMeter { table, key, .. } => {
-                let config = self.entry(*table, key, now)?.entry.meter;
+                let config = match key {
+                    Some(key) => self.entry(*table, key, now)?.entry.meter,
+                    None => self.default_meter(*table)?,
+                };
                 Update::SetDirectMeter { table: *table, key: key.clone(), config }
+            }
+            Update::SetDirectColours { table, key, .. } => {
+                let value = self.direct_colours(*table, key.as_ref())?;
+                Update::SetDirectColours { table: *table, key: key.clone(), value }
+            }
+            Update::SetColours { meter, index, .. } => {
+                let value = self.colours(meter.0, *index..*index + 1)?[0];
+                Update::SetColours { meter: *meter, index: *index, value }
             }
             Update::SetCounter { counter, index, .. } => {
                 let value = self.counters(counter.0, *index..*index + 1)?[0];

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Result, Store};
-use crate::change::{CounterValue, DigestConfig, MeterConfig};
+use crate::change::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
+use crate::machine::{ColourCells, CounterCell};
 use crate::program::{ActionCall, EntryKey, KeyField, TableId, Value, ValueSetId};
 use crate::rows::no_cells;
 use crate::update::{EntryView, TableEntry, UpdateError};
@@ -16,11 +17,28 @@ impl Store {
         self.view(id, slot, now).ok_or_else(|| self.no_entry(id))
     }
 
-    pub fn direct_counter(&self, id: TableId, key: &EntryKey) -> Result<CounterValue> {
+    /// Without a key: of the default entry, as also the next.
+    pub fn direct_counter(&self, id: TableId, key: Option<&EntryKey>) -> Result<CounterValue> {
         self.check_counter(id)?;
-        let slot = self.find(id, key)?;
+        let slot = self.slot(id, key)?;
         let stats = self.shared.entries[id.0].get(slot as usize).ok_or_else(|| self.no_entry(id))?;
         Ok(CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) })
+    }
+
+    pub fn direct_colours(&self, id: TableId, key: Option<&EntryKey>) -> Result<ColourCounts> {
+        self.check_meter(id)?;
+        let slot = self.slot(id, key)?;
+        self.colours_at(id, slot).ok_or_else(|| self.no_entry(id))
+    }
+
+    fn colours_at(&self, id: TableId, slot: u32) -> Option<ColourCounts> {
+        self.shared.entry_colours[id.0].get(slot as usize).map(colour_counts)
+    }
+
+    /// The configuration of the default entry's meter.
+    pub fn default_meter(&self, id: TableId) -> Result<Option<MeterConfig>> {
+        self.check_meter(id)?;
+        Ok(self.tables[id.0].default_meter)
     }
 
     pub fn entries(&self, id: TableId, now: u64) -> Result<Vec<EntryView>> {
@@ -42,7 +60,7 @@ impl Store {
                 idle_ns = now.saturating_sub(stats.last_hit.load(Relaxed));
             }
         }
-        Some(EntryView { entry, idle_ns, is_const: stored.is_const })
+        Some(EntryView { entry, colours: self.colours_at(id, slot), idle_ns, is_const: stored.is_const })
     }
 
     pub fn default_action(&self, id: TableId) -> Result<Option<ActionCall>> {
@@ -53,21 +71,23 @@ impl Store {
     pub fn counter(&self, counter: usize, index: usize) -> Result<CounterValue> {
         let cell = self.shared.counters.get(counter).and_then(|cells| cells.get(index));
         let cell = cell.ok_or_else(|| no_cells("counter", index..index + 1))?;
-        Ok(CounterValue { packets: cell.packets.load(Relaxed), bytes: cell.bytes.load(Relaxed) })
+        Ok(cell.value())
     }
 
     pub fn counters(&self, counter: usize, range: Range<usize>) -> Result<Vec<CounterValue>> {
         let cells = self.shared.counters.get(counter).and_then(|cells| cells.get(range.clone()));
-        let value = |cell: &crate::machine::CounterCell| CounterValue {
-            packets: cell.packets.load(Relaxed),
-            bytes: cell.bytes.load(Relaxed),
-        };
-        Ok(cells.ok_or_else(|| no_cells("counter", range))?.iter().map(value).collect())
+        Ok(cells.ok_or_else(|| no_cells("counter", range))?.iter().map(CounterCell::value).collect())
     }
 
     pub fn meters(&self, meter: usize, range: Range<usize>) -> Result<Vec<Option<MeterConfig>>> {
         let cells = self.meters.get(meter).and_then(|cells| cells.get(range.clone()));
         Ok(cells.ok_or_else(|| no_cells("meter", range))?.to_vec())
+    }
+
+    /// What the cells `range` of an indirect meter have coloured.
+    pub fn colours(&self, meter: usize, range: Range<usize>) -> Result<Vec<ColourCounts>> {
+        let cells = self.shared.colours.get(meter).and_then(|cells| cells.get(range.clone()));
+        Ok(cells.ok_or_else(|| no_cells("meter", range))?.iter().map(colour_counts).collect())
     }
 
     pub fn registers(&self, register: usize, range: Range<usize>) -> Result<Vec<Value>> {
@@ -103,4 +123,8 @@ impl Store {
     pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<KeyField>>> {
         self.value_sets.get(id.0).cloned().ok_or_else(|| UpdateError::NotFound(format!("value set {}", id.0)))
     }
+}
+
+fn colour_counts(cells: &ColourCells) -> ColourCounts {
+    cells.each_ref().map(CounterCell::value)
 }

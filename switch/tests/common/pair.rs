@@ -149,9 +149,16 @@ impl Pair {
         }
         for (index, info) in self.program.tables.iter().enumerate().filter(|(_, info)| info.has_counter) {
             for view in self.store.entries(TableId(index), self.now).unwrap() {
-                let counted = self.reference.direct_counter(&info.name, &view.entry.key);
+                let counted = self.reference.direct_counter(&info.name, Some(&view.entry.key));
                 assert_eq!(view.entry.counter, counted, "table {}, {:?}", info.name, view.entry.key);
             }
+            let missed = self.store.direct_counter(TableId(index), None).unwrap();
+            assert_eq!(
+                missed,
+                self.reference.direct_counter(&info.name, None).unwrap_or_default(),
+                "misses of {}",
+                info.name
+            );
         }
     }
 }
