@@ -223,7 +223,7 @@ impl<'d> Compiler<'_, 'd, '_> {
     fn declare_table(&mut self, table: &'d json::Table) -> Result<TableId, LoadError> {
         let (info, code) =
             tables::compile(table, self.doc, self.asm.phv, &self.action_ids, self.objects, self.program)?;
-        let default = tables::default_action(table, &self.action_ids, self.program)?;
+        let default = tables::default_action(table, &info, &self.action_ids, self.program)?;
         let id = TableId(self.program.tables.len());
         for (key, action) in tables::const_entries(table, &info, &self.action_ids, self.program)? {
             self.program.const_entries.push((id, key, action));

@@ -169,19 +169,21 @@ fn pack(field: Field, mask: &Value, valid: Reg, used: &mut Vec<u32>, chunks: &mu
 /// The default action that the program asks for.
 pub fn default_action(
     table: &json::Table,
+    info: &TableInfo,
     action_ids: &HashMap<u64, ActionId>,
     program: &Program,
 ) -> Result<Option<ActionCall>, LoadError> {
     let where_ = place_of("table", &table.name, &table.source_info);
     match &table.default_entry {
         None => Ok(None),
-        Some(entry) => action_call(entry.action_id, &entry.action_data, &where_, action_ids, program).map(Some),
+        Some(entry) => action_call(entry.action_id, &entry.action_data, info, &where_, action_ids, program).map(Some),
     }
 }
 
 fn action_call(
     id: u64,
     data: &[String],
+    info: &TableInfo,
     where_: &str,
     action_ids: &HashMap<u64, ActionId>,
     program: &Program,
@@ -189,6 +191,9 @@ fn action_call(
     let Some(&action) = action_ids.get(&id) else {
         return refuse(where_, format!("unknown action id {id}"));
     };
+    if !info.actions.contains(&action) {
+        return refuse(where_, format!("action id {id} is not one of table `{}`", info.name));
+    }
     let params = &program.actions[action.0].params;
     if params.len() != data.len() {
         return refuse(where_, format!("action id {id} takes {} parameters, not {}", params.len(), data.len()));
@@ -218,7 +223,7 @@ pub fn const_entries(
         let fields = fields.collect::<Result<Vec<_>, _>>()?;
         let priority = if info.needs_priority() { (last - entry.priority + 1) as i32 } else { 0 };
         let call = &entry.action_entry;
-        let action = action_call(call.action_id, &call.action_data, &where_, action_ids, program)?;
+        let action = action_call(call.action_id, &call.action_data, info, &where_, action_ids, program)?;
         result.push((EntryKey { fields, priority }, action));
     }
     Ok(result)

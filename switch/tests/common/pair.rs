@@ -45,7 +45,10 @@ impl Pair {
     /// Ports 0 to 3 and the CPU port, every digest enabled.
     pub fn new(json: &[u8]) -> Result<Pair, LoadError> {
         let program = Arc::new(Program::load(json)?);
-        check_size(&program).map_err(|e| LoadError { place: "size".into(), reason: e.to_string() })?;
+        // What is refused when a pipeline is committed.
+        let refused = |e: UpdateError| LoadError { place: "program".into(), reason: e.to_string() };
+        check_size(&program).map_err(refused)?;
+        Store::new(program.clone(), Arc::new(Shared::new(&program))).map_err(refused)?;
         let setup = Setup { ports: PORTS.collect(), cpu_port: Some(CPU_PORT), queues: 8, seed: 1 };
         Ok(Pair::of(program, Reference::load(json, setup)?))
     }
