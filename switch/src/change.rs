@@ -20,6 +20,13 @@ pub struct MeterConfig {
     pub pburst: u64,
 }
 
+impl MeterConfig {
+    /// A meter of this configuration that starts at `now` ns.
+    pub fn meter(self, now: u64) -> Meter {
+        Meter::configured(self.cir, self.cburst, self.pir, self.pburst, now)
+    }
+}
+
 /// Both units are always counted; which of them the program asked for is in the P4Info.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterValue {
@@ -174,10 +181,7 @@ pub enum Change {
 impl Change {
     /// Makes the change in the state that the program runs on; gives back one that is not about that.
     pub fn apply(self, state: &mut State, now: u64) -> Option<Change> {
-        let meter = |config: Option<MeterConfig>| match config {
-            Some(c) => Meter::configured(c.cir, c.cburst, c.pir, c.pburst, now),
-            None => Meter::default(),
-        };
+        let meter = |config: Option<MeterConfig>| config.map(|config| Box::new(config.meter(now)));
         match self {
             Change::InsertEntry { table, slot, row, priority } => {
                 if let Some(stats) = state.shared.entries[table].get(slot as usize) {

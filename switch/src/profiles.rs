@@ -389,12 +389,12 @@ impl ProfileStore {
         Ok((GROUP | u64::from(shot.group), shot))
     }
 
-    pub fn release_shot(&mut self, shot: OneShot) {
+    pub fn release_shot(&mut self, shot: &OneShot) {
         self.remove_choices(shot.group);
         self.group_slots.free.push(shot.group);
         self.shot_members -= shot.members.len();
         // So that the next group of this size gets the slots in the same order: what is undone is as it was.
-        self.member_slots.free.extend(shot.members.into_iter().rev());
+        self.member_slots.free.extend(shot.members.iter().rev());
     }
 
     /// All entries of the profile's tables are one-shot, or none is: the clients' members and groups that there are.

@@ -75,6 +75,42 @@ pub fn pack_field(
     Ok(())
 }
 
+/// The key field that [`pack_field`] has put into the row.
+pub fn unpack_field(place: &KeyPlace, kind: MatchKind, code: &TableCode, row: &[u64]) -> KeyField {
+    let shape = RowShape::new(code);
+    let places = match place {
+        KeyPlace::Packed(places) => places,
+        KeyPlace::Range(first, words) => {
+            let (low, high) = row[shape.ranges + 2 * first..][..2 * words].split_at(*words);
+            let value = |words: &[u64]| match words {
+                [word] => Value::from(*word),
+                words => Value::from_words(&words.iter().rev().copied().collect::<Vec<_>>()),
+            };
+            return KeyField::Range { low: value(low), high: value(high) };
+        }
+    };
+    let read = |row: &[u64]| {
+        let part = |&(word, shift, bits): &(u16, u8, u8)| row[word as usize] >> shift & u64::MAX >> (64 - bits);
+        match &places[..] {
+            [place] => Value::from(part(place)),
+            places => Value::from_words(&places.iter().map(part).collect::<Vec<_>>()),
+        }
+    };
+    let value = read(row);
+    if kind == MatchKind::Exact {
+        return KeyField::Exact(value);
+    }
+    let mask = read(&row[shape.mask..shape.ranges]);
+    match kind {
+        MatchKind::Lpm => {
+            let prefix_len = mask.words().iter().map(|word| word.count_ones() as u16).sum();
+            KeyField::Lpm { value, prefix_len }
+        }
+        MatchKind::Optional => KeyField::Optional((!mask.is_zero()).then_some(value)),
+        _ => KeyField::Ternary { value, mask },
+    }
+}
+
 /// The longest prefix wins.
 pub fn prefix_length(key: &EntryKey) -> i32 {
     let length = |field: &KeyField| match field {
@@ -110,4 +146,62 @@ pub fn check_index(what: &str, size: Option<usize>, index: usize) -> Result<()> 
 
 pub fn no_cells(what: &str, range: Range<usize>) -> UpdateError {
     UpdateError::OutOfRange(format!("{what} has no cells {}..{}", range.start, range.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::code::{Matching, RangeField, key_places};
+    use crate::value::words;
+    use proptest::prelude::*;
+
+    fn value(width: u16) -> impl Strategy<Value = Value> {
+        let bytes = proptest::collection::vec(prop_oneof![any::<u8>(), Just(0), Just(0xff)], 40);
+        bytes.prop_map(move |bytes| &Value::from_bytes(&bytes) & &Value::ones(width.into()))
+    }
+
+    /// A field of any kind and width, with its width.
+    fn key_field() -> impl Strategy<Value = (MatchKind, u16, KeyField)> {
+        use MatchKind::{Exact, Lpm, Optional, Range, Ternary};
+        let kind = prop_oneof![Just(Exact), Just(Lpm), Just(Ternary), Just(Range), Just(Optional)];
+        (kind, prop_oneof![1u16..=64, 1u16..=300]).prop_flat_map(|(kind, width)| {
+            (value(width), value(width), 0..=width).prop_map(move |(a, b, prefix_len)| {
+                let field = match kind {
+                    Exact => KeyField::Exact(a),
+                    Lpm => KeyField::Lpm { value: &a & &Value::prefix(prefix_len.into(), width.into()), prefix_len },
+                    Ternary => KeyField::Ternary { value: &a & &b, mask: b },
+                    Range => KeyField::Range { low: a.clone().min(b.clone()), high: a.max(b) },
+                    Optional => KeyField::Optional((prefix_len > 0).then_some(a)),
+                };
+                (kind, width, field)
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(fields in proptest::collection::vec(key_field(), 1..6)) {
+            let is_exact = fields.iter().all(|(kind, ..)| *kind == MatchKind::Exact);
+            let matching = if is_exact { Matching::Exact } else { Matching::Scan };
+            let (mut code, mut used) = (TableCode { matching, ..TableCode::default() }, Vec::new());
+            for &(kind, width, _) in &fields {
+                code.places.push(match kind {
+                    MatchKind::Range => {
+                        let first = code.ranges.iter().map(|range| range.words.len()).sum();
+                        code.ranges.push(RangeField { words: vec![(0, 0); words(width)], valid: 0 });
+                        KeyPlace::Range(first, words(width))
+                    }
+                    _ => KeyPlace::Packed(key_places(width, &mut used)),
+                });
+            }
+            code.key_words = used.len();
+            let mut row = vec![0; RowShape::new(&code).action];
+            for ((kind, width, field), place) in fields.iter().zip(&code.places) {
+                pack_field(field, place, *kind, *width, "f", &code, &mut row).unwrap();
+            }
+            for ((kind, _, field), place) in fields.iter().zip(&code.places) {
+                prop_assert_eq!(&unpack_field(place, *kind, &code, &row), field);
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use super::expr::{hex, number};
 use super::json::{self, Document};
 use super::phv::{Field, Phv};
 use super::{LoadError, Objects, meter_unit, place, place_of, profiles, refuse};
-use crate::machine::code::{KeyChunk, KeyPlace, Matching, RangeField, TableAction, TableCode};
+use crate::machine::code::{KeyChunk, KeyPlace, Matching, RangeField, TableAction, TableCode, key_places};
 use crate::machine::op::Reg;
 use crate::program::{
     ActionCall, ActionId, EntryKey, FieldInfo, KeyField, KeyInfo, MatchKind, MeterUnit, Program, TableInfo, Value,
@@ -138,32 +138,19 @@ fn key_field(
         let words = (0..field.words()).rev().map(|word| (field.reg + word, mask.word(word.into()))).collect();
         code.ranges.push(RangeField { words, valid: phv.valid(field.header) });
     } else {
-        code.places.push(KeyPlace::Packed(pack(field, &static_mask, phv.valid(field.header), used, &mut code.chunks)));
+        code.places.push(pack(field, &static_mask, phv.valid(field.header), used, &mut code.chunks));
     }
     Ok(KeyInfo { field: FieldInfo { name, width: field.width }, kind })
 }
 
-/// Gives each register of the field the first word of the key with room for it.
-fn pack(field: Field, mask: &Value, valid: Reg, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> Vec<(u16, u8, u8)> {
-    let mut places = Vec::new();
-    for index in 0..field.words() {
-        let bits = u32::from(field.width - 64 * index).min(64);
-        let word = used.iter().position(|u| u + bits <= 64).unwrap_or_else(|| {
-            used.push(0);
-            used.len() - 1
-        });
-        let shift = used[word];
-        used[word] += bits;
-        chunks.push(KeyChunk {
-            reg: field.reg + index,
-            mask: mask.word(index.into()) & (u64::MAX >> (64 - bits)),
-            valid,
-            word: word as u16,
-            shift: shift as u8,
-        });
-        places.push((word as u16, shift as u8, bits as u8));
-    }
-    places
+/// Reads each register of the field into its place in the key.
+fn pack(field: Field, mask: &Value, valid: Reg, used: &mut Vec<u32>, chunks: &mut Vec<KeyChunk>) -> KeyPlace {
+    let places = key_places(field.width, used);
+    chunks.extend((0..).zip(&places).map(|(index, &(word, shift, bits))| {
+        let mask = mask.word(index as usize) & (u64::MAX >> (64 - bits));
+        KeyChunk { reg: field.reg + index, mask, valid, word, shift }
+    }));
+    KeyPlace::Packed(places)
 }
 
 /// The default action that the program asks for.

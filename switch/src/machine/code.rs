@@ -209,9 +209,10 @@ pub struct KeyChunk {
 }
 
 /// How a table finds its entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
     /// Never: the table has no key.
+    #[default]
     None,
     /// Exact, with a key so short that it is an index.
     Direct,
@@ -229,6 +230,21 @@ pub enum KeyPlace {
     Packed(Vec<(u16, u8, u8)>),
     /// Of its first word among those of the range fields, and how many it has.
     Range(usize, usize),
+}
+
+/// Gives each word of a field of this width the first word of the key with room for it: [`KeyPlace::Packed`].
+/// `used`: bits taken of each word of the key.
+pub fn key_places(width: u16, used: &mut Vec<u32>) -> Vec<(u16, u8, u8)> {
+    let place = |index| {
+        let bits = u32::from(width - 64 * index).min(64);
+        let word = used.iter().position(|u| u + bits <= 64).unwrap_or_else(|| {
+            used.push(0);
+            used.len() - 1
+        });
+        used[word] += bits;
+        (word as u16, (used[word] - bits) as u8, bits as u8)
+    };
+    (0..words(width) as u16).map(place).collect()
 }
 
 /// A key field that is matched by range.
@@ -250,7 +266,7 @@ pub struct TableAction {
     pub param_words: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TableCode {
     pub matching: Matching,
     pub key_words: usize,

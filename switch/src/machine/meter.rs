@@ -11,7 +11,7 @@ const UNIT: u64 = 1_000_000_000;
 /// The longest burst that a bucket can hold.
 pub const MAX_BURST: u64 = u64::MAX / UNIT;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Bucket {
     /// Tokens per second.
     rate: u64,
@@ -43,32 +43,29 @@ impl Bucket {
     }
 }
 
-/// Unconfigured until [`Meter::configure`]: everything is green.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Meter {
     committed: Bucket,
     peak: Bucket,
     /// ns
     updated: u64,
-    configured: bool,
+}
+
+/// The colour of a packet of `amount` bytes (or 1 packet) at `now` ns. Without a configuration everything is green.
+#[inline]
+pub fn colour(meter: Option<&mut Meter>, amount: u64, now: u64) -> u64 {
+    meter.map_or(GREEN, |meter| meter.execute(amount, now))
 }
 
 impl Meter {
     /// Rates per second; bursts in bytes or packets.
     pub fn configured(cir: u64, cburst: u64, pir: u64, pburst: u64, now: u64) -> Meter {
-        Meter { committed: Bucket::full(cir, cburst), peak: Bucket::full(pir, pburst), updated: now, configured: true }
+        Meter { committed: Bucket::full(cir, cburst), peak: Bucket::full(pir, pburst), updated: now }
     }
 
-    pub fn is_configured(&self) -> bool {
-        self.configured
-    }
-
-    /// The colour of a packet of `amount` bytes (or 1 packet) at `now` ns.
+    /// See [`colour`].
     #[inline]
     pub fn execute(&mut self, amount: u64, now: u64) -> u64 {
-        if !self.configured {
-            return GREEN;
-        }
         let elapsed = now.saturating_sub(self.updated);
         self.updated = self.updated.max(now);
         self.committed.refill(elapsed);
@@ -94,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_unconfigured_meter_is_green() {
-        assert_eq!(Meter::default().execute(1 << 40, 0), GREEN);
+        assert_eq!(colour(None, 1 << 40, 0), GREEN);
     }
 
     #[test]

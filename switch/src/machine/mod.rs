@@ -145,7 +145,7 @@ pub struct State {
     pub tables: Box<[Table]>,
     _counters: Box<[Cells]>,
     _registers: Box<[Cells]>,
-    pub meters: Vec<Vec<Meter>>,
+    pub meters: Vec<Vec<Option<Box<Meter>>>>,
     pub value_sets: Vec<Vec<SetMember>>,
     pub profiles: Vec<Profile>,
     meter_bytes: Vec<bool>,
@@ -180,7 +180,7 @@ impl Machine {
             tables,
             _counters: counters,
             _registers: registers,
-            meters: program.meters.iter().map(|m| vec![Meter::default(); m.size]).collect(),
+            meters: program.meters.iter().map(|m| vec![None; m.size]).collect(),
             profiles: code.selectors.iter().map(|_| Profile::default()).collect(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
             meter_bytes: program.meters.iter().map(|m| m.unit == MeterUnit::Bytes).collect(),
@@ -303,7 +303,7 @@ impl State {
                 let bytes = self.meter_bytes[meter as usize];
                 let amount = if bytes { self.packet.ingress_length as u64 } else { 1 };
                 if let Some(cell) = self.meters[meter as usize].get_mut(index) {
-                    let colour = cell.execute(amount, now);
+                    let colour = meter::colour(cell.as_deref_mut(), amount, now);
                     self.shared.colours[meter as usize][index][colour as usize]
                         .count(self.packet.ingress_length as u64);
                     self.put(dst, colour);
@@ -348,7 +348,7 @@ impl State {
 
     /// The colour that an entry's meter gives to a packet of `amount` bytes, or 1 packet.
     pub fn entry_meter(&mut self, table: usize, slot: usize, amount: u64, now: u64) -> u64 {
-        let colour = self.tables[table].meters[slot].execute(amount, now);
+        let colour = meter::colour(self.tables[table].meters[slot].as_deref_mut(), amount, now);
         self.shared.entry_colours[table][slot][colour as usize].count(self.packet.ingress_length as u64);
         colour
     }
@@ -357,7 +357,7 @@ impl State {
     /// colour.
     pub fn default_meter(&mut self, table: usize, amount: u64, now: u64) -> Option<u64> {
         let slot = self.tables[table].default_slot();
-        self.tables[table].meters[slot].is_configured().then(|| self.entry_meter(table, slot, amount, now))
+        self.tables[table].meters[slot].is_some().then(|| self.entry_meter(table, slot, amount, now))
     }
 
     /// The action of the member that an entry of an indirect table refers to; `None`: of an empty group.

@@ -88,8 +88,8 @@ pub struct Table {
     rows: Vec<u64>,
     priorities: Vec<i32>,
     hasher: FixedState,
-    /// By slot, and behind them that of the default entry.
-    pub meters: Vec<Meter>,
+    /// By slot, and behind them that of the default entry. `None`: not configured, as most are.
+    pub meters: Vec<Option<Box<Meter>>>,
     stats: Arc<[EntryStats]>,
     /// Action index and parameters; `None`: nothing happens on a miss.
     default: Option<Box<[u64]>>,
@@ -117,7 +117,7 @@ impl Table {
             rows: vec![0; code.max_size * shape.len],
             priorities: vec![0; code.max_size],
             hasher: FixedState::with_seed(seed),
-            meters: vec![Meter::default(); if code.meter.is_some() { code.max_size + 1 } else { 0 }],
+            meters: vec![None; if code.meter.is_some() { code.max_size + 1 } else { 0 }],
             stats,
             default: None,
         };
@@ -287,7 +287,7 @@ impl Table {
             Index::Scan(order) => order.retain(|&other| other != slot),
         }
         if let Some(meter) = self.meters.get_mut(slot as usize) {
-            *meter = Meter::default();
+            *meter = None;
         }
     }
 }

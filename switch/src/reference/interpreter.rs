@@ -10,9 +10,9 @@ use super::hash::Algorithm;
 use super::phv::{Bits, Phv, Scope, fit, is_true, low64};
 use super::program::*;
 use super::story::{Event, show};
-use super::tables::{Entries, meter, show as show_key};
+use super::tables::{Entries, show as show_key};
 use crate::change::{CounterValue, MeterConfig};
-use crate::machine::meter::Meter;
+use crate::machine::meter::{self, Meter};
 use crate::program::{ActionCall, KeyField, Value};
 
 /// v1model's port of packets that are dropped.
@@ -91,7 +91,7 @@ pub struct Interpreter {
     /// By name.
     pub tables: HashMap<String, Entries>,
     pub counters: Vec<Vec<CounterValue>>,
-    pub meters: Vec<Vec<(Option<MeterConfig>, Meter)>>,
+    pub meters: Vec<Vec<(Option<MeterConfig>, Option<Meter>)>>,
     pub registers: Vec<Vec<BigInt>>,
     /// Members, field by field.
     pub value_sets: Vec<Vec<Vec<KeyField>>>,
@@ -107,7 +107,7 @@ impl Interpreter {
         Interpreter {
             tables: HashMap::new(),
             counters: program.counters.iter().map(|c| vec![CounterValue::default(); c.size]).collect(),
-            meters: program.meters.iter().map(|m| vec![(None, Meter::default()); m.size]).collect(),
+            meters: program.meters.iter().map(|m| vec![(None, None); m.size]).collect(),
             registers: program.registers.iter().map(|r| vec![BigInt::ZERO; r.size]).collect(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
             program,
@@ -121,7 +121,7 @@ impl Interpreter {
     pub fn set_meter(&mut self, array: usize, index: usize, config: Option<MeterConfig>) {
         let cell = &mut self.meters[array][index];
         if cell.0 != config {
-            *cell = (config, meter(config, self.now));
+            *cell = (config, config.map(|config| config.meter(self.now)));
         }
     }
 
@@ -222,7 +222,7 @@ impl Interpreter {
         // As BMv2: without a configuration a miss has no colour.
         let coloured = found.is_some() || direct.config.is_some();
         if let Some((target, bytes)) = table.meter.as_ref().filter(|_| coloured) {
-            let colour = direct.meter.execute(if *bytes { length } else { 1 }, now);
+            let colour = meter::colour(direct.meter.as_mut(), if *bytes { length } else { 1 }, now);
             self.assign(target, &BigInt::from(colour), packet, &[]);
             self.note(|| Event::Colour { of: table.name.clone(), colour: COLOURS[colour as usize] });
         }
@@ -360,7 +360,7 @@ impl Interpreter {
                 let amount = if program.meters[*meter].bytes { packet.ingress_length } else { 1 };
                 let (at, now) = (index(at, packet), self.now);
                 if let Some((_, cell)) = self.meters[*meter].get_mut(at) {
-                    let colour = cell.execute(amount, now);
+                    let colour = meter::colour(cell.as_mut(), amount, now);
                     let of = format!("{}[{at}]", program.meters[*meter].name);
                     self.note(|| Event::Colour { of, colour: COLOURS[colour as usize] });
                     result = self.assign(to, &BigInt::from(colour), packet, params);

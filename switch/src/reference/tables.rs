@@ -21,7 +21,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Direct {
     pub config: Option<MeterConfig>,
-    pub meter: Meter,
+    pub meter: Option<Meter>,
     pub counter: CounterValue,
 }
 
@@ -29,7 +29,7 @@ impl Direct {
     /// An unchanged meter keeps its buckets. `now`: ns.
     pub fn configure(&mut self, config: Option<MeterConfig>, now: u64) {
         if self.config != config {
-            (self.config, self.meter) = (config, meter(config, now));
+            (self.config, self.meter) = (config, config.map(|config| config.meter(now)));
         }
     }
 }
@@ -71,13 +71,6 @@ impl Entries {
         let found = self.entries.iter().enumerate().filter(|(_, entry)| hits(entry));
         // Of equals the first one.
         found.rev().max_by_key(|(_, entry)| rank(&entry.key)).map(|(index, _)| index)
-    }
-}
-
-pub fn meter(config: Option<MeterConfig>, now: u64) -> Meter {
-    match config {
-        Some(c) => Meter::configured(c.cir, c.cburst, c.pir, c.pburst, now),
-        None => Meter::default(),
     }
 }
 

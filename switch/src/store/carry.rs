@@ -10,7 +10,7 @@ use crate::change::Change;
 use crate::machine::table::EntryStats;
 use crate::machine::{ColourCells, Shared};
 use crate::program::{ActionCall, ActionId, DigestId, MeterId, ProfileId, Program, TableId, ValueSetId};
-use crate::update::{EntryAction, Update, UpdateError};
+use crate::update::{EntryAction, TableEntry, Update, UpdateError};
 
 /// Counts of entries that move to other slots when the packet thread changes programs.
 pub struct Carried {
@@ -147,7 +147,12 @@ impl Store {
         let info = &old.program.tables[from.0];
         let name = &info.name;
         let program = self.program.clone();
-        let written = || old.tables[from.0].entries.iter().flatten().any(|stored| !stored.is_const);
+        let entries = |store: &Store, table: TableId, is_const: bool| {
+            let entries = &store.tables[table.0].entries;
+            let slots = entries.slots().filter(|&slot| entries.get(slot).is_some_and(|s| s.is_const == is_const));
+            slots.collect::<Vec<_>>()
+        };
+        let written = || !entries(old, from, false).is_empty();
         let Some(to) = program.table(name) else {
             return if written() { lost(format!("table `{name}` is gone")) } else { Ok(None) };
         };
@@ -156,45 +161,42 @@ impl Store {
             return if written() { lost(format!("table `{name}` has another key")) } else { Ok(None) };
         }
         // Which of the entries that the program starts with are still there was written, too.
-        let first: Vec<_> = self.tables[to.0].entries.iter().flatten().filter(|stored| !stored.is_const).collect();
-        let first: Vec<_> = first.into_iter().map(|stored| stored.entry.key.clone()).collect();
-        for key in first {
+        for slot in entries(self, to, false) {
+            let key = self.unpack_key(to, slot);
             self.update(Update::DeleteEntry { table: to, key }, now, changes)?;
         }
         let mut slots = Vec::new();
-        for (slot, stored) in old.tables[from.0].entries.iter().enumerate() {
-            let Some(stored) = stored else { continue };
-            let key = stored.entry.key.clone();
+        for slot in old.tables[from.0].entries.slots() {
+            let Some(stored) = old.tables[from.0].entries.get(slot) else { continue };
+            let key = old.unpack_key(from, slot);
             if stored.is_const {
                 if self.find(to, &key).is_err() {
                     continue;
                 }
-                if let (Some(config), Some(_)) = (stored.entry.meter, new.meter) {
+                if let (Some(config), Some(_)) = (stored.meter(), new.meter) {
                     let (key, config) = (Some(key.clone()), Some(config));
                     self.update(Update::SetDirectMeter { table: to, key, config }, now, changes)?;
                 }
             } else {
                 let call = |call: &ActionCall| translated(old, &program, &new.actions, name, call);
-                let action = match &stored.entry.action {
-                    EntryAction::Call(action) => EntryAction::Call(call(action)?),
+                // What it has counted moves with it.
+                let mut entry = TableEntry { table: to, ..old.unpack(from, slot, stored) };
+                match &mut entry.action {
+                    EntryAction::Call(action) => *action = call(action)?,
                     EntryAction::OneShot(calls) => {
-                        let mut calls = calls.clone();
-                        for weighted in &mut calls {
+                        for weighted in calls {
                             weighted.call = call(&weighted.call)?;
                         }
-                        EntryAction::OneShot(calls)
                     }
-                    EntryAction::Member(_) | EntryAction::Group(_) | EntryAction::Same => stored.entry.action.clone(),
-                };
-                // What it has counted moves with it.
-                let entry = crate::update::TableEntry { table: to, action, counter: None, ..stored.entry.clone() };
+                    EntryAction::Member(_) | EntryAction::Group(_) | EntryAction::Same => {}
+                }
                 self.update(Update::InsertEntry(entry), now, changes)?;
             }
             let at = self.find(to, &key)?;
-            if let Some(new) = &mut self.tables[to.0].entries[at as usize] {
+            if let Some(new) = self.tables[to.0].entries.get_mut(at) {
                 new.seen = stored.seen;
             }
-            slots.push((slot as u32, at));
+            slots.push((slot, at));
         }
         let default = &old.tables[from.0].default;
         if *default != old.program.defaults[from.0]

@@ -4,47 +4,37 @@
 
 mod carry;
 mod copies;
+mod packed;
 mod undo;
 mod views;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use carry::{Carried, share};
 pub use undo::Reach;
 
-use foldhash::fast::RandomState;
-
 use copies::Copies;
+use packed::{Packed, Rare, Shot, Stored};
 
 use crate::change::{Change, DigestConfig, MeterConfig};
 use crate::machine::Shared;
-use crate::machine::code::Matching;
+use crate::machine::code::{Matching, TableCode};
+use crate::machine::profile::GROUP;
 use crate::machine::table::RowShape;
 use crate::port::PortNumber;
 use crate::profiles::{OneShot, ProfileStore};
-use crate::program::{ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, ValueSetId};
-use crate::rows::{check_index, check_width, pack_field, prefix_length};
-use crate::update::{EntryAction, TableEntry, Update, UpdateError};
-use crate::value::words;
+use crate::program::{
+    ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, Value, ValueSetId,
+};
+use crate::rows::{check_index, check_width, pack_field, prefix_length, unpack_field};
+use crate::update::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
+use crate::value;
 use crate::value_sets;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
-struct Stored {
-    entry: TableEntry,
-    /// Of an entry with a one-shot group.
-    shot: Option<OneShot>,
-    is_const: bool,
-    /// When the entry was inserted, modified or last reported as idle; ns.
-    seen: u64,
-}
-
 struct TableStore {
-    /// Packed key and priority to slot.
-    slots: HashMap<Box<[u64]>, u32, RandomState>,
-    entries: Vec<Option<Stored>>,
-    free: Vec<u32>,
+    entries: Packed,
     default: Option<ActionCall>,
     /// Of misses.
     default_meter: Option<MeterConfig>,
@@ -100,16 +90,15 @@ fn invalid<T>(reason: impl Into<String>) -> Result<T> {
 impl Store {
     /// An empty store, and the changes that the program itself asks for.
     pub fn new(program: Arc<Program>, shared: Arc<Shared>) -> Result<(Store, Vec<Change>)> {
-        let table = |default: &Option<ActionCall>| TableStore {
-            slots: HashMap::default(),
-            entries: Vec::new(),
-            free: Vec::new(),
+        let tables = program.code.tables.iter().zip(&program.tables).zip(&program.defaults);
+        let table = |((code, info), default): ((&TableCode, &TableInfo), &Option<ActionCall>)| TableStore {
+            entries: Packed::new(code, info.needs_priority()),
             default: default.clone(),
             default_meter: None,
             ageing: 0,
         };
         let mut store = Store {
-            tables: program.defaults.iter().map(table).collect(),
+            tables: tables.map(table).collect(),
             meters: program.meters.iter().map(|meter| vec![None; meter.size]).collect(),
             digests: vec![None; program.digests.len()],
             profiles: program.profiles.iter().enumerate().map(|(at, info)| ProfileStore::new(at, info)).collect(),
@@ -120,10 +109,7 @@ impl Store {
         };
         let mut changes = Vec::new();
         for (table, default) in program.defaults.iter().enumerate() {
-            let action = match default {
-                Some(call) => Some(store.pack_action(TableId(table), call)?.into()),
-                None => None,
-            };
+            let action = store.pack_default(TableId(table), default.as_ref())?;
             changes.push(Change::SetDefault { table, action });
         }
         for (table, key, action) in &program.const_entries {
@@ -163,8 +149,8 @@ impl Store {
                 self.check_meter(table)?;
                 let slot = self.slot(table, key.as_ref())?;
                 let written = &mut self.tables[table.0];
-                match written.entries.get_mut(slot as usize) {
-                    Some(Some(stored)) if key.is_some() => stored.entry.meter = config,
+                match written.entries.get_mut(slot) {
+                    Some(stored) if key.is_some() => stored.set_meter(config),
                     _ => written.default_meter = config,
                 }
                 changes.push(Change::SetEntryMeter { table: table.0, slot, config });
@@ -242,15 +228,14 @@ impl Store {
 
     fn insert(&mut self, entry: TableEntry, is_const: bool, now: u64, changes: &mut Vec<Change>) -> Result<()> {
         let id = entry.table;
-        let identity = self.identity(id, &entry.key)?;
-        let mut row = identity[..identity.len() - 1].to_vec();
+        let mut row = self.pack_key(id, &entry.key)?;
         self.check_entry(&entry)?;
         let info = &self.program.tables[id.0];
-        let table = &self.tables[id.0];
-        if table.slots.contains_key(&identity[..]) {
+        let entries = &self.tables[id.0].entries;
+        if entries.find(&row, entry.key.priority).is_some() {
             return Err(UpdateError::AlreadyExists(format!("this entry of table `{}`", info.name)));
         }
-        if table.free.is_empty() && table.entries.len() >= info.max_size {
+        if entries.len() >= info.max_size {
             let reason = format!("table `{}` is full ({} entries)", info.name, info.max_size);
             return Err(UpdateError::ResourceExhausted(reason));
         }
@@ -258,13 +243,14 @@ impl Store {
             Matching::Masked if !info.needs_priority() => prefix_length(&entry.key),
             _ => entry.key.priority,
         };
-        let (action, shot) = self.acquire(id, &entry.action, None, changes)?;
-        row.extend(action);
+        let shot = self.acquire(id, &entry.action, None, &mut row, changes)?;
         let table = &mut self.tables[id.0];
-        let slot = table.free.pop().unwrap_or_else(|| {
-            table.entries.push(None);
-            table.entries.len() as u32 - 1
-        });
+        let stored = Stored::new(entry.idle_timeout_ns, now, is_const, rare(&entry, shot));
+        let slot = table.entries.insert(&row, entry.key.priority, stored);
+        if let Some(reference) = reference(&entry.action) {
+            table.entries.set_action(slot, &[reference]);
+        }
+        table.ageing += (entry.idle_timeout_ns > 0) as usize;
         changes.push(Change::InsertEntry { table: id.0, slot, row: row.into(), priority });
         if let Some(config) = entry.meter {
             changes.push(Change::SetEntryMeter { table: id.0, slot, config: Some(config) });
@@ -272,9 +258,6 @@ impl Store {
         if let Some(value) = entry.counter {
             changes.push(Change::SetEntryCounter { table: id.0, slot, value });
         }
-        table.slots.insert(identity.into(), slot);
-        table.ageing += (entry.idle_timeout_ns > 0) as usize;
-        table.entries[slot as usize] = Some(Stored { entry, shot, is_const, seen: now });
         Ok(())
     }
 
@@ -283,43 +266,47 @@ impl Store {
         self.check_writable(id)?;
         let slot = self.find(id, &entry.key)?;
         self.check_entry(&entry)?;
-        let before = self.tables[id.0].entries[slot as usize].as_ref();
-        if let (EntryAction::Same, Some(stored)) = (&entry.action, before) {
-            entry.action = stored.entry.action.clone();
+        if entry.action == EntryAction::Same {
+            entry.action = self.unpack_action(id, slot);
         }
-        let before = before.and_then(|stored| stored.shot.clone());
-        let (action, shot) = self.acquire(id, &entry.action, before.as_ref(), changes)?;
+        let before = self.tables[id.0].entries.get(slot).and_then(|stored| Some(stored.shot()?.slots.clone()));
+        let mut action = Vec::new();
+        let shot = self.acquire(id, &entry.action, before.as_ref(), &mut action, changes)?;
         let table = &mut self.tables[id.0];
-        let Some(stored) = &mut table.entries[slot as usize] else {
+        let before = table.entries.action(slot)[0];
+        let Some(stored) = table.entries.get_mut(slot) else {
             return Err(UpdateError::NotFound("entry".into()));
         };
-        changes.push(Change::ModifyEntry { table: id.0, slot, action: action.into() });
         // An unchanged meter keeps its buckets.
-        if stored.entry.meter != entry.meter {
-            changes.push(Change::SetEntryMeter { table: id.0, slot, config: entry.meter });
+        let meter = (stored.meter() != entry.meter).then_some(entry.meter);
+        let new = Stored::new(entry.idle_timeout_ns, now, false, rare(&entry, shot));
+        let old = std::mem::replace(stored, new);
+        match reference(&entry.action) {
+            Some(reference) => table.entries.set_action(slot, &[reference]),
+            None => table.entries.set_action(slot, &action),
+        }
+        table.ageing += (entry.idle_timeout_ns > 0) as usize;
+        table.ageing -= (old.idle_timeout > 0) as usize;
+        self.release(id, before, &old);
+        changes.push(Change::ModifyEntry { table: id.0, slot, action: action.into() });
+        if let Some(config) = meter {
+            changes.push(Change::SetEntryMeter { table: id.0, slot, config });
         }
         if let Some(value) = entry.counter {
             changes.push(Change::SetEntryCounter { table: id.0, slot, value });
         }
-        table.ageing += (entry.idle_timeout_ns > 0) as usize;
-        table.ageing -= (stored.entry.idle_timeout_ns > 0) as usize;
-        let old = std::mem::replace(stored, Stored { entry, shot, is_const: false, seen: now });
-        self.release(id, old);
         Ok(())
     }
 
     fn delete(&mut self, id: TableId, key: &EntryKey, changes: &mut Vec<Change>) -> Result<()> {
         self.check_writable(id)?;
-        let identity = self.identity(id, key)?;
+        let slot = self.find(id, key)?;
         let table = &mut self.tables[id.0];
-        let Some(slot) = table.slots.remove(&identity[..]) else {
-            return Err(self.no_entry(id));
-        };
-        table.free.push(slot);
+        let action = table.entries.action(slot)[0];
         changes.push(Change::RemoveEntry { table: id.0, slot });
-        if let Some(stored) = table.entries[slot as usize].take() {
-            table.ageing -= (stored.entry.idle_timeout_ns > 0) as usize;
-            self.release(id, stored);
+        if let Some(stored) = table.entries.remove(slot) {
+            table.ageing -= (stored.idle_timeout > 0) as usize;
+            self.release(id, action, &stored);
         }
         Ok(())
     }
@@ -331,13 +318,17 @@ impl Store {
             return Err(UpdateError::PermissionDenied(reason));
         }
         let action = action.or_else(|| self.program.defaults[id.0].clone());
-        let packed = match &action {
-            Some(call) => Some(self.pack_action(id, call)?.into()),
-            None => None,
-        };
+        let packed = self.pack_default(id, action.as_ref())?;
         self.tables[id.0].default = action;
         changes.push(Change::SetDefault { table: id.0, action: packed });
         Ok(())
+    }
+
+    fn pack_default(&self, id: TableId, action: Option<&ActionCall>) -> Result<Option<Box<[u64]>>> {
+        let Some(call) = action else { return Ok(None) };
+        let mut packed = Vec::new();
+        self.pack_action(id, call, &mut packed)?;
+        Ok(Some(packed.into()))
     }
 
     fn table(&self, id: TableId) -> Result<&TableInfo> {
@@ -349,8 +340,8 @@ impl Store {
     }
 
     fn find(&self, id: TableId, key: &EntryKey) -> Result<u32> {
-        let identity = self.identity(id, key)?;
-        self.tables[id.0].slots.get(&identity[..]).copied().ok_or_else(|| self.no_entry(id))
+        let row = self.pack_key(id, key)?;
+        self.tables[id.0].entries.find(&row, key.priority).ok_or_else(|| self.no_entry(id))
     }
 
     /// Where an entry's counter and meter are; without a key: those of the default entry.
@@ -409,64 +400,115 @@ impl Store {
         self.profiles.get_mut(id.0).ok_or_else(|| UpdateError::NotFound(format!("action profile {}", id.0)))
     }
 
-    /// What stands in a row for the action; what it names is in use from now on.
+    /// Appends what stands in a row for the action; what it names is in use from now on.
     /// `replaced`: the one-shot group that the entry has so far.
     fn acquire(
         &mut self,
         id: TableId,
         action: &EntryAction,
         replaced: Option<&OneShot>,
+        row: &mut Vec<u64>,
         changes: &mut Vec<Change>,
-    ) -> Result<(Vec<u64>, Option<OneShot>)> {
+    ) -> Result<Option<Box<Shot>>> {
         let info = self.table(id)?;
         let Some(ProfileId(profile)) = info.profile else {
             return match action {
-                EntryAction::Call(call) => Ok((self.pack_action(id, call)?, None)),
+                EntryAction::Call(call) => self.pack_action(id, call, row).map(|()| None),
                 EntryAction::Same => invalid(format!("table `{}`: a new entry needs an action", info.name)),
                 _ => invalid(format!("table `{}` has no action profile", info.name)),
             };
         };
-        let mixed = format!("table `{}`: its action profile is programmed the other way", info.name);
-        let packed = match action {
-            EntryAction::OneShot(calls) => {
-                calls.iter().map(|w| self.pack_action(id, &w.call)).collect::<Result<Vec<_>>>()?
-            }
-            _ => Vec::new(),
-        };
-        let store = &mut self.profiles[profile];
+        let mixed = || invalid(format!("table `{}`: its action profile is programmed the other way", info.name));
+        let has_shots = self.profiles[profile].has_shots();
         match action {
             EntryAction::Call(_) | EntryAction::Same => {
-                invalid(format!("table `{}` takes members of its action profile", self.program.tables[id.0].name))
+                invalid(format!("table `{}` takes members of its action profile", info.name))
             }
-            EntryAction::Member(_) | EntryAction::Group(_) if store.has_shots() => invalid(mixed),
-            EntryAction::Member(member) => Ok((vec![store.use_member(*member)?], None)),
-            EntryAction::Group(group) => Ok((vec![store.use_group(*group)?], None)),
-            EntryAction::OneShot(_) if store.has_members() => invalid(mixed),
+            EntryAction::Member(_) | EntryAction::Group(_) if has_shots => mixed(),
+            EntryAction::Member(member) => {
+                row.push(self.profiles[profile].use_member(*member)?);
+                Ok(None)
+            }
+            EntryAction::Group(group) => {
+                row.push(self.profiles[profile].use_group(*group)?);
+                Ok(None)
+            }
+            EntryAction::OneShot(_) if self.profiles[profile].has_members() => mixed(),
             EntryAction::OneShot(calls) => {
-                let (reference, shot) = store.shoot(calls, packed, replaced, changes)?;
-                Ok((vec![reference], Some(shot)))
+                let pack = |weighted: &WeightedCall| {
+                    let mut packed = Vec::new();
+                    self.pack_action(id, &weighted.call, &mut packed).map(|()| packed)
+                };
+                let packed = calls.iter().map(pack).collect::<Result<Vec<_>>>()?;
+                let (reference, slots) = self.profiles[profile].shoot(calls, packed, replaced, changes)?;
+                row.push(reference);
+                Ok(Some(Box::new(Shot { calls: calls.clone(), slots })))
             }
         }
     }
 
-    /// What an entry that is gone has named is no longer in use.
-    fn release(&mut self, id: TableId, stored: Stored) {
+    /// What an entry that is gone has named is no longer in use. `action`: the first word of its action.
+    fn release(&mut self, id: TableId, action: u64, stored: &Stored) {
         let Some(ProfileId(profile)) = self.program.tables[id.0].profile else { return };
         let store = &mut self.profiles[profile];
-        match stored.entry.action {
-            EntryAction::Member(member) => store.release_member(member),
-            EntryAction::Group(group) => store.release_group(group),
-            EntryAction::Call(_) | EntryAction::OneShot(_) | EntryAction::Same => {}
+        match stored.shot() {
+            Some(shot) => store.release_shot(&shot.slots),
+            None if action & GROUP != 0 => store.release_group(action as u32),
+            None => store.release_member(action as u32),
         }
-        if let Some(shot) = stored.shot {
-            store.release_shot(shot);
+    }
+
+    /// An entry's key.
+    fn unpack_key(&self, id: TableId, slot: u32) -> EntryKey {
+        let (code, info) = (&self.program.code.tables[id.0], &self.program.tables[id.0]);
+        let entries = &self.tables[id.0].entries;
+        let fields = code.places.iter().zip(&info.key);
+        EntryKey {
+            fields: fields.map(|(place, key)| unpack_field(place, key.kind, code, entries.key(slot))).collect(),
+            priority: entries.priority(slot),
+        }
+    }
+
+    /// An entry's action.
+    fn unpack_action(&self, id: TableId, slot: u32) -> EntryAction {
+        let (info, entries) = (&self.program.tables[id.0], &self.tables[id.0].entries);
+        let (first, mut words) = (entries.action(slot)[0], &entries.action(slot)[1..]);
+        if info.profile.is_none() {
+            let action = info.actions[first as usize];
+            let params = self.program.actions[action.0].params.iter().map(|param| {
+                let (value, rest) = words.split_at(value::words(param.width));
+                words = rest;
+                Value::from_words(value)
+            });
+            return EntryAction::Call(ActionCall { action, params: params.collect() });
+        }
+        match entries.get(slot).and_then(Stored::shot) {
+            Some(shot) => EntryAction::OneShot(shot.calls.clone()),
+            None if first & GROUP != 0 => EntryAction::Group(first as u32),
+            None => EntryAction::Member(first as u32),
+        }
+    }
+
+    /// An entry as it was written, but for its counter.
+    fn unpack(&self, id: TableId, slot: u32, stored: &Stored) -> TableEntry {
+        TableEntry {
+            table: id,
+            key: self.unpack_key(id, slot),
+            action: self.unpack_action(id, slot),
+            meter: stored.meter(),
+            counter: None,
+            idle_timeout_ns: stored.idle_timeout,
+            cookie: stored.cookie().to_vec(),
         }
     }
 
     /// A member's action as it stands in its profile.
     fn pack_member(&self, id: ProfileId, call: &ActionCall) -> Result<Vec<u64>> {
         match self.program.profiles.get(id.0) {
-            Some(info) => self.pack_call(&info.actions, &info.name, call),
+            Some(info) => {
+                let mut packed = Vec::new();
+                self.pack_call(&info.actions, &info.name, call, &mut packed).map(|()| packed)
+            }
             None => Err(UpdateError::NotFound(format!("action profile {}", id.0))),
         }
     }
@@ -494,16 +536,17 @@ impl Store {
         self.copies.set_port(port, up, changes);
     }
 
-    /// Action index and parameters as they stand in a row.
-    fn pack_action(&self, id: TableId, call: &ActionCall) -> Result<Vec<u64>> {
+    /// Appends action index and parameters as they stand in a row.
+    fn pack_action(&self, id: TableId, call: &ActionCall, row: &mut Vec<u64>) -> Result<()> {
         let info = self.table(id)?;
-        let mut packed = self.pack_call(&info.actions, &info.name, call)?;
-        packed.resize(1 + self.program.code.tables[id.0].param_words.max(packed.len() - 1), 0);
-        Ok(packed)
+        let start = row.len();
+        self.pack_call(&info.actions, &info.name, call, row)?;
+        row.resize(row.len().max(start + 1 + self.program.code.tables[id.0].param_words), 0);
+        Ok(())
     }
 
-    /// The index among `actions` and the parameters.
-    fn pack_call(&self, actions: &[ActionId], of: &str, call: &ActionCall) -> Result<Vec<u64>> {
+    /// Appends the index among `actions` and the parameters.
+    fn pack_call(&self, actions: &[ActionId], of: &str, call: &ActionCall, row: &mut Vec<u64>) -> Result<()> {
         let Some(index) = actions.iter().position(|&action| action == call.action) else {
             return invalid(format!("`{of}` does not have this action"));
         };
@@ -512,16 +555,16 @@ impl Store {
             let (needs, has) = (action.params.len(), call.params.len());
             return invalid(format!("action `{}` takes {needs} parameters, not {has}", action.name));
         }
-        let mut packed = vec![index as u64];
+        row.push(index as u64);
         for (param, value) in action.params.iter().zip(&call.params) {
             check_width(format_args!("parameter `{}`", param.name), value, param.width)?;
-            packed.extend((0..words(param.width)).map(|word| value.word(word)));
+            row.extend((0..value::words(param.width)).map(|word| value.word(word)));
         }
-        Ok(packed)
+        Ok(())
     }
 
-    /// What identifies an entry: the key as it stands in a row, and the priority.
-    fn identity(&self, id: TableId, key: &EntryKey) -> Result<Vec<u64>> {
+    /// The key as it stands in a row, with room for the rest of it. Key and priority are all that names an entry.
+    fn pack_key(&self, id: TableId, key: &EntryKey) -> Result<Vec<u64>> {
         let info = self.table(id)?;
         let code = &self.program.code.tables[id.0];
         if key.fields.len() != info.key.len() {
@@ -534,14 +577,26 @@ impl Store {
             (false, _) => return invalid(format!("entries of table `{}` have no priority", info.name)),
         }
         let shape = RowShape::new(code);
-        let mut identity = vec![0; shape.action + 1];
-        let row = &mut identity[..shape.action];
+        let mut row = Vec::with_capacity(shape.len);
+        row.resize(shape.action, 0);
         for ((field, place), key) in key.fields.iter().zip(&code.places).zip(&info.key) {
-            pack_field(field, place, key.kind, key.field.width, &key.field.name, code, row)?;
+            pack_field(field, place, key.kind, key.field.width, &key.field.name, code, &mut row)?;
         }
-        identity[shape.action] = key.priority as u64;
-        Ok(identity)
+        Ok(row)
     }
+}
+
+/// What an entry of a table with an action profile names.
+fn reference(action: &EntryAction) -> Option<u64> {
+    match action {
+        EntryAction::Member(member) => Some((*member).into()),
+        EntryAction::Group(group) => Some(GROUP | u64::from(*group)),
+        EntryAction::Call(_) | EntryAction::OneShot(_) | EntryAction::Same => None,
+    }
+}
+
+fn rare(entry: &TableEntry, shot: Option<Box<Shot>>) -> Rare {
+    Rare { meter: entry.meter, cookie: entry.cookie.as_slice().into(), shot }
 }
 
 fn exhausted<T>(reason: String) -> Result<T> {

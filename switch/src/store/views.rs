@@ -43,14 +43,13 @@ impl Store {
 
     pub fn entries(&self, id: TableId, now: u64) -> Result<Vec<EntryView>> {
         self.table(id)?;
-        let slots = 0..self.tables[id.0].entries.len() as u32;
-        Ok(slots.filter_map(|slot| self.view(id, slot, now)).collect())
+        Ok(self.tables[id.0].entries.slots().filter_map(|slot| self.view(id, slot, now)).collect())
     }
 
     fn view(&self, id: TableId, slot: u32, now: u64) -> Option<EntryView> {
-        let stored = self.tables[id.0].entries[slot as usize].as_ref()?;
+        let stored = self.tables[id.0].entries.get(slot)?;
         let info = &self.program.tables[id.0];
-        let mut entry = stored.entry.clone();
+        let mut entry = self.unpack(id, slot, stored);
         let mut idle_ns = 0;
         if let Some(stats) = self.shared.entries[id.0].get(slot as usize) {
             entry.counter = info
@@ -103,21 +102,23 @@ impl Store {
     /// Entries of the slots `range` of a table that have been idle for their timeout; none is told twice within it.
     pub fn idle(&mut self, table: usize, range: Range<usize>, now: u64) -> Vec<TableEntry> {
         let (info, store) = (&self.program.tables[table], &mut self.tables[table]);
-        let mut idle = Vec::new();
         if !info.support_timeout || store.ageing == 0 {
-            return idle;
+            return Vec::new();
         }
-        let range = range.start.min(store.entries.len())..range.end.min(store.entries.len());
-        for (slot, stored) in range.clone().zip(&mut store.entries[range]) {
-            let Some(stored) = stored else { continue };
-            let last_hit = self.shared.entries[table][slot].last_hit.load(Relaxed);
-            let timeout = stored.entry.idle_timeout_ns;
-            if timeout > 0 && now.saturating_sub(last_hit.max(stored.seen)) >= timeout {
+        let is_idle = |&slot: &u32| {
+            let Some(stored) = store.entries.get_mut(slot).filter(|stored| stored.idle_timeout > 0) else {
+                return false;
+            };
+            let last_hit = self.shared.entries[table][slot as usize].last_hit.load(Relaxed);
+            let is_idle = now.saturating_sub(last_hit.max(stored.seen)) >= stored.idle_timeout;
+            if is_idle {
                 stored.seen = now;
-                idle.push(stored.entry.clone());
             }
-        }
-        idle
+            is_idle
+        };
+        let idle: Vec<u32> = (range.start as u32..range.end as u32).filter(is_idle).collect();
+        let entry = |slot| Some(self.unpack(TableId(table), slot, self.tables[table].entries.get(slot)?));
+        idle.into_iter().filter_map(entry).collect()
     }
 
     pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<KeyField>>> {
