@@ -5,6 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use prost_types::FileDescriptorSet;
+use prost_types::field_descriptor_proto::Type;
+
 const ROOT_PROTO: &str = "p4/v1/p4runtime.proto";
 const GNMI_PROTO: &str = "gnmi1/gnmi.proto";
 
@@ -35,13 +38,28 @@ fn proto_dir() -> Result<PathBuf, String> {
         .into())
 }
 
+/// The parts of batches stay bytes, which is the same on the wire: thousands of messages within messages are read and
+/// written one by one, in memory that the cache still holds.
+fn one_by_one(descriptors: &mut FileDescriptorSet) {
+    let parts = [("WriteRequest", "updates"), ("ReadRequest", "entities"), ("ReadResponse", "entities")];
+    let files = descriptors.file.iter_mut().filter(|file| file.package() == "p4.v1");
+    for message in files.flat_map(|file| &mut file.message_type) {
+        let name = message.name().to_owned();
+        for field in message.field.iter_mut().filter(|field| parts.contains(&(&name, field.name()))) {
+            field.set_type(Type::Bytes);
+            field.type_name = None;
+        }
+    }
+}
+
 fn build() -> Result<(), String> {
     println!("cargo:rerun-if-env-changed=FINSY_PROTO_DIR");
     let dir = proto_dir()?;
     println!("cargo:rerun-if-changed={}", dir.join("p4").display());
     println!("cargo:rerun-if-changed={}", dir.join("gnmi1").display());
-    let descriptors =
+    let mut descriptors =
         protox::compile([ROOT_PROTO, GNMI_PROTO], [&dir]).map_err(|e| format!("{}: {e}", dir.display()))?;
+    one_by_one(&mut descriptors);
     tonic_prost_build::configure()
         .build_client(false)
         .bytes(".p4.v1")

@@ -82,13 +82,16 @@ impl InProcess {
     /// Modifies every table entry to what the server says that it is; their number, or the server's contradiction.
     pub async fn write_back(&self) -> Result<usize, Status> {
         let all = p4::Entity { entity: Some(p4::entity::Entity::TableEntry(Default::default())) };
-        let request = p4::ReadRequest { device_id: DEVICE, entities: vec![all], ..Default::default() };
+        let entities = vec![all.encode_to_vec().into()];
+        let request = p4::ReadRequest { device_id: DEVICE, entities, ..Default::default() };
         let mut answers = self.service.read(Request::new(request)).await?.into_inner();
         let mut updates = Vec::new();
         while let Some(answer) = answers.next().await {
             for entity in answer?.entities {
+                let entity: p4::Entity = decode(&entity)?;
                 if matches!(&entity.entity, Some(p4::entity::Entity::TableEntry(entry)) if !entry.is_const) {
-                    updates.push(p4::Update { r#type: p4::update::Type::Modify as i32, entity: Some(entity) });
+                    let update = p4::Update { r#type: p4::update::Type::Modify as i32, entity: Some(entity) };
+                    updates.push(update.encode_to_vec().into());
                 }
             }
         }

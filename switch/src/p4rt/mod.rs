@@ -61,6 +61,10 @@ const LARGEST_REQUEST: usize = 64 << 20;
 /// Requests and streams of one connection at once, and how many of them are read and answered at a time.
 const MOST_STREAMS: u32 = 128;
 const MOST_REQUESTS: usize = 16;
+/// Bytes of a request, and of all requests of a connection, that a client may send ahead: a usual batch never waits for
+/// the server to ask for more.
+const STREAM_WINDOW: u32 = 512 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
 /// A request that has not come and been answered by then never will.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// A connection whose peer has vanished is found out by pings, so that another controller may take over.
@@ -131,6 +135,8 @@ impl P4RuntimeListener {
         let server = self
             .server
             .max_concurrent_streams(MOST_STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .concurrency_limit_per_connection(MOST_REQUESTS)
             .timeout(LONGEST_WAIT)
             .http2_keepalive_interval(Some(PING_INTERVAL))

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use prost::Message;
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -23,10 +23,8 @@ const MOST_READS: usize = 16;
 const MOST_READS_OF_ONE: usize = 4;
 /// A read whose client takes nothing for so long ends.
 const STALL: Duration = Duration::from_secs(10);
-/// A `ReadResponse` is sent when it has this many entities, or this many bytes in their parts of no fixed length;
-/// clients take 4 MiB by default.
-const CHUNK_ENTITIES: usize = 512;
-const CHUNK_BYTES: usize = 1 << 20;
+/// A `ReadResponse` is sent when its entities have this many bytes; clients take 4 MiB by default.
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// The reads under way, by connection.
 #[derive(Default)]
@@ -107,7 +105,7 @@ impl Chunks {
         Chunks { outcomes: Vec::with_capacity(answers.len()), answers: answers.into_iter(), current: None, done: false }
     }
 
-    fn next_entity(&mut self) -> Option<p4::entity::Entity> {
+    fn next_entity(&mut self) -> Option<Bytes> {
         loop {
             if let Some(entity) = self.current.as_mut().and_then(Iterator::next) {
                 return Some(entity);
@@ -131,26 +129,16 @@ impl Iterator for Chunks {
         if self.done {
             return None;
         }
-        let (mut entities, mut bytes) = (Vec::with_capacity(self.answers.len().min(CHUNK_ENTITIES)), 0);
-        while entities.len() < CHUNK_ENTITIES && bytes < CHUNK_BYTES {
+        let (mut entities, mut bytes) = (Vec::with_capacity(self.answers.len()), 0);
+        while bytes < CHUNK_BYTES {
             let Some(entity) = self.next_entity() else { break };
-            bytes += unbounded_bytes(&entity);
-            entities.push(p4::Entity { entity: Some(entity) });
+            bytes += entity.len();
+            entities.push(entity);
         }
         if !entities.is_empty() {
             return Some(Ok(p4::ReadResponse { entities }));
         }
         self.done = true;
         batch_status("Read", &self.outcomes).err().map(Err)
-    }
-}
-
-/// The size of what a client may make as long as it likes; the rest of an entity is a few hundred bytes.
-fn unbounded_bytes(entity: &p4::entity::Entity) -> usize {
-    use p4::entity::Entity;
-    match entity {
-        Entity::TableEntry(entry) => entry.metadata.len(),
-        Entity::PacketReplicationEngineEntry(entry) => entry.encoded_len(),
-        _ => 0,
     }
 }

@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use prost::Message;
+
 use super::entry::{self, Wanted};
 use super::error::{Checked, refuse};
 use super::matching;
@@ -18,23 +21,23 @@ use super::replication;
 use super::role::Access;
 use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
-use super::write::{Notes, cells, default_has_no_key, known, table};
+use super::write::{self, Notes, cells, default_has_no_key, known, table};
 use crate::control::{
     ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated,
 };
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
-    One(Option<Box<Entity>>),
-    Many(Box<dyn Iterator<Item = Entity> + Send>),
+    One(Option<Bytes>),
+    Many(Box<dyn Iterator<Item = Bytes> + Send>),
 }
 
 impl Iterator for Answer {
-    type Item = Entity;
+    type Item = Bytes;
 
-    fn next(&mut self) -> Option<Entity> {
+    fn next(&mut self) -> Option<Bytes> {
         match self {
-            Answer::One(entity) => entity.take().map(|entity| *entity),
+            Answer::One(entity) => entity.take(),
             Answer::Many(entities) => entities.next(),
         }
     }
@@ -60,16 +63,8 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// What the request finds and the role has.
-    pub fn read(&self, request: p4::Entity) -> Checked<Answer> {
-        let answer = self.answer(request)?;
-        if self.access.is_full() {
-            return Ok(answer);
-        }
-        let access = self.access.clone();
-        Ok(many(answer.filter(move |entity| access.has_entity(entity))))
-    }
-
-    fn answer(&self, request: p4::Entity) -> Checked<Answer> {
+    pub fn read(&self, request: Bytes) -> Checked<Answer> {
+        let request = write::read::<p4::Entity>(request)?;
         match request.entity {
             Some(Entity::TableEntry(filter)) => self.table_entries(&filter),
             Some(Entity::DirectCounterEntry(filter)) => self.direct_counters(filter),
@@ -87,6 +82,15 @@ impl Reader<'_> {
             Some(Entity::ExternEntry(_)) => refuse!(Unimplemented, "externs beyond v1model's are not supported"),
             None => refuse!(InvalidArgument, "the request has no entity"),
         }
+    }
+
+    fn one(&self, entity: Entity) -> Answer {
+        Answer::One(self.access.has_entity(&entity).then(|| encode(entity)))
+    }
+
+    fn many(&self, entities: impl Iterator<Item = Entity> + Send + 'static) -> Answer {
+        let access = self.access.clone();
+        Answer::Many(Box::new(entities.filter(move |entity| access.has_entity(entity)).map(encode)))
     }
 
     fn table_entries(&self, filter: &p4::TableEntry) -> Checked<Answer> {
@@ -126,7 +130,7 @@ impl Reader<'_> {
             time_since_last_hit: filter.time_since_last_hit.is_some() && table.has_idle_timeout,
         };
         let (pipeline, id) = (self.pipeline.clone(), table.id);
-        Ok(many(views.into_iter().filter_map(move |view| {
+        Ok(self.many(views.into_iter().filter_map(move |view| {
             let table = pipeline.schema.tables.get(&id)?;
             entry::to_message(&pipeline.schema, table, &view, &wanted).map(Entity::TableEntry)
         })))
@@ -180,7 +184,7 @@ impl Reader<'_> {
             let colours = self.dataplane.direct_colours(table.target, None)?;
             message.meter_counter_data = Some(entry::colours_message(colours));
         }
-        Ok(one(Entity::TableEntry(message)))
+        Ok(self.one(Entity::TableEntry(message)))
     }
 
     /// The entries whose direct resources are asked for.
@@ -218,11 +222,11 @@ impl Reader<'_> {
         match self.direct(filter.table_entry.as_ref(), |table| table.has_counter, "counter")? {
             Direct::One(table, key) => {
                 let named = filter.table_entry.map(entry::canonical_key);
-                Ok(one(message(named, self.dataplane.direct_counter(table.target, Some(&key))?)))
+                Ok(self.one(message(named, self.dataplane.direct_counter(table.target, Some(&key))?)))
             }
             Direct::Defaults(tables) => chain(tables.into_iter().map(|table| {
                 let value = self.dataplane.direct_counter(table.target, None)?;
-                Ok(one(message(Some(default_key(table.id)), value)))
+                Ok(self.one(message(Some(default_key(table.id)), value)))
             })),
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
                 message(Some(entry::key_message(table, &view.entry)), view.entry.counter.unwrap_or_default())
@@ -241,12 +245,12 @@ impl Reader<'_> {
             Direct::One(table, key) => {
                 let named = filter.table_entry.map(entry::canonical_key);
                 let view = self.dataplane.entry(table.target, &key)?;
-                Ok(one(message(named, view.entry.meter, view.colours)))
+                Ok(self.one(message(named, view.entry.meter, view.colours)))
             }
             Direct::Defaults(tables) => chain(tables.into_iter().map(|table| {
                 let config = self.dataplane.default_meter(table.target)?;
                 let colours = self.dataplane.direct_colours(table.target, None)?;
-                Ok(one(message(Some(default_key(table.id)), config, Some(colours))))
+                Ok(self.one(message(Some(default_key(table.id)), config, Some(colours))))
             })),
             Direct::Many(found) => Ok(self.each_entry(found, move |table, view| {
                 message(Some(entry::key_message(table, &view.entry)), view.entry.meter, view.colours)
@@ -261,7 +265,7 @@ impl Reader<'_> {
     ) -> Answer {
         let pipeline = self.pipeline.clone();
         let views = found.into_iter().flat_map(|(id, views)| views.into_iter().map(move |view| (id, view)));
-        many(views.filter_map(move |(id, view)| Some(message(pipeline.schema.tables.get(&id)?, view))))
+        self.many(views.filter_map(move |(id, view)| Some(message(pipeline.schema.tables.get(&id)?, view))))
     }
 
     fn counters(&self, filter: &p4::CounterEntry) -> Checked<Answer> {
@@ -269,10 +273,14 @@ impl Reader<'_> {
             let cells = cells(&counter.name, filter.index.as_ref(), counter.size)?;
             if filter.index.is_some() {
                 let data = Some(entry::counter_message(self.dataplane.counter(counter.target, cells.start)?));
-                return Ok(one(Entity::CounterEntry(p4::CounterEntry { counter_id: id, index: filter.index, data })));
+                return Ok(self.one(Entity::CounterEntry(p4::CounterEntry {
+                    counter_id: id,
+                    index: filter.index,
+                    data,
+                })));
             }
             let values = self.dataplane.counters(counter.target, cells.clone())?;
-            Ok(many(cells.zip(values).map(move |(index, value)| {
+            Ok(self.many(cells.zip(values).map(move |(index, value)| {
                 let data = Some(entry::counter_message(value));
                 Entity::CounterEntry(p4::CounterEntry {
                     counter_id: id,
@@ -294,7 +302,7 @@ impl Reader<'_> {
             let configs = self.dataplane.meters(meter.target, cells.clone())?;
             let colours = if asked { self.dataplane.colours(meter.target, cells.clone())? } else { Vec::new() };
             let mut colours = colours.into_iter().map(entry::colours_message);
-            Ok(many(cells.zip(configs).map(move |(index, config)| {
+            Ok(self.many(cells.zip(configs).map(move |(index, config)| {
                 let (index, config) = (Some(p4::Index { index: index as i64 }), config.map(entry::meter_message));
                 Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data: colours.next() })
             })))
@@ -310,7 +318,7 @@ impl Reader<'_> {
             let cells = cells(&register.name, filter.index.as_ref(), register.size)?;
             let values = self.dataplane.registers(register.target, cells.clone())?;
             let element = register.element.clone();
-            Ok(many(cells.zip(values).map(move |(index, bits)| {
+            Ok(self.many(cells.zip(values).map(move |(index, bits)| {
                 let (index, data) = (Some(p4::Index { index: index as i64 }), element.encode(&[bits]));
                 Entity::RegisterEntry(p4::RegisterEntry { register_id: id, index, data })
             })))
@@ -330,7 +338,7 @@ impl Reader<'_> {
                 let action = Some(entry::call_message(schema, &profile.actions, &call)?);
                 Some(Entity::ActionProfileMember(p4::ActionProfileMember { action_profile_id: id, member_id, action }))
             };
-            Ok(many(members.into_iter().filter_map(message).collect::<Vec<_>>().into_iter()))
+            Ok(self.many(members.into_iter().filter_map(message).collect::<Vec<_>>().into_iter()))
         };
         match filter.action_profile_id {
             0 => chain(schema.profiles.iter().map(read)),
@@ -345,7 +353,7 @@ impl Reader<'_> {
             select(&mut groups, filter.group_id, "group")?;
             let message =
                 |(group, value)| Entity::ActionProfileGroup(profile::group_message(id, profile, group, &value));
-            Ok(many(groups.into_iter().map(message).collect::<Vec<_>>().into_iter()))
+            Ok(self.many(groups.into_iter().map(message).collect::<Vec<_>>().into_iter()))
         };
         match filter.action_profile_id {
             0 => chain(schema.profiles.iter().map(read)),
@@ -357,7 +365,7 @@ impl Reader<'_> {
         let schema = &self.pipeline.schema;
         let read = |(&id, set): (&u32, &ValueSet)| -> Checked<Answer> {
             let members = self.dataplane.value_set(set.target)?;
-            Ok(one(Entity::ValueSetEntry(profile::set_message(id, set, &members))))
+            Ok(self.one(Entity::ValueSetEntry(profile::set_message(id, set, &members))))
         };
         match filter.value_set_id {
             0 => chain(schema.value_sets.iter().map(read)),
@@ -387,13 +395,13 @@ impl Reader<'_> {
                         }))
                     })
                     .collect();
-                Ok(many(messages.into_iter()))
+                Ok(self.many(messages.into_iter()))
             }
             Some(Type::CloneSessionEntry(filter)) => {
                 let mut sessions = self.dataplane.clone_sessions();
                 select(&mut sessions, filter.session_id, "clone session")?;
                 let backups = self.dataplane.backups();
-                Ok(many(sessions.into_iter().map(move |(session_id, session)| {
+                Ok(self.many(sessions.into_iter().map(move |(session_id, session)| {
                     wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
                         session_id,
                         replicas: replication::messages(
@@ -423,7 +431,7 @@ impl Reader<'_> {
         let entry = |digest_id| {
             self.digests.config(digest_id).map(|config| p4::DigestEntry { digest_id, config: Some(config) })
         };
-        Ok(many(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
+        Ok(self.many(ids.into_iter().filter_map(entry).map(Entity::DigestEntry).collect::<Vec<_>>().into_iter()))
     }
 }
 
@@ -432,21 +440,17 @@ fn default_key(table_id: u32) -> p4::TableEntry {
     p4::TableEntry { table_id, is_default_action: true, ..Default::default() }
 }
 
+fn encode(entity: Entity) -> Bytes {
+    p4::Entity { entity: Some(entity) }.encode_to_vec().into()
+}
+
 fn none() -> Answer {
     Answer::One(None)
 }
 
-fn one(entity: Entity) -> Answer {
-    Answer::One(Some(Box::new(entity)))
-}
-
-fn many(entities: impl Iterator<Item = Entity> + Send + 'static) -> Answer {
-    Answer::Many(Box::new(entities))
-}
-
 /// All answers one after the other, or the first refusal.
 fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
-    Ok(many(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten()))
+    Ok(Answer::Many(Box::new(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten())))
 }
 
 /// Keeps the one that is asked for, or all of them for id 0.

@@ -106,9 +106,9 @@ impl Shared {
             }
         };
         let outcomes = match Atomicity::try_from(request.atomicity) {
-            Ok(Atomicity::ContinueOnError) => writer.run(&request.updates).await,
-            Ok(Atomicity::RollbackOnError) => writer.run_all(&request.updates, false).await?,
-            Ok(Atomicity::DataplaneAtomic) => writer.run_all(&request.updates, true).await?,
+            Ok(Atomicity::ContinueOnError) => writer.run(request.updates).await,
+            Ok(Atomicity::RollbackOnError) => writer.run_all(request.updates, false).await?,
+            Ok(Atomicity::DataplaneAtomic) => writer.run_all(request.updates, true).await?,
             Err(_) => return Err(Status::invalid_argument(format!("there is no atomicity {}", request.atomicity))),
         };
         drop(state);

@@ -12,6 +12,7 @@ pub use direct::default_has_no_key;
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
+use prost::Message;
 use tonic::Status;
 
 use super::entry;
@@ -86,10 +87,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Applies the updates in order, each on its own (CONTINUE_ON_ERROR); one outcome for each.
-    pub async fn run(mut self, updates: &[p4::Update]) -> Vec<Checked<()>> {
+    pub async fn run(mut self, updates: Vec<Bytes>) -> Vec<Checked<()>> {
         self.batch.reserve(updates.len().min(LONGEST_BATCH));
         self.owners.reserve(updates.len().min(LONGEST_BATCH));
-        for (number, update) in updates.iter().enumerate() {
+        for (number, update) in updates.into_iter().enumerate() {
             if number % BREATH == BREATH - 1 {
                 tokio::task::yield_now().await;
             }
@@ -108,8 +109,8 @@ impl<'a> Writer<'a> {
 
     /// Applies all updates or none (ROLLBACK_ON_ERROR); `at_once`: packets see all or none of them, too
     /// (DATAPLANE_ATOMIC). The error: this cannot be done.
-    pub async fn run_all(mut self, updates: &[p4::Update], at_once: bool) -> Result<Vec<Checked<()>>, Status> {
-        for (number, update) in updates.iter().enumerate() {
+    pub async fn run_all(mut self, updates: Vec<Bytes>, at_once: bool) -> Result<Vec<Checked<()>>, Status> {
+        for (number, update) in updates.into_iter().enumerate() {
             if number % BREATH == BREATH - 1 {
                 tokio::task::yield_now().await;
             }
@@ -217,7 +218,9 @@ impl<'a> Writer<'a> {
         self.noted.push((self.outcomes.len(), note));
     }
 
-    fn update(&mut self, update: &p4::Update) -> Checked<()> {
+    /// `update`: as it came.
+    fn update(&mut self, update: Bytes) -> Checked<()> {
+        let update = read::<p4::Update>(update)?;
         let operation = match update.r#type() {
             Type::Unspecified => return refuse!(InvalidArgument, "the update has no type"),
             operation => operation,
@@ -463,6 +466,14 @@ impl<'a> Writer<'a> {
             self.push(Update::SetDigest { digest, config });
         }
         Ok(())
+    }
+}
+
+/// A part of a batch.
+pub fn read<M: Message + Default>(part: Bytes) -> Checked<M> {
+    match M::decode(part) {
+        Ok(message) => Ok(message),
+        Err(error) => refuse!(InvalidArgument, "this cannot be read: {error}"),
     }
 }
 
