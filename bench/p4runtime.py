@@ -88,7 +88,8 @@ class Writer:
         before, address, after = part.partition(FIRST.to_bytes(4, "big"))
         assert address and part.count(address) == 1
         self._around = before, after
-        self._entity = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=entry))
+        key = program.entry(TABLE, fields)  # a counter is asked for by its entry's key alone
+        self._entity = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key))
 
     def request(self, numbers: range, operation: bytes = b"\x08\x01") -> bytes:
         """A WriteRequest for these flows. operation: the field `type` of an update, INSERT or MODIFY."""

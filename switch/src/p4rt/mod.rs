@@ -9,7 +9,7 @@
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
-//! | `write`, `read`, `portions` | updates and queries; long answers |
+//! | `write`, `read`, `direct`, `portions` | updates and queries; thousands of counters; long answers |
 //! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | [`in_process`] | the server without a network, for tests |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
@@ -20,6 +20,7 @@ mod arbitration;
 mod clients;
 mod data;
 mod digest;
+mod direct;
 mod entry;
 mod error;
 mod header;

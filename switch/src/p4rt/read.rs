@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
+use super::direct;
 use super::entry::{self, Wanted};
 use super::error::{Checked, refuse};
 use super::matching;
@@ -64,6 +65,12 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     /// What the request finds and the role has.
     pub fn read(&self, request: Bytes) -> Checked<Answer> {
+        if let Some((table, key, named)) = direct::counter_of(&self.pipeline.schema, &request)
+            && self.access.has(table.id)
+        {
+            let value = self.dataplane.direct_counter(table.target, Some(&key))?;
+            return Ok(Answer::One(Some(direct::counter_message(named, value))));
+        }
         let request = write::read::<p4::Entity>(request)?;
         match request.entity {
             Some(Entity::TableEntry(filter)) => self.table_entries(&filter),
