@@ -67,6 +67,8 @@ def listen(rest: str, tls: bool) -> socket.socket:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"--rest {rest}: {reason}: choose another address, or port 0 for a free port") from None
+    # Head and body of an answer are two writes, and asyncio knows only sockets that were made for TCP by name.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not tls and not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         listener.close()
         raise ConfigError(f"--rest {rest}: tokens would be in the clear: give --tls-cert and --tls-key, or 127.0.0.1")

@@ -53,6 +53,10 @@ async def ask(controller: Controller) -> list[float]:
             (await client.get(f"/api/v1/access-points/ap1{path}")).raise_for_status()
             took.append(time.monotonic() - due)
 
+        # The first request of a client loads what it needs: that is not the service's time.
+        for path in PATHS:
+            await one(path, time.monotonic())
+        took.clear()
         start, number = time.monotonic(), 0
         async with asyncio.TaskGroup() as tasks:
             while (due := start + number / REQUESTS_PER_SECOND) < start + SECONDS:
