@@ -31,7 +31,7 @@ pub use crate::change::{
 use crate::engine::{Clock, Command, Engine, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
-use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, interface_flags, mtu};
+use crate::port::{Capture, FilePort, Interfaces, MemoryPort, PacketPort, PortCells, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
@@ -255,7 +255,8 @@ impl Dataplane {
         };
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
-        let watcher = spawn("watch", Box::new(move || watch(&watched)))?;
+        let interfaces = watch_interfaces.then(Interfaces::new).transpose().map_err(|e| fail("socket", e))?;
+        let watcher = spawn("watch", Box::new(move || watch(&watched, interfaces.as_ref())))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher]);
         let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
         Ok((Dataplane { inner, staged: false }, events))
@@ -448,14 +449,14 @@ fn open_error(interface: &str, error: &io::Error) -> String {
 }
 
 /// Looks after what has time: idle entries, and interfaces that go and come.
-fn watch(inner: &Inner) {
+fn watch(inner: &Inner, interfaces: Option<&Interfaces>) {
     let mut known: Vec<Option<i32>> = vec![None; inner.ports.len()];
     while !inner.stopping.load(Relaxed) {
         age(inner);
         links::sample(inner);
-        if inner.interfaces {
+        if let Some(interfaces) = interfaces {
             for (index, (port, known)) in inner.ports.iter().zip(&mut known).enumerate() {
-                watch_interface(inner, index, port, known);
+                watch_interface(inner, interfaces, index, port, known);
             }
         }
         thread::park_timeout(WATCH_INTERVAL);
@@ -486,8 +487,8 @@ fn age(inner: &Inner) {
 }
 
 /// `known`: index of the interface that the port is open on. A port is up when its interface is, and has a carrier.
-fn watch_interface(inner: &Inner, index: usize, port: &PortHandle, known: &mut Option<i32>) {
-    let (now, up) = match interface_flags(&port.interface) {
+fn watch_interface(inner: &Inner, interfaces: &Interfaces, index: usize, port: &PortHandle, known: &mut Option<i32>) {
+    let (now, up) = match interfaces.flags(&port.interface) {
         Ok((index, flags)) if flags & libc::IFF_UP != 0 => (Some(index), flags & libc::IFF_RUNNING != 0),
         _ => (None, false),
     };

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 pub use self::memory::{MemoryEnd, MemoryPort};
-pub use self::packet::{PacketPort, interface_flags, mtu};
+pub use self::packet::{Interfaces, PacketPort, mtu};
 pub use self::pcap::{Capture, FilePort, read_pcap};
 pub use self::stats::{PortCells, PortStats, QueueStats, count, quantile};
 use crate::link::LinkConfig;

@@ -198,35 +198,46 @@ fn interface_index(interface: &str) -> io::Result<libc::c_int> {
     }
 }
 
-/// Index and flags (IFF_*) of the interface; an error if it is gone.
-pub fn interface_flags(interface: &str) -> io::Result<(i32, i32)> {
-    let index = interface_index(interface)?;
-    let request = interface_request(interface, libc::SIOCGIFFLAGS)?;
-    // SAFETY: SIOCGIFFLAGS has written the flags.
-    Ok((index, unsafe { request.ifr_ifru.ifru_flags } as i32))
+/// A socket to ask about interfaces with, of the network namespace that it was made in.
+pub struct Interfaces(OwnedFd);
+
+impl Interfaces {
+    pub fn new() -> io::Result<Interfaces> {
+        // SAFETY: the socket is owned at once.
+        unsafe {
+            let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+            Ok(Interfaces(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// Index and flags (IFF_*) of the interface; an error if it is gone.
+    pub fn flags(&self, interface: &str) -> io::Result<(i32, i32)> {
+        let index = self.ask(interface, libc::SIOCGIFINDEX)?;
+        let request = self.ask(interface, libc::SIOCGIFFLAGS)?;
+        // SAFETY: SIOCGIFINDEX has written the index, SIOCGIFFLAGS the flags.
+        unsafe { Ok((index.ifr_ifru.ifru_ifindex, request.ifr_ifru.ifru_flags as i32)) }
+    }
+
+    fn ask(&self, interface: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
+        // SAFETY: all zeros is a valid ifreq; the kernel reads the name, which fits with its zero byte, and writes into
+        // the request only.
+        unsafe {
+            let mut request: libc::ifreq = std::mem::zeroed();
+            if interface.len() >= request.ifr_name.len() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+                *to = from as libc::c_char;
+            }
+            check(libc::ioctl(self.0.as_raw_fd(), code as _, &raw mut request))?;
+            Ok(request)
+        }
+    }
 }
 
 /// Bytes of payload in the longest frame of the interface.
 pub fn mtu(interface: &str) -> io::Result<usize> {
-    let request = interface_request(interface, libc::SIOCGIFMTU)?;
+    let request = Interfaces::new()?.ask(interface, libc::SIOCGIFMTU)?;
     // SAFETY: SIOCGIFMTU has written the MTU.
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
-}
-
-fn interface_request(interface: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
-    // SAFETY: all zeros is a valid ifreq; the socket is owned at once and closed on return; the kernel reads the name,
-    // which fits with its zero byte, and writes into the request only.
-    unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        if interface.len() >= request.ifr_name.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-            *to = from as libc::c_char;
-        }
-        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
-        let socket = OwnedFd::from_raw_fd(fd);
-        check(libc::ioctl(socket.as_raw_fd(), code as _, &raw mut request))?;
-        Ok(request)
-    }
 }
