@@ -81,7 +81,11 @@ def offer(where: Lab, frames: Path, rate: float, seconds: float) -> tuple[float,
 
 def latency(where: Lab, frames: Path) -> tuple[float, float]:
     """(p50, p99) µs from `gen` to `sink`, one packet at a time."""
-    report = json.loads(where.run(TRAFFIC, "latency", "gen", "sink", frames, "--count", "2000"))
+    prober = where.start(TRAFFIC, "latency", "gen", "sink", frames, "--count", "5000", core=SENDER_CORE)
+    output, _ = prober.communicate(timeout=60)
+    if prober.returncode:
+        raise LabError(f"{TRAFFIC.name} latency failed with exit code {prober.returncode}")
+    report = json.loads(output)
     return report["p50_us"], report["p99_us"]
 
 

@@ -72,6 +72,8 @@ fn constructs_that_are_not_supported() {
     let ragged = refused(|p| named(&mut p["header_types"], "extra_t")["fields"][1][1] = json!(19));
     assert_contains(&ragged, &["header `extra`", "whole bytes"]);
 
+    let foreign = refused(|p| table(p, "TheIngress.routes")["default_entry"]["action_id"] = json!(39));
+    assert_contains(&foreign, &["table `TheIngress.routes` (features.p4:", "action id 39 is not one of table"]);
     let valid = refused(|p| table(p, "TheIngress.routes")["key"][0]["match_type"] = json!("valid"));
     assert_contains(&valid, &["TheIngress.routes", "match kind `valid`"]);
     assert_contains(&refused(|p| p["meter_arrays"][0]["rate_count"] = json!(3)), &["meter", "3 rates"]);
