@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from topologies.nodes import stop_process
-from topologies.requirements import ROOT
+from topologies.requirements import ROOT, LabError
 
 from .lab import Lab, resident_bytes
 from .program import write_frames
@@ -25,7 +25,7 @@ from .switching import ADDRESS, FLOWS, FRAME_BYTES, find_peak, offer, running, t
 
 INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000  # INSERTS also is the goal per second
 FIRST = 0x0A000000  # the flows' source addresses, from 10.0.0.0 on: four bytes each
-TABLE, OTHERS = "flows_ipv4", "10.128.0.0"
+TABLE = "flows_ipv4"
 MODIFIES, COUNTERS, TIMES = 200, 1000, 100
 ELECTION = 100  # above that of bench.program
 SECONDS = 3.0  # of packets beside the writing
@@ -52,6 +52,8 @@ def measure(step: Step) -> Measured:
             try:
                 time.sleep(2.0)  # for Python to come up
                 beside = offer(where, frames, LOAD * peak, SECONDS)
+                if writer.poll() is not None:
+                    raise LabError("what writes beside the packets has ended: what it said stands above")
             finally:
                 stop_process(writer)
     raw |= {"offered_and_carried_alone": alone, "offered_and_carried_beside": beside}
@@ -85,26 +87,27 @@ class Writer:
         entry = program.entry(TABLE, fields, ("set_flow_ipv4", 1, 0, 0, 0))
         self._header = p4r.WriteRequest(device_id=1, election_id=U128.encode(ELECTION)).SerializeToString()
         part = p4r.WriteRequest(updates=[insert(entry)]).SerializeToString()
-        before, address, after = part.partition(FIRST.to_bytes(4, "big"))
-        assert address and part.count(address) == 1
-        self._around = before, after
+        self._part = part
         key = program.entry(TABLE, fields)  # a counter is asked for by its entry's key alone
         self._entity = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key))
 
     def request(self, numbers: range, operation: bytes = b"\x08\x01") -> bytes:
-        """A WriteRequest for these flows. operation: the field `type` of an update, INSERT or MODIFY."""
-        before, after = self._around
-        before = before.replace(b"\x08\x01", operation, 1)
-        return self._header + b"".join(before + (FIRST + n).to_bytes(4, "big") + after for n in numbers)
+        """A WriteRequest for these flows. operation: the field `type` of an update: INSERT, MODIFY or DELETE."""
+        return self._header + repeated(self._part.replace(b"\x08\x01", operation, 1), numbers)
 
     def counters(self, numbers: range) -> bytes:
         """A ReadRequest for these flows' counters."""
         from finsy.proto import p4r
 
         part = p4r.ReadRequest(entities=[self._entity]).SerializeToString()
-        before, _, after = part.partition(FIRST.to_bytes(4, "big"))
-        header = p4r.ReadRequest(device_id=1).SerializeToString()
-        return header + b"".join(before + (FIRST + n).to_bytes(4, "big") + after for n in numbers)
+        return p4r.ReadRequest(device_id=1).SerializeToString() + repeated(part, numbers)
+
+
+def repeated(part: bytes, numbers: range) -> bytes:
+    """A part of a message that names flow 0, for each of these flows."""
+    before, address, after = part.partition(FIRST.to_bytes(4, "big"))
+    assert address and part.count(address) == 1
+    return b"".join(before + (FIRST + n).to_bytes(4, "big") + after for n in numbers)
 
 
 def larger(directory: Path) -> Any:

@@ -166,15 +166,13 @@ class Stage:
         drops = selfcheck.Drops(self.lab)
         late: list[float] = []
         for due, _, action in [*sorted(self._events, key=lambda event: event[:2]), (self.seconds, 0, lambda: None)]:
-            while (left := due - self.now()) > 0:
+            while (left := due - self.now()) > 0 and not self._over:
                 planned = min(left, TICK)
                 before = time.monotonic()
                 time.sleep(planned)
                 late.append(time.monotonic() - before - planned)
                 tick()
                 self._require_running()
-                if self._over:
-                    break
             if self._over:
                 break
             action()

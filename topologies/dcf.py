@@ -26,7 +26,6 @@ UP_AFTER, DOWN_AFTER = 10, 2  # frames in a row, of ARF
 DATA, ACK, PAYLOAD = 1500, 52, 1448  # octets of IP, with TCP timestamps; of a full segment's payload
 MOST = 10  # stations
 
-
 # (stations with something to send, whether the access point has TCP ACKs): payload of all (Mb/s), its frames per second
 SATURATION = {
     (1, False): (29.44, 0.0),
@@ -65,7 +64,7 @@ class _Sender:
     sent: int = 0
 
     def on_air(self) -> float:
-        return PREAMBLE + EXTENSION + 4e-6 * math.ceil((22 + 8 * (self.octets + MAC_HEADER)) / (4 * RATES[self.rate]))
+        return airtime(self.octets + MAC_HEADER, RATES[self.rate])
 
     def succeed(self) -> None:
         self.sent += 1
@@ -84,6 +83,11 @@ class _Sender:
             self.window, self.tries = CW_MIN, 0
 
 
+def airtime(octets: int, rate: int) -> float:
+    """Of a frame of the MAC at a rate in Mb/s (s)."""
+    return PREAMBLE + EXTENSION + 4e-6 * math.ceil((22 + 8 * octets) / (4 * rate))
+
+
 def saturation(stations: int, acks: bool, seconds: float = 120.0, seed: int = 1) -> tuple[float, float]:
     """The payload that `stations` carry together (Mb/s), and the frames per second of an access point beside them that
     always has TCP ACKs to send, if it has `acks`."""
@@ -100,7 +104,7 @@ def saturation(stations: int, acks: bool, seconds: float = 120.0, seed: int = 1)
             sender.backoff -= slots
         alone = len(transmitting) == 1
         answer = CONTROL[transmitting[0].rate] if alone else RATES[0]
-        now += PREAMBLE + EXTENSION + 4e-6 * math.ceil((22 + 8 * MAC_ACK) / (4 * answer))
+        now += airtime(MAC_ACK, answer)
         for sender in transmitting:
             sender.succeed() if alone else sender.fail()
             sender.backoff = random.randrange(sender.window + 1)
