@@ -22,6 +22,8 @@ DURATIONS = 1000
 
 VOLUMES = ("arrived", "sent", "filtered")
 
+VOLUMES_BYTES = 2 * len(VOLUMES) * CLASSES * 8
+
 COUNTS = TICKS, LATE, MISSED = range(3)
 """Places in `Board.counts`."""
 PORT = np.dtype(
@@ -39,8 +41,10 @@ PORT = np.dtype(
     ]
 )
 """Of one port; `class_feedback` is NaN for a class without traffic."""
-EVERY_TICK = struct.Struct(f"=3dq{2 * len(VOLUMES) * CLASSES}q")
+EVERY_TICK = struct.Struct("=3dq")
 """The first fields of `PORT`, which change with every tick and are written at once."""
+SHARES = struct.Struct(f"={1 + 3 * CLASSES}d")
+"""Its last ones, from `largest_flow` on, which change together, too."""
 
 FLOW = {
     "packets": "i8", "bytes": "i8", "rate": "f8", "moved": "f8", "feedback": "f8", "weight": "f8", "class_id": "u1",
@@ -73,6 +77,9 @@ class Board:
         self.ports = arrays[2]
         self.flows: dict[str, npt.NDArray[Any]] = dict(zip(FLOW, arrays[3:], strict=True))
         self.port_offsets = [places[2][2] + PORT.itemsize * number for number in range(ports)]
+        whole, start = memoryview(self.memory), EVERY_TICK.size
+        self.volumes = [whole[at + start : at + start + VOLUMES_BYTES].cast("q") for at in self.port_offsets]
+        """Of each port, `packets` and behind them `bytes`."""
 
     @classmethod
     def create(cls, ports: int) -> Self:

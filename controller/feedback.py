@@ -201,7 +201,8 @@ def share_terms(
     error = (rates * left - desired) / capacity
     if not busy:
         error = np.minimum(error, 0.0)
-    return np.clip(pressure + gain * error * (elapsed / interval), 0.0, math.sqrt(limit)), desired
+    # What `np.clip` does, without its detour through Python.
+    return np.minimum(np.maximum(pressure + gain * error * (elapsed / interval), 0.0), math.sqrt(limit)), desired
 
 
 def share_terms_of_few(

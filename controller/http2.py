@@ -26,8 +26,8 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, 
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 HEADER_TABLE_SIZE, ENABLE_PUSH, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 2, 4, 5
 
-FRAME = struct.Struct(">HBBBI")
-"""A frame's header: length, in two parts; kind, flags, stream."""
+FRAME = struct.Struct(">IBI")
+"""A frame's header: length in 24 bits and kind in 8; flags, stream."""
 LARGEST = 2**31 - 1
 """Of a window, and of a stream's number: 31 bits."""
 WINDOW = LARGEST
@@ -117,7 +117,6 @@ class Channel:
         self.events = select.EPOLLIN | select.EPOLLOUT
         """What to poll for."""
         self._inbox = b""
-        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._outbox = bytearray(PREFACE)
         self._outbox += _frame(
             SETTINGS,
@@ -169,7 +168,8 @@ class Channel:
         if self._next > LAST_STREAM:
             raise ChannelError("all streams of the connection are used up")
         stream, self._next = self._next, self._next + 2
-        body = b"\0" + len(message).to_bytes(4) + message
+        # A message's length in 32 bits, behind 0: not compressed.
+        body = len(message).to_bytes(5) + message
         messages: list[bytes] = []
         call = self._calls[stream] = _Call(
             done, each or messages.append, messages, bytearray(), body, self._stream_window
@@ -190,7 +190,8 @@ class Channel:
                 return
             if events & ~select.EPOLLOUT:
                 self._receive()
-            self._flush()
+            if self._outbox:
+                self._flush()
         except (OSError, struct.error, IndexError, hpack.HPACKError) as error:
             raise ChannelError(_reason(error)) from None
 
@@ -222,25 +223,26 @@ class Channel:
             self._shaking = False
 
     def _flush(self) -> None:
+        outbox = self._outbox
         try:
-            while self._outbox:
-                del self._outbox[: self._socket.send(self._outbox)]
+            while outbox:
+                del outbox[: self._socket.send(outbox)]
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         except OSError as error:
             raise ChannelError(_reason(error)) from None
-        self.events = select.EPOLLIN | select.EPOLLOUT if self._outbox else select.EPOLLIN
+        self.events = select.EPOLLIN | select.EPOLLOUT if outbox else select.EPOLLIN
 
     def _receive(self) -> None:
         while True:
             try:
-                size = self._socket.recv_into(self._buffer)
+                data = self._socket.recv(RECEIVE_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
-            if not size:
+            if not data:
                 raise ChannelError("the server closed the connection")
-            self._take(bytes(self._buffer[:size]))
-            if not self._tls and size < RECEIVE_BYTES:
+            self._take(data)
+            if not self._tls and len(data) < RECEIVE_BYTES:
                 return
 
     def _take(self, data: bytes) -> None:
@@ -248,41 +250,61 @@ class Channel:
             data = self._inbox + data
         at, size = 0, len(data)
         while size - at >= 9:
-            high, low, kind, flags, stream = FRAME.unpack_from(data, at)
-            length = high << 8 | low
+            first, flags, stream = FRAME.unpack_from(data, at)
+            length, kind = first >> 8, first & 255
             if length > LARGEST_FRAME:
                 raise ChannelError("no HTTP/2 answer: a frame is too long")
-            end = at + 9 + length
-            if end > size:
+            start, at = at, at + 9 + length
+            if at > size:
+                at = start
                 break
-            self._frame(kind, flags, stream & LARGEST, data[at + 9 : end])
-            at = end
+            payload, stream = data[start + 9 : at], stream & LARGEST
+            if kind == DATA:
+                self._data(flags, stream, payload)
+            elif kind == HEADERS:
+                if flags & PADDED:
+                    payload = payload[1 : length - payload[0]]
+                if flags & PRIORITY:
+                    payload = payload[5:]
+                self._block(flags, stream, payload, bool(flags & END_STREAM))
+            else:
+                self._other(kind, flags, stream, payload)
         self._inbox = data[at:]
 
-    def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        if kind == DATA:
-            self._refill(len(payload))
-            call = self._calls.get(stream)
-            if call is None:
-                return
-            if flags & PADDED:
-                payload = payload[1 : len(payload) - payload[0]]
-            if call.body or int.from_bytes(payload[1:5]) != len(payload) - 5 or payload[0]:
-                call.body += payload
-                _deliver(call)
-            else:
-                call.each(payload[5:])
-            if flags & END_STREAM:
-                self._end(stream, Status(UNKNOWN, "the answer has no status"))
-        elif kind == HEADERS:
-            if flags & PADDED:
-                payload = payload[1 : len(payload) - payload[0]]
-            if flags & PRIORITY:
-                payload = payload[5:]
-            self._open_block = (stream, payload, bool(flags & END_STREAM))
-        elif kind == CONTINUATION and self._open_block:
+    def _data(self, flags: int, stream: int, payload: bytes) -> None:
+        size = len(payload)
+        self._received += size
+        if self._received >= REFILL:
+            self._outbox += _frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._received))
+            self._received = 0
+        call = self._calls.get(stream)
+        if call is None:
+            return
+        if flags & PADDED:
+            payload = payload[1 : size - payload[0]]
+            size = len(payload)
+        if call.body or int.from_bytes(payload[:5]) != size - 5:
+            call.body += payload
+            _deliver(call)
+        else:
+            call.each(payload[5:])
+        if flags & END_STREAM:
+            self._end(stream, Status(UNKNOWN, "the answer has no status"))
+
+    def _block(self, flags: int, stream: int, block: bytes, last: bool) -> None:
+        """Headers or trailers, or as much of them as is there."""
+        if not flags & END_HEADERS:
+            self._open_block = (stream, block, last)
+            return
+        self._open_block = None
+        # What comes before the messages says nothing that the trailers don't.
+        if last and stream in self._calls:
+            self._end(stream, self._blocks.get(block) or self._decoded(block))
+
+    def _other(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        if kind == CONTINUATION and self._open_block:
             stream, block, last = self._open_block
-            self._open_block = (stream, block + payload, last)
+            self._block(flags, stream, block + payload, last)
         elif kind == SETTINGS and not flags & ACK:
             self._settle(payload)
         elif kind == PING and not flags & ACK:
@@ -295,21 +317,13 @@ class Channel:
             )
         elif kind == GOAWAY:
             raise ChannelError("the server is going away")
-        if kind in (HEADERS, CONTINUATION) and flags & END_HEADERS and self._open_block:
-            stream, block, last = self._open_block
-            self._open_block = None
-            # What comes before the messages says nothing that the trailers don't.
-            if last and stream in self._calls:
-                self._end(stream, self._status_of(block))
 
-    def _status_of(self, block: bytes) -> Status:
+    def _decoded(self, block: bytes) -> Status:
         """What trailers say; those of a success are always the same bytes."""
-        status = self._blocks.get(block)
-        if status is None:
-            if len(self._blocks) >= MOST_BLOCKS:
-                self._blocks.clear()
-            fields = {bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)}
-            status = self._blocks[block] = _status(fields)
+        if len(self._blocks) >= MOST_BLOCKS:
+            self._blocks.clear()
+        fields = {bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)}
+        status = self._blocks[block] = _status(fields)
         return status
 
     def _end(self, stream: int, status: Status) -> None:
@@ -357,12 +371,6 @@ class Channel:
         for stream, call in self._calls.items():
             self._send_body(stream, call)
 
-    def _refill(self, size: int) -> None:
-        self._received += size
-        if self._received >= REFILL:
-            self._outbox += _frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._received))
-            self._received = 0
-
 
 def _deliver(call: _Call) -> None:
     """The messages of which everything is there; the beginning of the next one stays."""
@@ -379,8 +387,7 @@ def _deliver(call: _Call) -> None:
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    size = len(payload)
-    return FRAME.pack(size >> 8, size & 255, kind, flags, stream) + payload
+    return FRAME.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
 def _string(text: bytes) -> bytes:

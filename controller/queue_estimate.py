@@ -11,8 +11,10 @@ else (v1model has no counter there), so the difference alone would grow for ever
     a whole window, the queue was empty at some time in it, and what the difference showed at least was lost.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
+from operator import itemgetter
 
 FULL_FRAME = 1514
 """Bytes of the largest Ethernet frame without a checksum."""
@@ -53,6 +55,7 @@ class QueueEstimate:
         self.bytes = 0.0
         self.lost_packets = 0.0
         self.lost_bytes = 0.0
+        self._window = max(WINDOW_SECONDS, WINDOW_FRAMES * FULL_FRAME / capacity) if capacity > 0 else math.inf
         self._history: deque[tuple[float, int, float, float]] = deque()
         self._last: PortCounters | None = None
         self._start_empty = False
@@ -85,38 +88,32 @@ class QueueEstimate:
         size = counters.arrived_bytes - counters.gone_bytes - self.lost_bytes
         if packets <= 0 or size <= 0:
             # More was declared lost than was, or the counters were read while packets passed between them.
-            self.lost_packets = max(0.0, self.lost_packets + packets)
-            self.lost_bytes = max(0.0, self.lost_bytes + size)
+            if packets or size:
+                self.lost_packets = max(0.0, self.lost_packets + packets)
+                self.lost_bytes = max(0.0, self.lost_bytes + size)
             packets = size = 0.0
         elif packets > self.limit:
             self._lose((packets - self.limit) / packets, packets, size)
             size *= self.limit / packets
             packets = float(self.limit)
-        self._history.append((now, counters.sent_bytes, packets, size))
-        if self._was_idle(now):
-            least = min(self._history, key=lambda entry: entry[2])
+        history, sent = self._history, counters.sent_bytes
+        history.append((now, sent, packets, size))
+        while len(history) > 1 and history[1][0] <= now - self._window:
+            history.popleft()
+        start, sent_before, _, _ = history[0]
+        elapsed = now - start
+        if elapsed >= self._window and sent - sent_before < BUSY * self.capacity * elapsed:
+            # The port clearly sent below its capacity over a whole window that ends now.
+            least = min(history, key=itemgetter(2))
             if least[2] > 0:
                 part = min(1.0, least[2] / packets) if packets > 0 else 0.0
                 self._lose(part, packets, size)
                 packets, size = packets * (1 - part), size * (1 - part)
-            self._history.clear()
-            self._history.append((now, counters.sent_bytes, packets, size))
+            history.clear()
+            history.append((now, sent, packets, size))
         self.packets, self.bytes = packets, size
 
     def _lose(self, part: float, packets: float, size: float) -> None:
         """Declare a part of what the counters show as queued lost."""
         self.lost_packets += packets * part
         self.lost_bytes += size * part
-
-    def _was_idle(self, now: float) -> bool:
-        """Whether the port clearly sent below its capacity over a whole window that ends now."""
-        if self.capacity <= 0:
-            return False
-        window = max(WINDOW_SECONDS, WINDOW_FRAMES * FULL_FRAME / self.capacity)
-        while len(self._history) > 1 and self._history[1][0] <= now - window:
-            self._history.popleft()
-        start, sent, _, _ = self._history[0]
-        elapsed = now - start
-        if elapsed < window:
-            return False
-        return self._history[-1][1] - sent < BUSY * self.capacity * elapsed

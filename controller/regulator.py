@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .board import CLASSES
+from .board import CLASSES, VOLUMES_BYTES
 from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port
 from .feedback import DeviceTerm, Floats, Rate, queue_target, share_terms, share_terms_of_few
 from .flow_table import FlowTable, Numbers
@@ -22,25 +22,29 @@ NOBODY = np.zeros(0, np.int64)
 
 
 class Volumes:
-    """What a port counted since the pipeline was pushed: lists with one place for each class."""
+    """What a port counted since the pipeline was pushed: six times one place for each class, in the memory of a
+    `Board` or, with None, in their own."""
 
-    def __init__(self) -> None:
-        self.arrived_packets, self.sent_packets, self.filtered_packets = ([0] * CLASSES for _ in range(3))
-        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = ([0] * CLASSES for _ in range(3))
+    def __init__(self, counts: memoryview | None = None) -> None:
+        self._counts = memoryview(bytearray(VOLUMES_BYTES)).cast("q") if counts is None else counts
+        parts = [self._counts[start : start + CLASSES] for start in range(0, len(self._counts), CLASSES)]
+        self.arrived_packets, self.sent_packets, self.filtered_packets = parts[:3]
+        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = parts[3:]
 
     def drop(self, class_id: int) -> None:
         """Nothing is known of this class any more."""
-        for counts in vars(self).values():
-            counts[class_id] = 0
+        for place in range(class_id, len(self._counts), CLASSES):
+            self._counts[place] = 0
 
     def together(self) -> PortCounters:
         """All classes."""
-        sent_bytes = sum(self.sent_bytes)
+        counts = self._counts.tolist()
+        sent_bytes = sum(counts[4 * CLASSES : 5 * CLASSES])
         return PortCounters(
-            arrived_packets=sum(self.arrived_packets),
-            arrived_bytes=sum(self.arrived_bytes),
-            gone_packets=sum(self.sent_packets) + sum(self.filtered_packets),
-            gone_bytes=sent_bytes + sum(self.filtered_bytes),
+            arrived_packets=sum(counts[:CLASSES]),
+            arrived_bytes=sum(counts[3 * CLASSES : 4 * CLASSES]),
+            gone_packets=sum(counts[CLASSES : 3 * CLASSES]),
+            gone_bytes=sent_bytes + sum(counts[5 * CLASSES :]),
             sent_bytes=sent_bytes,
         )
 
@@ -60,12 +64,19 @@ def target_bytes(config: AccessPointConfig, port: Port) -> float:
 
 
 class PortRegulator:
-    """The feedback of what leaves through one port; `classes` are those in use."""
+    """The feedback of what leaves through one port; `classes` are those in use, `counts` as in `Volumes`."""
 
-    def __init__(self, config: AccessPointConfig, port: Port, flows: FlowTable, classes: list[int]) -> None:
+    def __init__(
+        self,
+        config: AccessPointConfig,
+        port: Port,
+        flows: FlowTable,
+        classes: list[int],
+        counts: memoryview | None = None,
+    ) -> None:
         self.port = port
         self.classes = classes
-        self.volumes = Volumes()
+        self.volumes = Volumes(counts)
         self.active: dict[int, None] = {}
         """Indices of flows with traffic."""
         self.estimate = QueueEstimate(port.capacity_bps / 8, port.queue_limit)
@@ -100,9 +111,10 @@ class PortRegulator:
 
     def use(self, classes: list[int]) -> None:
         """These classes are read from now on."""
-        for class_id in set(self.classes) - set(classes):
+        for class_id in set(range(CLASSES)) - set(classes):
             # What it counted last would look like a queue for ever.
             self.volumes.drop(class_id)
+        if not set(self.classes) <= set(classes):
             self.estimate.start_empty()
         self.classes = classes
 

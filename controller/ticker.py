@@ -9,7 +9,6 @@ concatenated protobuf messages are one message with the repeated fields of all.
 """
 
 import math
-import select
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,7 @@ from finsy import GRPCStatusCode
 from finsy.p4client import P4RpcStatus
 from finsy.proto import p4r
 
-from .board import CLASSES, DURATIONS, EVERY_TICK, LATE, MISSED, TICKS, VOLUMES, Board
+from .board import CLASSES, DURATIONS, EVERY_TICK, LATE, MISSED, PORT, SHARES, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig
 from .feedback import quantise
@@ -54,10 +53,26 @@ MOST_QUIET = 16
 """A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
 
 ENTITIES_TAG = p4r.ReadResponse.DESCRIPTOR.fields_by_name["entities"].number << 3 | 2
+CELL_TAG = p4r.Entity.DESCRIPTOR.fields_by_name["counter_entry"].number << 3 | 2
 DIRECT_TAG = p4r.Entity.DESCRIPTOR.fields_by_name["direct_counter_entry"].number << 3 | 2
+NOTHING = b"\0"
+"""No part of an answer begins so."""
 
 Key = tuple[int, int | None]
 """A port, or a port and a class."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """A port's counter of one class."""
+
+    named: bytes
+    """How the switch begins the counter that it answers with, when it names it as it was asked."""
+    packets: memoryview
+    bytes: memoryview
+    """Where its values go: one place for each class."""
+    class_id: int
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +145,16 @@ class Ticker:
         """The next cell of this answer, and all of the last one's: what is the same needs no decoding."""
         self._counted: set[int] = set()
         """Ports whose volumes have changed in this tick."""
-        self._published: dict[int, tuple[float, float, float, int]] = {}
-        """What others see of each port beside its volumes."""
         self._all_classes = True
         self._to_write: dict[int, None] = {}
         self._written = dict(session.written)
         self._forms: dict[tuple[Key, bool, bool, int], tuple[bytes, bytes]] = {}
         """What stands before and behind the value of such an update: key, whether the entry is there, whether it only
         marks, octets of the value."""
-        self.regulators = [PortRegulator(config, port, self._flows, []) for port in config.ports]
+        self.regulators = [
+            PortRegulator(config, port, self._flows, [], counts)
+            for port, counts in zip(config.ports, board.volumes, strict=True)
+        ]
         self._by_port = {regulator.port.port: regulator for regulator in self.regulators}
         self._resume()
         self._set_cells()
@@ -147,7 +163,6 @@ class Ticker:
         self.channel = Channel(session.family, session.address, session.authority, tls)
         self._read = self.channel.method("/p4.v1.P4Runtime/Read")
         self._write = self.channel.method("/p4.v1.P4Runtime/Write")
-        self._read_prefix = p4r.ReadRequest(device_id=session.device_id).SerializeToString()
         write = p4r.WriteRequest(device_id=session.device_id)
         write.election_id.high, write.election_id.low = divmod(session.election_id, 1 << 64)
         self._write_prefix = write.SerializeToString()
@@ -180,23 +195,27 @@ class Ticker:
         """The cells of every port and class in use. What left is read first: read between the two, a packet then
         shows as queued, never as a negative queue."""
         classes = class_ids(self.config)
-        self._places: dict[tuple[int, int], tuple[list[int], list[int], int, int]] = {}
-        request = p4r.ReadRequest()
+        self._cells: list[Cell] = []
+        self._places: dict[tuple[int, int], Cell] = {}
+        """The same cells, by counter and index."""
+        request = p4r.ReadRequest(device_id=self.session.device_id)
         for name in reversed(VOLUMES):
             counter = self.session.counters[name]
             for regulator in self.regulators:
-                volumes = regulator.volumes
-                lists = getattr(volumes, f"{name}_packets"), getattr(volumes, f"{name}_bytes")
+                volumes, port = regulator.volumes, regulator.port.port
+                of_packets, of_bytes = getattr(volumes, f"{name}_packets"), getattr(volumes, f"{name}_bytes")
                 for class_id in classes:
-                    index = class_index(regulator.port.port, class_id)
-                    cell = request.entities.add().counter_entry
-                    cell.counter_id, cell.index.index = counter, index
-                    self._places[counter, index] = (*lists, class_id, regulator.port.port)
+                    index = class_index(port, class_id)
+                    asked = request.entities.add().counter_entry
+                    asked.counter_id, asked.index.index = counter, index
+                    cell = Cell(asked.SerializeToString(), of_packets, of_bytes, class_id, port)
+                    self._cells.append(cell)
+                    self._places[counter, index] = cell
         for regulator in self.regulators:
             regulator.use(classes)
         self._counted = set(self._by_port)
-        self._cells = request.SerializeToString()
-        self._seen = [b""] * len(self._places)
+        self._asks_cells = request.SerializeToString()
+        self._seen = [NOTHING] * len(self._cells)
 
     def add(self, flow: NewFlow) -> None:
         """From now on read and regulate this flow."""
@@ -236,9 +255,8 @@ class Ticker:
         flows = self._next_flows()
         self._asked, self._in_turn = {flow.key: flow for flow in flows}, iter(flows)
         self._answered = []
-        self._tick, self._cell, self._left = self._tick + 1, 0, len(self._places) + len(self._asked)
-        readings = b"".join([flow.reading for flow in flows])
-        request = self._read_prefix + self._cells + readings
+        self._tick, self._cell, self._left = self._tick + 1, 0, len(self._cells) + len(self._asked)
+        request = b"".join([self._asks_cells, *[flow.reading for flow in flows]])
         try:
             self.channel.call(
                 self._read, request, partial(self._have_read, self._tick), partial(self._have_some, self._tick)
@@ -292,13 +310,11 @@ class Ticker:
         """A part of the answer to a tick's Read; with the last one the tick goes on, without waiting for the status."""
         if tick != self._tick or not self._left:
             return
-        seen, at, size = self._seen, 0, len(message)
+        at, size = 0, len(message)
         while at < size and self._left:
-            number = self._cell
-            if number < len(seen) and seen[number] and message.startswith(seen[number], at):
-                self._cell, at = number + 1, at + len(seen[number])
-                self._left -= 1
-                continue
+            at = self._skip_same(message, at)
+            if at == size:
+                break
             if message[at] != ENTITIES_TAG:
                 # Whatever else there is, protobuf knows.
                 found = p4r.ReadResponse.FromString(message[at:])
@@ -306,40 +322,52 @@ class Ticker:
                 size = len(message)
                 continue
             start, end = within(message, at + 1)
-            if not self._take_next(message, start, end):
+            if not self._take_next(message, at, start, end):
                 self._take_any(message[at:end], p4r.Entity.FromString(message[start:end]))
             at = end
             self._left -= 1
         if not self._left:
             self._go_on()
 
-    def _take_next(self, message: bytes, start: int, end: int) -> bool:
-        """The counter of the flow whose turn it is, if that is what the answer goes on with."""
-        if start == end or message[start] != DIRECT_TAG:
+    def _skip_same(self, message: bytes, at: int) -> int:
+        """Pass over the next cells as long as they are as they were; returns where that ends."""
+        cell = self._cell
+        for seen in self._seen[cell:]:
+            if not message.startswith(seen, at):
+                break
+            at += len(seen)
+            cell += 1
+        self._left -= cell - self._cell
+        self._cell = cell
+        return at
+
+    def _take_next(self, message: bytes, at: int, start: int, end: int) -> bool:
+        """The cell or the counter of the flow whose turn it is, if that is what the answer goes on with."""
+        if start == end:
             return False
-        flow = next(self._in_turn, None)
+        kind = message[start]
         start, _ = within(message, start + 1)
+        # What follows the name is a message of the same type.
+        if kind == CELL_TAG and self._cell < len(self._cells):
+            cell = self._cells[self._cell]
+            if not message.startswith(cell.named, start):
+                return False
+            entry = p4r.CounterEntry.FromString(message[start + len(cell.named) : end])
+            self._count_cell(cell, message[at:end], entry.data)
+            return True
+        flow = next(self._in_turn, None) if kind == DIRECT_TAG else None
         if flow is None or not message.startswith(flow.named, start):
             return False
         del self._asked[flow.key]
-        # What follows the name is a message of the same type.
         self._count(flow, p4r.DirectCounterEntry.FromString(message[start + len(flow.named) : end]).data)
         return True
 
     def _take_any(self, encoded: bytes, entity: p4r.Entity) -> None:
-        """A cell that has changed, or the counter of any flow."""
+        """Any cell, or the counter of any flow."""
         if entity.HasField("counter_entry"):
-            if self._cell < len(self._seen):
-                self._seen[self._cell] = encoded
-            self._cell += 1
-            cell = entity.counter_entry
+            entry = entity.counter_entry
             # It may have been asked for before the classes changed.
-            place = self._places.get((cell.counter_id, cell.index.index))
-            if place is not None:
-                of_packets, of_bytes, class_id, port = place
-                data = cell.data
-                self._counted.add(port)
-                of_packets[class_id], of_bytes[class_id] = data.packet_count, data.byte_count
+            self._count_cell(self._places.get((entry.counter_id, entry.index.index)), encoded, entry.data)
             return
         reading = entity.direct_counter_entry
         flow = self._asked.pop(tuple([field.exact.value for field in reading.table_entry.match]), None)
@@ -347,6 +375,15 @@ class Ticker:
             self._count(flow, reading.data)
             # Flows before it are gone; the answer goes on with the one behind it.
             next((True for other in self._in_turn if other is flow), None)
+
+    def _count_cell(self, cell: Cell | None, encoded: bytes, data: p4r.CounterData) -> None:
+        """The next cell of the answer."""
+        if self._cell < len(self._seen):
+            self._seen[self._cell] = encoded
+        self._cell += 1
+        if cell is not None:
+            self._counted.add(cell.port)
+            cell.packets[cell.class_id], cell.bytes[cell.class_id] = data.packet_count, data.byte_count
 
     def _count(self, flow: NewFlow, data: p4r.CounterData) -> None:
         """A flow's counter, unless it was removed meanwhile."""
@@ -368,9 +405,7 @@ class Ticker:
         self._quiet.extend(self._asked.values())
         if self._answered:
             self._take(now)
-        updates = self._regulate(now)
-        self._publish()
-        self._finish(updates)
+        self._finish(self._regulate(now))
 
     def _take(self, now: float) -> None:
         """New readings of flows' counters."""
@@ -392,21 +427,28 @@ class Ticker:
                 table.active[flow.index] = True
 
     def _regulate(self, now: float) -> list[bytes]:
-        """Compute; returns the parts of a WriteRequest."""
+        """Compute, and show what comes of it; returns the parts of a WriteRequest."""
         updates: list[bytes] = []
-        for regulator in self.regulators:
-            number = regulator.port.port
+        memory = self._board.memory
+        for (number, regulator), offset in zip(self._by_port.items(), self._board.port_offsets, strict=True):
             looked_at = regulator.update(now, number in self._counted)
+            feedback, estimate = regulator.feedback, regulator.estimate
+            EVERY_TICK.pack_into(memory, offset, feedback, estimate.packets, estimate.bytes, len(regulator.active))
             before, _ = self._written.get((number, None), (0, False))
-            if regulator.feedback or before:
-                updates += self._changed((number, None), regulator.feedback, max(1, before // PORT_STEP))
+            if feedback or before:
+                updates += self._changed((number, None), feedback, max(1, before // PORT_STEP))
             # Of classes and flows nothing is new between two `flow_interval`s.
             if looked_at is not NOBODY or self._all_classes:
                 for class_id in regulator.classes:
                     updates += self._changed((number, class_id), regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
             if looked_at is not NOBODY:
                 self._to_write.update(dict.fromkeys(self._flows.changed(looked_at, FLOW_STEP)))
-                self._publish_shares(regulator)
+                of_classes = [regulator.class_feedback.get(class_id, math.nan) for class_id in range(CLASSES)]
+                SHARES.pack_into(
+                    memory, offset + PORT.itemsize - SHARES.size, regulator.largest_flow_feedback,
+                    *of_classes, *regulator.class_rates, *regulator.class_desired,
+                )  # fmt: skip
+        self._counted.clear()
         self._all_classes = False
         if self._to_write:
             turn = list(self._to_write)[:MOST_WRITTEN]
@@ -459,12 +501,6 @@ class Ticker:
             self._flows.written[index] = value
         return [request.SerializeToString()]
 
-    @property
-    def events(self) -> int:
-        """What to poll the connection for. Between two ticks that is nothing: who answers a Write would wake us for
-        it, and its answer can as well be taken with that to the next Read."""
-        return self.channel.events if self.busy or self._releasing else self.channel.events & select.EPOLLOUT
-
     def _finish(self, updates: list[bytes]) -> None:
         """Write what there is to write; with that the tick ends."""
         if updates:
@@ -491,33 +527,12 @@ class Ticker:
         else:
             self._take_back()
 
-    def _publish(self) -> None:
-        """What any tick may change."""
-        for regulator, offset in zip(self.regulators, self._board.port_offsets, strict=True):
-            number, volumes, estimate = regulator.port.port, regulator.volumes, regulator.estimate
-            state = regulator.feedback, estimate.packets, estimate.bytes, len(regulator.active)
-            if number not in self._counted and self._published.get(number) == state:
-                continue
-            self._published[number] = state
-            EVERY_TICK.pack_into(
-                self._board.memory, offset, *state,
-                *volumes.arrived_packets, *volumes.sent_packets, *volumes.filtered_packets,
-                *volumes.arrived_bytes, *volumes.sent_bytes, *volumes.filtered_bytes,
-            )  # fmt: skip
-        self._counted.clear()
-
-    def _publish_shares(self, regulator: PortRegulator) -> None:
-        """What changes every `flow_interval`."""
-        row = self._board.ports[self.regulators.index(regulator)]
-        row["largest_flow"] = regulator.largest_flow_feedback
-        feedback = [regulator.class_feedback.get(class_id, math.nan) for class_id in range(CLASSES)]
-        row["class_feedback"][:] = feedback
-        row["class_rate"][:] = regulator.class_rates
-        row["class_desired"][:] = regulator.class_desired
-
 
 def within(message: bytes, at: int) -> tuple[int, int]:
     """Where a field begins and ends, from the place of its length (protobuf's varint)."""
+    length = message[at]
+    if length < 128:
+        return at + 1, at + 1 + length
     length = shift = 0
     while message[at] > 127:
         length |= (message[at] & 127) << shift

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop's process: ticks of some access points, and nothing else. `loop` starts it and talks to it.
 
-One thread, one poll: a tick is due, a switch has answered, or the parent has something to say, which waits while a tick
+One thread polls: a tick is due, a switch has answered, or the parent has something to say, which waits while a tick
 is due. Messages are pickled tuples behind their length: an operation, the key of a session, arguments. The process
 ends with its parent.
 """
@@ -55,26 +55,32 @@ class Worker:
         self._inbox = bytearray()
         self._tickers: dict[int, Ticker] = {}
         self._watched: dict[int, int] = {}
-        """What is polled for, of each session's connection; nothing once something happened (EPOLLONESHOT)."""
+        """What is polled for, of each session's connection."""
         self._by_fd: dict[int, int] = {}
+        self._busy = 0
+        """Sessions that are in a tick."""
         self._due: list[tuple[float, int]] = []
         """A heap: when the next tick of a session begins that is not in one."""
         self._check_at = 0.0
-        self._poll = select.epoll()
+        self._poll, self._quiet_poll = select.epoll(), select.epoll()
         self._poll.register(parent, select.EPOLLIN)
+        self._quiet_poll.register(parent, select.EPOLLIN)
 
     def run(self) -> None:
         """Work until the parent is gone."""
+        parent = self._parent.fileno()
         while True:
+            if not self._busy:
+                # Who answers a Write between two ticks wakes nobody: that is taken when the next tick begins.
+                self._quiet_poll.poll(self._idle_seconds())
             for fd, events in self._poll.poll(self._idle_seconds()):
-                if fd == self._parent.fileno():
+                if fd == parent:
                     data = self._parent.recv(1 << 18)
                     if not data:
                         return
                     self._inbox += data
                 elif fd in self._by_fd:
                     key = self._by_fd[fd]
-                    self._watched[key] = 0
                     self._guarded(key, self._tickers[key].channel.handle, events)
             now = time.monotonic()
             while self._due and self._due[0][0] <= now:
@@ -109,28 +115,18 @@ class Worker:
             self._tell("ended", key, str(error) or type(error).__name__)
             self._stop(key)
             return
+        finally:
+            self._busy += ticker.busy - was_busy
         if ticker.released:
             self._tell("released", key)
             self._stop(key)
             return
         if was_busy and not ticker.busy:
             heapq.heappush(self._due, (ticker.due, key))
-        self._watch(key, ticker)
-
-    def _watch(self, key: int, ticker: Ticker) -> None:
-        """Poll for what the session's connection waits for."""
-        events = ticker.events
-        watched = self._watched.get(key)
-        # Who waits for nothing any more may leave the poll as it is: that costs one event at most.
-        if watched == events or (not events and watched is not None):
-            return
-        fd = ticker.channel.fileno()
-        if watched is None:
-            self._poll.register(fd, events | select.EPOLLONESHOT)
-            self._by_fd[fd] = key
-        else:
-            self._poll.modify(fd, events | select.EPOLLONESHOT)
-        self._watched[key] = events
+        events = ticker.channel.events
+        if events != self._watched[key]:
+            self._poll.modify(ticker.channel.fileno(), events)
+            self._watched[key] = events
 
     def _has_message(self) -> bool:
         size = len(self._inbox)
@@ -172,19 +168,21 @@ class Worker:
         shared = Board.attach(*board)
         now = time.monotonic() + key % PHASES * PHASE_SECONDS
         try:
-            self._tickers[key] = Ticker(config, session, shared, now)
+            ticker = self._tickers[key] = Ticker(config, session, shared, now)
         except ChannelError as error:
             self._tell("ended", key, str(error))
             return
         heapq.heappush(self._due, (now, key))
-        self._watch(key, self._tickers[key])
+        fd, events = ticker.channel.fileno(), ticker.channel.events
+        self._poll.register(fd, events)
+        self._by_fd[fd], self._watched[key] = key, events
 
     def _stop(self, key: int) -> None:
         ticker = self._tickers.pop(key)
-        if self._watched.pop(key, None) is not None:
-            fd = ticker.channel.fileno()
-            del self._by_fd[fd]
-            self._poll.unregister(fd)
+        fd = ticker.channel.fileno()
+        del self._by_fd[fd], self._watched[key]
+        self._poll.unregister(fd)
+        self._busy -= ticker.busy
         ticker.channel.close()
 
     def _tell(self, *message: Any) -> None:

@@ -103,3 +103,33 @@ def test_fields_that_nobody_knows_are_passed_over(ticker: Ticker) -> None:
     answer(ticker, unknown + unknown.join(parts))
     assert not ticker.busy
     assert ticker._flows.packets[:FLOWS].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("turn", [1, -1], ids=["as asked", "backwards"])
+def test_only_cells_that_changed_are_counted_again(ticker: Ticker, turn: int) -> None:
+    found = cells(ticker)
+    for tick in range(4):
+        for entity in found[tick::5]:
+            # The last time the number takes more octets than before.
+            entity.counter_entry.data.packet_count += 10 ** (2 * tick)
+        flows = [counter(asked.index) for asked in ticker._asked.values()]
+        answer(ticker, p4r.ReadResponse(entities=[*found[::turn], *flows]).SerializeToString())
+        assert not ticker.busy
+        shown = ticker._board.ports
+        for data in ("packet_count", "byte_count"):
+            total = sum(getattr(entity.counter_entry.data, data) for entity in found)
+            assert shown["packets" if data == "packet_count" else "bytes"].sum() == total
+        ticker.begin(0.01 * (tick + 1))
+
+
+def test_a_class_that_is_not_read_any_more_counts_nothing(ticker: Ticker) -> None:
+    rule = {"name": "own", "dst_port": [5, 5], "class_id": 3}
+    ticker.configure(config(rules=[rule]))
+    ticker._cell, ticker._left = 0, len(ticker._cells) + FLOWS
+    found = [*cells(ticker), *(counter(index) for index in range(FLOWS))]
+    answer(ticker, p4r.ReadResponse(entities=found).SerializeToString())
+    before = ticker._board.ports["packets"].sum()
+    of_class = ticker._board.ports["packets"][:, :, 3].sum()
+    assert of_class > 0
+    ticker.configure(config())
+    assert ticker._board.ports["packets"].sum() == before - of_class
