@@ -3,21 +3,24 @@
 
 import threading
 from collections import deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from topologies.dcf import ACK, DATA, PAYLOAD, SATURATION
+from topologies.dcf import ACK, DATA, Cell
 
 if TYPE_CHECKING:
     from experiments.stage import Stage
 
-PERIOD = 0.04  # s; rate adaptation takes about twice as long from one end of the rates to the other
+PERIOD = 0.04  # s; a cell takes some times as long to come down
 ETHERNET = 14  # octets of a frame beside those of IP
-HISTORY = 500  # periods: longer than any packet waits
+LOOKS = 8  # in a period, at who sends
+HISTORY = 500 * LOOKS  # looks: longer than any packet waits
 CELL = (
-    "what contention costs the cell is computed (topologies.dcf), with ARF as the rate adaptation of all: that of the "
-    "paper's devices is not known",
+    "what contention costs the cell is simulated beside the lab (topologies.dcf), with ARF, which lowers the rate "
+    "after two failures in a row, as the rate adaptation of all: that of the paper's devices is not known",
     "stations' own queues stand in front of the access point's uplink, where the access point can mark them",
 )
 """What is different from real cells, for the pages."""
@@ -25,11 +28,11 @@ CELL = (
 
 @dataclass(frozen=True)
 class Contention:
-    """Sets the rates of the access point's links by the number of stations that have a packet in its uplink queue, and
-    by whether it has ACKs of its own to send. Samples `contending`, 25 times a second.
+    """Sets the rates of the access point's links by which stations have a packet in its uplink queue, and by whether it
+    has ACKs of its own to send: a simulated cell lives through the same. Samples `contending`, 25 times a second.
 
-    What stations would hold back waits in front of the access point's uplink here, so a station is one of them when a
-    packet of its own is among those that wait there.
+    What stations would hold back waits in front of the access point's uplink here, so a station contends when packets
+    of its own are among those that wait there.
     """
 
     terminals: int
@@ -61,29 +64,28 @@ class Contention:
             port = "/qos/scheduler-policies/scheduler-policy[name={}]/schedulers/scheduler[sequence=0]"
             cir = [GNMIPath(f"{port.format(name)}/one-rate-two-color/config/cir").path for name in (uplink, radio)]
             senders = Senders(lab.net["air"], self.terminals)
+            cell, random = Cell(self.terminals, stage.seed), Random(stage.seed)
             pause = threading.Event()
-            last = None
-            while not pause.wait(PERIOD):
+            while not pause.wait(PERIOD / LOOKS):
+                if senders.look() % LOOKS:
+                    continue
                 data, acks = (
                     sum(u.val.uint_val for n in stub.Get(request).notification for u in n.update) for request in waiting
                 )
-                contending = senders.behind(data)
-                stage.sample(stage.now(), "contending", contending + (acks > 0))
-                rates = link_rates(max(1, contending), acks > 0)
-                if rates != last:
-                    request = gnmi.SetRequest()
-                    for path, bits in zip(cir, rates, strict=True):
-                        request.update.add(path=path).val.uint_val = bits
-                    stub.Set(request)
-                    last = rates
+                contending = contenders(senders.behind(data), random)
+                stage.sample(stage.now(), "contending", len(contending) + (acks > 0))
+                request = gnmi.SetRequest()
+                for path, bits in zip(cir, link_rates(cell, contending or [senders.latest], acks > 0), strict=True):
+                    request.update.add(path=path).val.uint_val = bits
+                stub.Set(request)
 
 
-def link_rates(contending: int, acks: bool) -> tuple[int, int]:
-    """Of the uplink and of the way to the stations (bit/s): what data gets, and TCP ACKs."""
-    mbit, frames = SATURATION[contending, acks]
-    if not acks:
-        frames = SATURATION[contending, True][1]
-    return round(mbit * 1e6 * (DATA + ETHERNET) / PAYLOAD), round(frames * (ACK + ETHERNET) * 8)
+def link_rates(cell: Cell, contending: Collection[int], acks: bool) -> tuple[int, int]:
+    """Of the uplink and of the way to the stations (bit/s), while these stations contend for one more period."""
+    frames = max(1, cell.contend(contending, acks, PERIOD)[0]) / PERIOD
+    # Every station gets the same number of frames through, so the access point gets as many as one of the others. Its
+    # own would be too few to count.
+    return round(frames * (DATA + ETHERNET) * 8), round(frames / len(contending) * (ACK + ETHERNET) * 8)
 
 
 class Senders:
@@ -92,7 +94,10 @@ class Senders:
     def __init__(self, air: Any, terminals: int) -> None:
         self._file = Path(f"/proc/{air.pid}/net/dev")
         self._names = {f"air-eth{number}": number - 1 for number in range(1, terminals + 1)}
-        self._seen: deque[list[int]] = deque([self._read()], HISTORY)
+        self._seen = deque([self._read()], HISTORY)
+        self._looks = 0
+        self.latest = 0
+        """The station that was the last to send."""
 
     def _read(self) -> list[int]:
         # proc(5) /proc/net/dev: received bytes, packets
@@ -103,10 +108,30 @@ class Senders:
                 counts[place] = int(fields.split()[1])
         return counts
 
-    def behind(self, waiting: int) -> int:
-        """How many stations have a packet among the last `waiting` that came."""
-        now = self._read()
-        self._seen.append(now)
+    def look(self) -> int:
+        """Sees who has sent since the last look. Returns how many looks there were."""
+        before = self._seen[-1]
+        self._seen.append(self._read())
+        sent = [after - earlier for after, earlier in zip(self._seen[-1], before, strict=True)]
+        if any(sent):
+            self.latest = sent.index(max(sent))
+        self._looks += 1
+        return self._looks
+
+    def behind(self, waiting: int) -> list[int]:
+        """How many of the last `waiting` packets that came before the last look are each station's."""
+        now = self._seen[-1]
         arrived = sum(now)
         before = next((then for then in reversed(self._seen) if arrived - sum(then) >= waiting), self._seen[0])
-        return min(waiting, sum(after > earlier for after, earlier in zip(now, before, strict=True)))
+        return [after - earlier for after, earlier in zip(now, before, strict=True)]
+
+
+def contenders(waiting: Sequence[int], random: Random) -> list[int]:
+    """Who contends now, of the stations with so many packets each in one queue, in which real ones would wait apart.
+
+    Stations take turns. While n of them get rid of W packets, each has W/n turns, and one with fewer packets contends
+    in some of them only.
+    """
+    present = [station for station, packets in enumerate(waiting) if packets]
+    together = sum(waiting)
+    return [station for station in present if random.random() * together < waiting[station] * len(present)]

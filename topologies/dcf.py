@@ -3,14 +3,15 @@
 
     python -m topologies.dcf
 
-prints the table below. Who transmits at the same time collides; each station's rate adaptation takes that for a bad
-channel and goes to lower rates, at which frames take many times as long. Sources: the DCF and its OFDM PHY: IEEE Std
-802.11-2020, sections 10.3 and 18; its saturation: Bianchi, "Performance Analysis of the IEEE 802.11 DCF", IEEE JSAC
-18(3), 2000; ARF, the rate adaptation: Kamerman, Monteban, "WaveLAN-II", Bell Labs Technical Journal 2(3), 1997; what
-collisions make of it: Kim et al., "CARA", IEEE INFOCOM 2006.
+prints what is left of it in the long run. Who transmits at the same time collides; each station's rate adaptation takes
+that for a bad channel and goes to lower rates, at which frames take many times as long. Sources: the DCF and its OFDM
+PHY: IEEE Std 802.11-2020, sections 10.3 and 18; its saturation: Bianchi, "Performance Analysis of the IEEE 802.11 DCF",
+IEEE JSAC 18(3), 2000; ARF, the rate adaptation: Kamerman, Monteban, "WaveLAN-II", Bell Labs Technical Journal 2(3),
+1997; what collisions make of it: Kim et al., "CARA", IEEE INFOCOM 2006.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from random import Random
 
@@ -25,30 +26,6 @@ MAC_ACK, MAC_HEADER = 14, 36  # octets: QoS data with LLC and FCS, without Ether
 UP_AFTER, DOWN_AFTER = 10, 2  # frames in a row, of ARF
 DATA, ACK, PAYLOAD = 1500, 52, 1448  # octets of IP, with TCP timestamps; of a full segment's payload
 MOST = 10  # stations
-
-# (stations with something to send, whether the access point has TCP ACKs): payload of all (Mb/s), its frames per second
-SATURATION = {
-    (1, False): (29.44, 0.0),
-    (2, False): (28.8, 0.0),
-    (3, False): (9.26, 0.0),
-    (4, False): (5.38, 0.0),
-    (5, False): (4.78, 0.0),
-    (6, False): (4.6, 0.0),
-    (7, False): (4.45, 0.0),
-    (8, False): (4.37, 0.0),
-    (9, False): (4.28, 0.0),
-    (10, False): (4.21, 0.0),
-    (1, True): (19.97, 1724.8),
-    (2, True): (8.71, 369.8),
-    (3, True): (5.0, 142.8),
-    (4, True): (4.49, 98.2),
-    (5, True): (4.36, 74.5),
-    (6, True): (4.25, 58.3),
-    (7, True): (4.22, 46.7),
-    (8, True): (4.12, 46.4),
-    (9, True): (4.06, 41.7),
-    (10, True): (4.04, 33.0),
-}
 
 
 @dataclass
@@ -88,31 +65,50 @@ def airtime(octets: int, rate: int) -> float:
     return PREAMBLE + EXTENSION + 4e-6 * math.ceil((22 + 8 * octets) / (4 * rate))
 
 
-def saturation(stations: int, acks: bool, seconds: float = 120.0, seed: int = 1) -> tuple[float, float]:
-    """The payload that `stations` carry together (Mb/s), and the frames per second of an access point beside them that
-    always has TCP ACKs to send, if it has `acks`."""
-    random = Random(seed)
-    senders = [_Sender(DATA) for _ in range(stations)] + [_Sender(ACK)] * acks
-    for sender in senders:
-        sender.backoff = random.randrange(CW_MIN + 1)
-    now = 0.0
-    while now < seconds:
-        slots = min(sender.backoff for sender in senders)
-        transmitting = [sender for sender in senders if sender.backoff == slots]
-        now += DIFS + slots * SLOT + max(sender.on_air() for sender in transmitting) + SIFS
-        for sender in senders:
-            sender.backoff -= slots
-        alone = len(transmitting) == 1
-        answer = CONTROL[transmitting[0].rate] if alone else RATES[0]
-        now += airtime(MAC_ACK, answer)
-        for sender in transmitting:
-            sender.succeed() if alone else sender.fail()
-            sender.backoff = random.randrange(sender.window + 1)
-    payload = sum(sender.sent for sender in senders[:stations]) * PAYLOAD * 8 / now / 1e6
-    return round(payload, 2), round(senders[-1].sent / now, 1) if acks else 0.0
+class Cell:
+    """Stations, each with full frames, and an access point with TCP ACKs. Rate adaptation goes on from where it was."""
+
+    def __init__(self, stations: int, seed: int = 1) -> None:
+        self._random = Random(seed)
+        self._stations = [_Sender(DATA) for _ in range(stations)]
+        self._access_point = _Sender(ACK)
+        for sender in (*self._stations, self._access_point):
+            sender.backoff = self._random.randrange(CW_MIN + 1)
+        self._ahead = 0.0  # s that the last frame took beyond the time to pass
+
+    def contend(self, stations: Collection[int], acks: bool, seconds: float) -> tuple[int, int]:
+        """Lets time pass in which these stations, from 0 on, and the access point, if it has `acks`, always have
+        something to send: one of them must. Returns how many frames the stations get through, and the access point."""
+        senders = [self._stations[station] for station in stations] + [self._access_point] * acks
+        random, now = self._random, self._ahead
+        before = sum(sender.sent for sender in senders), self._access_point.sent
+        while now < seconds:
+            slots = min(sender.backoff for sender in senders)
+            transmitting = [sender for sender in senders if sender.backoff == slots]
+            now += DIFS + slots * SLOT + max(sender.on_air() for sender in transmitting) + SIFS
+            for sender in senders:
+                sender.backoff -= slots
+            alone = len(transmitting) == 1
+            answer = CONTROL[transmitting[0].rate] if alone else RATES[0]
+            now += airtime(MAC_ACK, answer)
+            for sender in transmitting:
+                sender.succeed() if alone else sender.fail()
+                sender.backoff = random.randrange(sender.window + 1)
+        self._ahead = now - seconds
+        mine = self._access_point.sent - before[1]
+        return sum(sender.sent for sender in senders) - before[0] - mine, mine
+
+
+def saturation(stations: int, acks: bool, seconds: float = 120.0) -> tuple[float, float]:
+    """The payload that `stations` carry together in the long run (Mb/s), and the frames per second of an access point
+    beside them that always has TCP ACKs to send, if it has `acks`."""
+    data, answers = Cell(stations).contend(range(stations), acks, seconds)
+    return round(data * PAYLOAD * 8 / seconds / 1e6, 2), round(answers / seconds, 1)
 
 
 if __name__ == "__main__":
+    print("stations  ACKs waiting  payload, Mb/s  frames of ACKs/s")
     for waiting in (False, True):
         for number in range(1, MOST + 1):
-            print(f"    ({number}, {waiting}): {saturation(number, waiting)},")
+            mbit, frames = saturation(number, waiting)
+            print(f"{number:8} {'yes' if waiting else 'no':>12} {mbit:14} {frames:17}")

@@ -2,17 +2,13 @@
 """The cell of 802.11g in which stations contend: its table, and who counts as contending."""
 
 from itertools import pairwise
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.contention import Senders, link_rates
-from topologies.dcf import MOST, SATURATION, saturation
-
-
-@pytest.mark.parametrize(("stations", "acks"), [(1, False), (1, True), (3, True), (10, True)])
-def test_the_table_is_what_the_simulation_gives(stations: int, acks: bool) -> None:
-    assert saturation(stations, acks) == SATURATION[stations, acks]
+from experiments.contention import PERIOD, Senders, contenders, link_rates
+from topologies.dcf import DATA, MOST, PAYLOAD, Cell, saturation
 
 
 def test_one_station_gets_what_the_protocol_leaves() -> None:
@@ -21,23 +17,47 @@ def test_one_station_gets_what_the_protocol_leaves() -> None:
 
 
 def test_contention_costs_more_the_more_contend() -> None:
-    both = [SATURATION[stations, True] for stations in range(1, MOST + 1)]
-    assert all(more[0] > fewer[0] and more[1] > fewer[1] for more, fewer in pairwise(both))
-    uplink, downlink = link_rates(10, True)
-    assert uplink == round(both[-1][0] * 1e6 * 1514 / 1448) and downlink == round(both[-1][1] * 66 * 8)
-    assert link_rates(10, False)[1] == downlink, "the first ACK finds what the others leave"
+    both = [saturation(stations, True, seconds=30) for stations in (1, 2, 3, 5, MOST)]
+    assert all(more[0] < fewer[0] and more[1] < fewer[1] for fewer, more in pairwise(both))
+    assert both[-1][0] < both[0][0] / 4
 
 
-def test_stations_with_a_packet_in_the_queue_contend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_takes_its_time_to_come_down_and_to_recover() -> None:
+    cell = Cell(MOST)
+    down = [cell.contend(range(MOST), True, PERIOD)[0] for _ in range(50)]
+    assert down[0] > 1.5 * down[4] > 0 and sum(down[:5]) > 3 * sum(down[-5:])
+    up = [cell.contend([0], True, PERIOD)[0] for _ in range(25)]
+    assert up[0] < up[-1] / 3 and up[-1] * PAYLOAD * 8 / PERIOD > 15e6
+
+
+def test_links_have_the_rates_of_the_cell() -> None:
+    contending = range(MOST)
+    uplink, downlink = link_rates(Cell(MOST), contending, True)
+    frames, _ = Cell(MOST).contend(contending, True, PERIOD)
+    assert uplink == round(frames / PERIOD * (DATA + 14) * 8)
+    assert downlink == round(frames / MOST / PERIOD * 66 * 8), "every station gets as many frames through"
+
+
+def test_whose_packets_wait_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [0, 0, 0]
     monkeypatch.setattr(Senders, "_read", lambda self: list(counts))
     senders = Senders(SimpleNamespace(pid=1), 3)
-    assert senders.behind(0) == 0
     counts[:] = [5, 0, 0]
-    assert senders.behind(4) == 1
+    senders.look()
+    assert senders.behind(4) == [5, 0, 0] and senders.behind(0) == [0, 0, 0]
     counts[:] = [5, 3, 0]
-    assert senders.behind(3) == 1, "the last three came from the second"
-    assert senders.behind(4) == 2
+    senders.look()
+    assert senders.behind(3) == [0, 3, 0], "the last three came from the second"
+    assert senders.behind(4) == [5, 3, 0] and senders.latest == 1
+    senders.look()
+    assert senders.latest == 1
     counts[:] = [5, 3, 9]
-    assert senders.behind(1) == 1
-    assert senders.behind(17) == 3
+    assert senders.look() == 4 and senders.latest == 2
+
+
+def test_who_has_few_packets_contends_seldom() -> None:
+    random = Random(1)
+    assert contenders([0, 0, 0], random) == [] and contenders([0, 7, 0], random) == [1]
+    assert contenders([5, 5, 5], random) == [0, 1, 2]
+    times = sum(1 in contenders([190, 10, 0], random) for _ in range(1000))
+    assert times == pytest.approx(100, abs=30), "10 of the 100 turns that it has while 200 packets leave"

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 use super::air::{self, Air};
 use super::announce::{INTERVAL, Key, Neighbours};
 use super::bounds::Bounds;
-use super::model::{Bound, Capacity, Control, HOLD, path_rtt, ratio};
+use super::model::{Bound, Capacity, Control, path_rtt, ratio};
 use super::sockets::{Reading, Sockets};
 use super::status::{self, Server, Status};
 use crate::{About, Error};
 
 /// How often the connections are read and bounded (paper 002, "Proposed Mechanism").
 pub const READING: Duration = Duration::from_millis(500);
+/// A connection that sent nothing for so long is no longer under control: the paper names no end.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// What a daemon is told.
 pub struct Settings {
@@ -205,6 +207,7 @@ impl Daemon {
                 .map(|tracked| status::Connection {
                     local: tracked.reading.local.to_string(),
                     peer: tracked.reading.peer.to_string(),
+                    sending: tracked.sending,
                     rtt_ms: f64::from(tracked.reading.rtt_us) / 1e3,
                     min_rtt_ms: f64::from(tracked.reading.min_rtt_us) / 1e3,
                     ratio: tracked.ratio,
@@ -245,8 +248,8 @@ fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Inst
     tracked.sending = sending;
     if sending {
         tracked.sent = now;
-    } else if now.duration_since(tracked.sent) >= HOLD {
-        tracked.control.end(now);
+    } else if now.duration_since(tracked.sent) >= IDLE {
+        tracked.control = Control::default();
         tracked.bound = Bound::None;
     }
     if acked && sending && reading.min_rtt_us < u32::MAX {

@@ -50,6 +50,8 @@ pub struct Neighbour {
 pub struct Connection {
     pub local: String,
     pub peer: String,
+    /// It has data on the way or had since the last reading
+    pub sending: bool,
     pub rtt_ms: f64,
     pub min_rtt_ms: f64,
     pub ratio: f64,
