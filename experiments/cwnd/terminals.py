@@ -35,7 +35,7 @@ MEASURES = (
     Measure("rtt", "ms", "round trip of the uploads, median", quantile("rtt_ms", 0.5, SETTLED), "{:.0f}"),
 )
 PLAIN_ARM = Arm("plain", "plain terminals, plain FIFO", "plain", ecn=False)
-# Whoever waits contends: here a queue costs capacity and not only time. Shares are mended sooner, as round trips are long.
+# Whoever waits contends: a queue costs capacity and not only time. Round trips are long, so shares are mended sooner.
 CELL_NCR = {"ncr": {"queue_target_ms": 10, "queue_target_packets": 2, "alpha": 0.1}}
 OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS, controller=CELL_NCR)
 
@@ -110,8 +110,8 @@ ALL = Experiment(
     differences=(
         *DIFFERENCES,
         *CELL,
-        f"f(n) is n to the power of {EXPONENT:g}, which of -0.2, -0.3 and -0.4 carried most with ten terminals at 256 ms: "
-        "the paper's exponent cannot be read in our source",
+        f"f(n) is n to the power of {EXPONENT:g}, which of -0.2, -0.3 and -0.4 carried most with ten terminals at 256 "
+        "ms: the paper's exponent cannot be read in our source",
         "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
         "plain terminals do not use ECN; behind our access point they do",
     ),
