@@ -6,8 +6,11 @@ Requests are built before the clock starts and sent as bytes, so that the server
 
 from __future__ import annotations
 
+import itertools
 import json
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -46,24 +49,27 @@ def measure(step: Step) -> Measured:
         frames = Path(scratch) / "frames.pcap"
         write_frames(frames, FLOWS, FRAME_BYTES[0])
         with running(where, switch, FLOWS, core=None):
-            peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
+            _, peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
             alone = offer(where, frames, LOAD * peak, SECONDS)
-            writer = where.popen(sys.executable, "-m", "bench.p4runtime", "writing")
+            writer = where.popen(sys.executable, "-m", "bench.p4runtime", "writing", stdout=subprocess.PIPE, text=True)
             try:
-                time.sleep(2.0)  # for Python to come up
+                assert writer.stdout is not None
+                writer.stdout.readline()
                 beside = offer(where, frames, LOAD * peak, SECONDS)
-                if writer.poll() is not None:
-                    raise LabError("what writes beside the packets has ended: what it said stands above")
+                writer.send_signal(signal.SIGINT)
+                writes = json.loads(writer.communicate(timeout=10)[0])
+            except ValueError:
+                raise LabError("what writes beside the packets has ended: what it said stands above") from None
             finally:
                 stop_process(writer)
-    raw |= {"offered_and_carried_alone": alone, "offered_and_carried_beside": beside}
+    raw |= {"offered_and_carried_alone": alone, "offered_and_carried_beside": beside, "writes_per_s": writes}
     lost = 1 - beside[1] / beside[0]
     rows = [
         Row("inserts_per_s", f"entries inserted per second, in batches of {BATCH}", raw["inserts_per_s"], INSERTS),
         Row("modify_200_ms", f"{MODIFIES} entries changed in one request, ms", raw["modify_ms"], 1, at_least=False),
         Row("read_1000_ms", f"{COUNTERS} direct counters read, ms", raw["read_ms"], 1, at_least=False),
         Row("million_mb", "resident memory with a million exact entries, MB", raw["million_mb"], 400, at_least=False),
-        Row("loss_beside_writes", f"packets lost at {LOAD:g} of the peak beside {INSERTS} writes/s", lost, 0.001,
+        Row("loss_beside_writes", f"packets lost at {LOAD:g} of the peak beside {writes:,.0f} writes/s", lost, 0.001,
             at_least=False),
     ]  # fmt: skip
     return Measured(rows, raw)
@@ -159,19 +165,24 @@ def speeds(switch: int) -> dict[str, float]:
 
 
 def writing() -> None:
-    """Inserts and removes flows that send nothing, as many a second as is asked of it, until it is ended."""
+    """Inserts and removes flows that send nothing, INSERTS a second; SIGINT ends it, and it says how many it were."""
     from conformance.client import Program
 
     writer = Writer(Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"), push=False)
     flows = range(1 << 20, (1 << 20) + 20_000)
     inserts = [writer.request(batch) for batch in batches(flows)]
     deletes = [writer.request(batch, b"\x08\x03") for batch in batches(flows)]
-    due = time.monotonic()
-    while True:
-        for request in (*inserts, *deletes):
+    written, start = 0, time.monotonic()
+    due = start
+    try:
+        print("begun", flush=True)
+        for request in itertools.cycle((*inserts, *deletes)):
             writer.write(request)
+            written += BATCH
             due += BATCH / INSERTS
             time.sleep(max(0.0, due - time.monotonic()))
+    except KeyboardInterrupt:
+        print(written / (time.monotonic() - start))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ FRAME_BYTES = (60, 1500)
 ADDRESS = "127.0.0.1:9559"
 SENDER_CORE, SWITCH_CORE = 0, 1
 LOAD_SECONDS = 1.0
-ROUNDS = 3
+ROUNDS, PAIRS = 3, 3
 # Offered loads of the search for the peak, as parts of what the sender can offer.
 LOADS = (0.3, 0.45, 0.6, 0.8, 1.0)
 
@@ -107,9 +107,23 @@ def running(
         stop_process(process)
 
 
-def find_peak(where: Lab, frames: Path, most: float) -> float:
-    """The best carried rate over the offered loads, packets/s."""
-    return max(offer(where, frames, most * load, LOAD_SECONDS)[1] for load in LOADS)
+def find_peak(where: Lab, frames: Path, most: float) -> tuple[float, float]:
+    """(offered, carried) packets/s where it carries most."""
+    return max((offer(where, frames, most * load, LOAD_SECONDS) for load in LOADS), key=lambda rates: rates[1])
+
+
+def overload(where: Lab, frames: Path, at_peak: float) -> tuple[float, float]:
+    """Twice the peak: offered and carried, as parts of the peak, which is where `at_peak` packets/s are offered.
+
+    Both loads in turn, and the median of the pairs: the best of several runs is more than another one can have.
+    """
+    offered, carried = [], []
+    for _ in range(PAIRS):
+        peak = offer(where, frames, at_peak, LOAD_SECONDS)[1]
+        rates = offer(where, frames, 2 * peak, LOAD_SECONDS)
+        offered.append(rates[0] / peak)
+        carried.append(rates[1] / peak)
+    return statistics.median(offered), statistics.median(carried)
 
 
 def measure(step: Callable[[str], None]) -> list[Target]:
@@ -124,12 +138,12 @@ def measure(step: Callable[[str], None]) -> list[Target]:
             for target in measured:
                 step(f"round {round_number + 1}/{ROUNDS}: {target.name}")
                 with running(where, target, FLOWS):
-                    for size, path in frames.items():
-                        target.peaks.setdefault(size, []).append(find_peak(where, path, most[size]))
-                    peak = target.peaks[60][-1]
-                    offered, carried = offer(where, frames[60], 2 * peak, 2 * LOAD_SECONDS)
-                    target.offered.append(offered / peak)
-                    target.overload.append(carried / peak)
+                    best = {size: find_peak(where, path, most[size]) for size, path in frames.items()}
+                    for size, (_, carried) in best.items():
+                        target.peaks.setdefault(size, []).append(carried)
+                    offered, left = overload(where, frames[60], best[60][0])
+                    target.offered.append(offered)
+                    target.overload.append(left)
                     p50, p99 = latency(where, frames[60])
                     target.latency_p50.append(p50)
                     target.latency_p99.append(p99)

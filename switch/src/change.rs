@@ -179,6 +179,20 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether it makes a difference to packets alone: nothing that the control plane reads comes from what it changes.
+    pub fn is_for_packets_only(&self) -> bool {
+        matches!(
+            self,
+            Change::ModifyEntry { .. }
+                | Change::SetDefault { .. }
+                | Change::SetMember { .. }
+                | Change::SetGroup { .. }
+                | Change::SetValueSet { .. }
+                | Change::SetMulticastGroup { .. }
+                | Change::SetCloneSession { .. }
+        )
+    }
+
     /// Makes the change in the state that the program runs on; gives back one that is not about that.
     pub fn apply(self, state: &mut State, now: u64) -> Option<Change> {
         let meter = |config: Option<MeterConfig>| config.map(|config| Box::new(config.meter(now)));

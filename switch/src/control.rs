@@ -13,12 +13,10 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -28,7 +26,8 @@ use crate::change::Outbox;
 pub use crate::change::{
     CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
 };
-use crate::engine::{Clock, Command, Engine, Line};
+use crate::command::{self, Command};
+use crate::engine::{Clock, Engine, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
 use crate::port::{Capture, FilePort, Interfaces, MemoryPort, PacketPort, PortCells, PortIo, mtu};
@@ -123,8 +122,7 @@ struct PortHandle {
 }
 
 struct Inner {
-    commands: Sender<Command>,
-    wake: Arc<EventFd>,
+    commands: command::Sender,
     /// Bytes that a frame's buffer holds.
     longest_frame: usize,
     packet_outs: Arc<Semaphore>,
@@ -196,10 +194,7 @@ impl Dataplane {
         let (packet_ins, packet_in_events) = mpsc::channel(MAX_EVENTS);
         let (digests, digest_events) = mpsc::channel(MAX_EVENTS);
         let (notices, notice_events) = mpsc::channel(MAX_EVENTS);
-        let (commands, received) = std::sync::mpsc::channel();
-        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        let wake = EventFd::from_value_and_flags(0, flags).map_err(|e| fail("eventfd", e.into()))?;
-        let wake = Arc::new(wake);
+        let (commands, received) = command::channel().map_err(|e| fail("eventfd", e.into()))?;
         let clock = Clock::start();
 
         let ports: Vec<Port> = config.ports.iter().map(|p| Port::new(p.number, p.link.clone(), config.seed)).collect();
@@ -232,10 +227,9 @@ impl Dataplane {
             })
         });
         let lines = lines.collect::<Result<_, StartError>>()?;
-        let engine = Engine { switch, lines, commands: received, wake: wake.clone(), clock };
+        let engine = Engine { switch, lines, commands: received, clock };
         let inner = Arc::new(Inner {
             commands,
-            wake,
             longest_frame,
             packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
@@ -265,7 +259,7 @@ impl Dataplane {
     /// Stops the packet thread and closes the ports; idempotent.
     pub fn stop(&self) {
         self.inner.stopping.store(true, Relaxed);
-        self.inner.send(Command::Stop);
+        self.inner.commands.send(Command::Stop);
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap());
         for thread in threads {
             thread.thread().unpark();
@@ -289,7 +283,7 @@ impl Dataplane {
         let Ok(place) = self.inner.packet_outs.clone().try_acquire_owned() else {
             return Err(UpdateError::ResourceExhausted(format!("{MAX_EVENTS} packet-outs wait already")));
         };
-        if self.inner.send(Command::Inject { frame, place }) { Ok(()) } else { Err(UpdateError::Stopped) }
+        if self.inner.commands.send(Command::Inject { frame, place }) { Ok(()) } else { Err(UpdateError::Stopped) }
     }
 
     pub fn entry(&self, table: TableId, key: &EntryKey) -> Result<EntryView, UpdateError> {
@@ -417,11 +411,6 @@ impl Dataplane {
 }
 
 impl Inner {
-    /// False: the packet thread has ended.
-    fn send(&self, command: Command) -> bool {
-        self.commands.send(command).is_ok() && self.wake.write(1).is_ok()
-    }
-
     fn store(&self) -> MutexGuard<'_, Option<Store>> {
         locked(&self.store)
     }
@@ -497,7 +486,7 @@ fn watch_interface(inner: &Inner, interfaces: &Interfaces, index: usize, port: &
     if now.is_some() && (*known != now && !first || failed) {
         match PacketPort::open(&port.interface) {
             Ok(io) => {
-                inner.send(Command::Open { port: index, io: Box::new(io) });
+                inner.commands.send(Command::Open { port: index, io: Box::new(io) });
             }
             Err(e) => {
                 tracing::warn!("port {}: {}", port.number, open_error(&port.interface, &e));

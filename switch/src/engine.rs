@@ -6,70 +6,25 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::EventFd;
 use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::change::Change;
-use crate::link::LinkConfig;
-use crate::machine::Machine;
+use crate::command::{CHANGES_PER_TURN, Command, Receiver};
 use crate::machine::frame::Packet;
 use crate::port::{BATCH, Capture, PortIo, count};
 use crate::store::Carried;
 use crate::v1model::Switch;
 
-/// Changes and packet-outs that are handled before packets are looked at again.
-const CHANGES_PER_TURN: usize = 128;
 /// How often the kernel is asked what it dropped.
 const MISSED_INTERVAL_NS: u64 = 100_000_000;
 /// Attempts to send when the interface is busy.
 const SEND_ATTEMPTS: usize = 3;
-
-/// What the control plane asks of the packet thread.
-pub enum Command {
-    /// Applied in order; the answer comes when all are.
-    Changes {
-        changes: Vec<Change>,
-        /// No packet comes between them.
-        at_once: bool,
-        done: oneshot::Sender<()>,
-    },
-    /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old one, to be freed elsewhere.
-    Commit {
-        machine: Box<Machine>,
-        changes: Vec<Change>,
-        carried: Vec<Carried>,
-        done: oneshot::Sender<Option<Box<Machine>>>,
-    },
-    /// A frame that enters ingress on the CPU port.
-    Inject {
-        frame: Vec<u8>,
-        /// Its place among those that wait.
-        place: OwnedSemaphorePermit,
-    },
-    /// The port has an interface again.
-    Open {
-        port: usize,
-        io: Box<dyn PortIo>,
-    },
-    /// Other link models, by the index of the port; all at once. The answer comes when they are in effect.
-    Links {
-        links: Vec<(usize, LinkConfig)>,
-        done: oneshot::Sender<()>,
-    },
-    /// Whether the port carries packets.
-    Enable {
-        port: usize,
-        enabled: bool,
-    },
-    Stop,
-}
 
 /// The clock of the switch: ns since its start.
 #[derive(Clone, Copy, Debug)]
@@ -117,9 +72,7 @@ pub struct Engine {
     pub switch: Switch,
     /// One for each port of the switch.
     pub lines: Vec<Line>,
-    pub commands: Receiver<Command>,
-    /// Readable when there are commands.
-    pub wake: Arc<EventFd>,
+    pub commands: Receiver,
     pub clock: Clock,
 }
 
@@ -153,11 +106,12 @@ impl Engine {
         let mut missed_at = 0;
         loop {
             let now = self.clock.now();
-            self.switch.serve(now);
+            // First: what was left to this thread while it slept counts as in effect.
             let commands = self.commands(&mut batch, now);
             if commands == Commands::Stop {
                 return;
             }
+            self.switch.serve(now);
             self.switch.pending(now);
             for (port, _) in readable.iter().enumerate().filter(|(_, readable)| **readable) {
                 self.receive(port, &mut received);
@@ -191,32 +145,36 @@ impl Engine {
             if budget == 0 {
                 return Commands::More;
             }
-            match self.commands.try_recv() {
-                Ok(Command::Changes { changes, at_once, done }) => {
+            match self.commands.take() {
+                Some(Command::Changes { changes, at_once, done }) => {
                     *batch = Some(Batch { changes: changes.into_iter(), at_once, done });
                 }
-                Ok(Command::Commit { machine, changes, carried, done }) => {
+                Some(Command::Commit { machine, changes, carried, done }) => {
+                    // What should have left by now does; here and below.
+                    self.switch.serve(now);
                     let old = self.switch.commit(machine);
                     carried.iter().for_each(Carried::copy);
                     changes.into_iter().for_each(|change| self.switch.apply(change, now));
                     let _ = done.send(old);
                 }
-                Ok(Command::Inject { frame, place }) => {
+                Some(Command::Inject { frame, place }) => {
                     drop(place);
+                    self.switch.serve(now);
                     self.switch.inject(&frame, now);
                     budget -= 1;
                 }
-                Ok(Command::Open { port, io }) => {
+                Some(Command::Open { port, io }) => {
                     self.lines[port].io = Some(io);
                     self.lines[port].failed.store(false, Relaxed);
                 }
-                Ok(Command::Links { links, done }) => {
+                Some(Command::Links { links, done }) => {
+                    self.switch.serve(now);
                     self.switch.set_links(links);
                     let _ = done.send(());
                 }
-                Ok(Command::Enable { port, enabled }) => self.lines[port].enabled = enabled,
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Commands::Stop,
-                Err(TryRecvError::Empty) => return Commands::Done,
+                Some(Command::Enable { port, enabled }) => self.lines[port].enabled = enabled,
+                Some(Command::Stop) => return Commands::Stop,
+                None => return Commands::Done,
             }
         }
     }
@@ -336,7 +294,7 @@ impl Engine {
         let timeout = timeout.unwrap_or(Duration::from_nanos(MISSED_INTERVAL_NS));
         let mut fds = Vec::with_capacity(self.lines.len() + 1);
         let mut ports = Vec::with_capacity(self.lines.len());
-        fds.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
+        fds.push(PollFd::new(self.commands.wake.as_fd(), PollFlags::POLLIN));
         for (port, line) in self.lines.iter().enumerate() {
             readable[port] = false;
             if let Some(io) = &line.io
@@ -346,14 +304,18 @@ impl Engine {
                 ports.push(port);
             }
         }
+        if !timeout.is_zero() {
+            self.commands.asleep();
+        }
         match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None::<SigSet>) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(e) => tracing::error!("ppoll: {e}"),
         }
+        self.commands.awake();
         let has_events = |fd: &PollFd| fd.any().unwrap_or(true);
         if has_events(&fds[0]) {
             // Emptied before the commands are read: what comes later wakes again.
-            let _ = self.wake.read();
+            let _ = self.commands.wake.read();
         }
         for (fd, port) in fds[1..].iter().zip(ports) {
             readable[port] = has_events(fd);

@@ -26,6 +26,7 @@
 #![allow(clippy::vec_box)]
 
 pub mod change;
+mod command;
 mod compile;
 pub mod control;
 mod digest;

@@ -20,6 +20,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
+/// Packets go before requests where both want the same core (nice(2)).
+const CONTROL_NICE: i32 = 5;
+
 fn main() -> ExitCode {
     let options = Options::parse_from(options::without_separator(std::env::args_os()));
     if let Some(command) = &options.command {
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run(options)),
         Err(e) => Err(format!("cannot start threads: {e}")),
@@ -94,6 +97,10 @@ async fn run(options: Options) -> Result<(), String> {
     }
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", options.device_id, dataplane.ports().len());
+    }
+    // Of this thread alone, which serves requests.
+    if let Err(e) = rustix::process::nice(CONTROL_NICE) {
+        tracing::warn!("nice: {e}");
     }
     let stop = async {
         tokio::select! {

@@ -88,14 +88,14 @@ fn send(interface: &str, frames: &Path, rate: u64, seconds: f64) -> Result<()> {
         }
         packets.push(packet);
     }
+    nix::sys::prctl::set_timerslack(1)?;
     let start = Instant::now();
     let mut sent = 0u64;
     while start.elapsed().as_secs_f64() < seconds {
         if rate > 0 {
             let due = start + Duration::from_secs_f64(sent as f64 / rate as f64);
-            while Instant::now() < due {
-                std::hint::spin_loop();
-            }
+            // Asleep rather than spinning: others need the CPU, too.
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let at = (sent % packets.len() as u64) as usize;
         // ENOBUFS: the other end is slower; the frame counts as offered when it is taken.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Notice, PortHandle, UpdateError, locked};
-use crate::engine::Command;
+use crate::command::Command;
 use crate::link::{LinkConfig, QUEUES};
 use crate::port::{PortStats, QueueStats, mtu, quantile};
 
@@ -87,7 +87,7 @@ impl Dataplane {
         for (port, config) in &links {
             *locked(&self.inner.ports[*port].link) = Some(config.clone());
         }
-        self.inner.send(Command::Links { links, done });
+        self.inner.commands.send(Command::Links { links, done });
         answer
     }
 
@@ -95,7 +95,7 @@ impl Dataplane {
     pub fn set_enabled(&self, port: usize, enabled: bool) {
         let handle = &self.inner.ports[port];
         handle.enabled.store(enabled, Relaxed);
-        self.inner.send(Command::Enable { port, enabled });
+        self.inner.commands.send(Command::Enable { port, enabled });
         if !enabled || !self.inner.interfaces {
             set_up(&self.inner, handle, enabled);
         }
@@ -116,7 +116,7 @@ pub fn set_up(inner: &Inner, port: &PortHandle, up: bool) {
     if let Some(store) = &mut *store {
         store.set_port(port.number, up, &mut changes);
     }
-    inner.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
+    inner.commands.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
     drop(store);
     if inner.notices.try_send(Notice::PortState { port: port.number, up }).is_err() {
         tracing::debug!("a port state was not fetched in time");

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Program, Update, UpdateError};
 use crate::change::Change;
-use crate::engine::Command;
+use crate::command::Command;
 use crate::machine::{Machine, Shared};
 use crate::store::{self, Carried, Reach, Store};
 
@@ -29,7 +29,8 @@ impl Stage {
     }
 }
 
-type Ended = oneshot::Receiver<()>;
+/// Says when changes are in effect; `None`: they are.
+type Ended = Option<oneshot::Receiver<()>>;
 type Replaced = oneshot::Receiver<Option<Box<Machine>>>;
 
 impl Dataplane {
@@ -99,14 +100,18 @@ impl Dataplane {
 
     /// Applies the updates in order, each on its own; one result for each. Returns when all are in effect.
     pub async fn write(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        let (results, answer) = self.begin_write(updates);
-        finish_write(results, answer.await.is_ok())
+        let (results, ended) = self.begin_write(updates);
+        let applied = match ended {
+            Some(ended) => ended.await.is_ok(),
+            None => true,
+        };
+        finish_write(results, applied)
     }
 
     /// As [`Dataplane::write`], for callers without an async runtime.
     pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        let (results, answer) = self.begin_write(updates);
-        finish_write(results, answer.blocking_recv().is_ok())
+        let (results, ended) = self.begin_write(updates);
+        finish_write(results, ended.is_none_or(|ended| ended.blocking_recv().is_ok()))
     }
 
     fn begin_write(&self, updates: Vec<Update>) -> (Vec<Result<(), UpdateError>>, Ended) {
@@ -116,7 +121,7 @@ impl Dataplane {
             let results = updates.into_iter().map(|update| store.update(update, now, &mut changes)).collect();
             (results, changes)
         });
-        written.unwrap_or_else(|error| (vec![Err(error); number], closed()))
+        written.unwrap_or_else(|error| (vec![Err(error); number], None))
     }
 
     /// Applies all updates, or none when one is refused, which is named by its place. `undo` grows by what takes them
@@ -151,7 +156,10 @@ impl Dataplane {
         });
         let (result, ended) = written.map_err(|error| (0, error))?;
         result?;
-        ended.await.map_err(|_| (0, UpdateError::Stopped))
+        match ended {
+            Some(ended) => ended.await.map_err(|_| (0, UpdateError::Stopped)),
+            None => Ok(()),
+        }
     }
 
     /// Takes back what [`Dataplane::write_all`] has done.
@@ -185,21 +193,27 @@ impl Dataplane {
         at_once: bool,
         work: impl FnOnce(&mut Store, u64) -> (T, Vec<Change>),
     ) -> Result<(T, Ended), UpdateError> {
-        let (done, ended) = oneshot::channel();
         if self.staged {
             let mut stage = self.inner.stage();
             let stage = stage.as_mut().ok_or(UpdateError::NoProgram)?;
             let now = self.inner.clock.now();
             let (result, changes) = work(&mut stage.store, now);
             stage.apply(changes, now);
-            let _ = done.send(());
-            return Ok((result, ended));
+            return Ok((result, None));
         }
         // Held until the changes are on their way: they arrive in the order of the store.
         let mut store = self.inner.store();
         let (result, changes) = work(store.as_mut().ok_or(UpdateError::NoProgram)?, self.inner.clock.now());
-        self.inner.send(Command::Changes { changes, at_once, done });
-        Ok((result, ended))
+        let (number, quiet) = (changes.len(), changes.iter().all(Change::is_for_packets_only));
+        let (done, ended) = oneshot::channel();
+        let command = Command::Changes { changes, at_once, done };
+        let in_effect = if quiet {
+            self.inner.commands.leave(command, number)
+        } else {
+            self.inner.commands.send(command);
+            false
+        };
+        Ok((result, (!in_effect).then_some(ended)))
     }
 }
 
@@ -234,14 +248,9 @@ impl Inner {
         let changes = stage.store.beside_the_machine();
         let (done, answer) = oneshot::channel();
         let old = store.replace(stage.store);
-        self.send(Command::Commit { machine: stage.machine, changes, carried: stage.carried, done });
+        self.commands.send(Command::Commit { machine: stage.machine, changes, carried: stage.carried, done });
         (old, answer)
     }
-}
-
-/// An answer that never comes.
-fn closed() -> Ended {
-    oneshot::channel().1
 }
 
 fn finish_write(results: Vec<Result<(), UpdateError>>, applied: bool) -> Vec<Result<(), UpdateError>> {

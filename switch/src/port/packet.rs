@@ -15,7 +15,7 @@ use crate::machine::frame::Packet;
 
 /// Bytes of frames that may wait in the kernel: a few ms at the rates that the switch can do, and no more than the
 /// cache holds, so that being overloaded does not slow it down.
-const RECEIVE_BUFFER: libc::c_int = 1 << 20;
+const RECEIVE_BUFFER: libc::c_int = 2 << 20;
 const SEND_BUFFER: libc::c_int = 4 << 20;
 
 /// Space for the control message of a received frame (packet(7), PACKET_AUXDATA).
