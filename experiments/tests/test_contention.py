@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cell of 802.11g in which stations contend: its table, and who counts as contending."""
+"""The cell of 802.11g in which stations contend: what is left of it, how fast, and who counts as contending."""
 
 from itertools import pairwise
 from random import Random
