@@ -459,7 +459,7 @@ fn age(inner: &Inner) {
         loop {
             // Short, so that writers never wait long.
             let idle = match &mut *inner.store() {
-                Some(store) if table < store.program.tables.len() && at < store.program.tables[table].max_size => {
+                Some(store) if table < store.program.tables.len() && at < store.ageing_slots(table) => {
                     store.idle(table, at..at + AGE_STEP, inner.clock.now())
                 }
                 _ => break,

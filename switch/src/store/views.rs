@@ -99,12 +99,18 @@ impl Store {
         self.digests.get(digest).copied().ok_or_else(|| UpdateError::NotFound(format!("digest {digest}")))
     }
 
+    /// Slots of a table among which entries can time out.
+    pub fn ageing_slots(&self, table: usize) -> usize {
+        let store = &self.tables[table];
+        match self.program.tables[table].support_timeout && store.ageing > 0 {
+            true => store.entries.slots().len(),
+            false => 0,
+        }
+    }
+
     /// Entries of the slots `range` of a table that have been idle for their timeout; none is told twice within it.
     pub fn idle(&mut self, table: usize, range: Range<usize>, now: u64) -> Vec<TableEntry> {
-        let (info, store) = (&self.program.tables[table], &mut self.tables[table]);
-        if !info.support_timeout || store.ageing == 0 {
-            return Vec::new();
-        }
+        let store = &mut self.tables[table];
         let is_idle = |&slot: &u32| {
             let Some(stored) = store.entries.get_mut(slot).filter(|stored| stored.idle_timeout > 0) else {
                 return false;
