@@ -2,13 +2,14 @@
 //! A request longer than the server takes is `RESOURCE_EXHAUSTED`, as everywhere in gRPC; tonic says `OUT_OF_RANGE`.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
+
+use super::first::Answering;
 
 /// How tonic's text for such a request begins.
 const TOO_LONG: &str = "Error, decoded message length too large";
@@ -36,13 +37,13 @@ where
 {
     type Response = Answer;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+    type Future = Answering;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.0.poll_ready(context)
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+    fn call(&mut self, request: http::Request<Body>) -> Answering {
         let answer = self.0.call(request);
         Box::pin(async move {
             let answer = answer.await?;

@@ -4,7 +4,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `proto` | the generated messages |
-//! | `listen`, `lengths` | where the server listens, with or without TLS; requests that are too long |
+//! | `listen`, `first`, `lengths` | where the server listens, with or without TLS; the way to the service; requests that are too long |
 //! | `service` | the RPCs: who may do what, and in which order |
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
@@ -23,6 +23,7 @@ mod digest;
 mod direct;
 mod entry;
 mod error;
+mod first;
 mod header;
 pub mod in_process;
 mod lengths;
@@ -51,6 +52,7 @@ use tokio::net::TcpListener;
 use tonic::transport::Server;
 
 use crate::control::{Dataplane, Events};
+use first::First;
 use lengths::LongMessages;
 use listen::Connections;
 pub use listen::Tls;
@@ -142,7 +144,7 @@ impl P4RuntimeListener {
             .timeout(LONGEST_WAIT)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .add_service(LongMessages(service))
+            .layer(First(LongMessages(service)))
             .add_service(gnmi)
             .serve_with_incoming(self.connections);
         // Streams live as long as their clients, so there is no waiting for them.

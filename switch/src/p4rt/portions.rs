@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -105,7 +104,7 @@ impl Chunks {
         Chunks { outcomes: Vec::with_capacity(answers.len()), answers: answers.into_iter(), current: None, done: false }
     }
 
-    fn next_entity(&mut self) -> Option<Bytes> {
+    fn next_entity(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(entity) = self.current.as_mut().and_then(Iterator::next) {
                 return Some(entity);

@@ -29,14 +29,14 @@ use crate::control::{
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
-    One(Option<Bytes>),
-    Many(Box<dyn Iterator<Item = Bytes> + Send>),
+    One(Option<Vec<u8>>),
+    Many(Box<dyn Iterator<Item = Vec<u8>> + Send>),
 }
 
 impl Iterator for Answer {
-    type Item = Bytes;
+    type Item = Vec<u8>;
 
-    fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self) -> Option<Vec<u8>> {
         match self {
             Answer::One(entity) => entity.take(),
             Answer::Many(entities) => entities.next(),
@@ -70,6 +70,12 @@ impl Reader<'_> {
         {
             let value = self.dataplane.direct_counter(table.target, Some(&key))?;
             return Ok(Answer::One(Some(direct::counter_message(named, value))));
+        }
+        if let Some((id, counter, index, named)) = direct::cell_of(&self.pipeline.schema, &request)
+            && self.access.has(id)
+        {
+            let value = self.dataplane.counter(counter.target, index)?;
+            return Ok(Answer::One(Some(direct::cell_message(named, value))));
         }
         let request = write::read::<p4::Entity>(request)?;
         match request.entity {
@@ -447,8 +453,8 @@ fn default_key(table_id: u32) -> p4::TableEntry {
     p4::TableEntry { table_id, is_default_action: true, ..Default::default() }
 }
 
-fn encode(entity: Entity) -> Bytes {
-    p4::Entity { entity: Some(entity) }.encode_to_vec().into()
+fn encode(entity: Entity) -> Vec<u8> {
+    p4::Entity { entity: Some(entity) }.encode_to_vec()
 }
 
 fn none() -> Answer {
