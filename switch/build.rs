@@ -67,9 +67,7 @@ fn build() -> Result<(), String> {
     for name in names.iter().filter(|name| *name != "ReadResponse") {
         builder = builder.bytes(format!(".p4.v1.{name}"));
     }
-    builder
-        .compile_fds(descriptors)
-        .map_err(|e| format!("protos: {e}"))
+    builder.compile_fds(descriptors).map_err(|e| format!("protos: {e}"))
 }
 
 fn main() {

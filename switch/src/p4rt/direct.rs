@@ -117,13 +117,13 @@ fn end(mut message: Vec<u8>, named: &[u8], data: u32, value: CounterValue) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
-    use prost::Message;
     use crate::control::{CounterId, TableId};
     use crate::p4rt::proto::p4::v1 as p4;
+    use bytes::Bytes;
     use p4::entity::Entity;
     use p4::field_match::{Exact, FieldMatchType};
     use proptest::prelude::*;
+    use prost::Message;
 
     /// One table with exact fields of 12 and 32 bits.
     fn schema() -> Schema {
