@@ -33,10 +33,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
     command("list", "what there is, and what has results")
     run = command("run", "run experiments, and report them")
-    run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them")
+    run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them; `all` of those")
     _add_form(run)
     _add_changes(run)
-    run.add_argument("--side-by-side", metavar="N", default="1", help="runs at a time (default: 1)")
+    _add_side_by_side(run)
     run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
     live = run.add_argument_group(f"only for {', '.join(registry.LIVE)}")
     live.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
@@ -48,7 +48,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     resume = command("resume", "go on with interrupted runs")
     resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
     _add_form(resume)
-    resume.add_argument("--side-by-side", metavar="N", default="1", help="runs at a time (default: 1)")
+    _add_side_by_side(resume)
     campaign = command("campaign", "many runs on the workers of a Dask cluster; goes on where it was interrupted")
     campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
     _add_form(campaign)
@@ -69,6 +69,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="the quick form: shorter, fewer repeats and points")
+
+
+def _add_side_by_side(parser: argparse.ArgumentParser) -> None:
+    text = "runs at a time, of which heavy ones count more (default: 1; of several experiments, 3 for each core)"
+    parser.add_argument("--side-by-side", metavar="N", help=text)
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.plan import Order
+from experiments.plan import Needs, Order
 from experiments.pool import Outcome, reason, spawn
 from experiments.store import Store, pack
 from topologies import contain
@@ -60,16 +60,21 @@ def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
 
 
 class ClusterPool:
-    """Workers of a scheduler. Runs of a worker that is lost go to another one, by Dask's own means."""
+    """Workers of a scheduler. Runs of a worker that is lost go to another one, by Dask's own means. one_machine: all
+    workers are on one."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, one_machine: bool) -> None:
+        self._client, self._one_machine = client, one_machine
         self._commit = commit()
         self._running: dict[str, tuple[Order, Store, Any, float]] = {}
 
     def places(self) -> int:
         """One for each worker that is there now: others may come and go."""
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def room(self, needs: Needs, running: Sequence[Needs]) -> bool:
+        clash = self._one_machine and needs.solo and any(each.solo for each in running)
+        return len(running) < self.places() and not clash
 
     def start(self, order: Order, store: Store) -> None:
         future = self._client.submit(

@@ -4,21 +4,19 @@
 import argparse
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
 from experiments import plan, registry, summary
+from experiments.pool import LocalPool, Pool, cores, side_by_side
 from experiments.store import Store
 from topologies import requirements, targets
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
 
-if TYPE_CHECKING:
-    from experiments.pool import Pool
-
+ALL = "all"  # in place of names: every experiment
 MAX_SIDE_BY_SIDE = 256
 
 
@@ -35,20 +33,26 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for heading in ("experiment", "what it is", "paper", "arms", "points", "quick", "full"):  # forms: time, state
         grid.add_column(heading, no_wrap=heading in ("experiment", "quick", "full"))
     for name, experiment in registry.experiments().items():
-        states = [f"{_minutes(name, quick):.0f} min\n{_state(options.out, name, quick)}" for quick in (True, False)]
+        states = [
+            f"{plan.seconds(_orders(name, quick)) / 60:.0f} min\n{_state(options.out, name, quick)}"
+            for quick in (True, False)
+        ]
         points = sum(1 for _ in experiment.points())
         grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
     console.print(grid)
-    total = sum(_minutes(name, True) for name in registry.experiments())
-    console.print(f"Minutes are of one run after the other, at most; all quick forms: {total:.0f}.", highlight=False)
+    orders = [order for name in registry.experiments() for order in _orders(name, True)]
+    alone, together = (plan.seconds(orders, number) / 60 for number in (1, side_by_side()))
+    console.print(
+        "Minutes are at most, of one run after the other. "
+        f"All quick forms: {alone:.0f}, or {together:.0f} with {side_by_side()} side by side.",
+        highlight=False,
+    )
     console.print(f"Live, one run of each arm: {', '.join(registry.LIVE)}.", highlight=False)
     return 0
 
 
-def _minutes(name: str, quick: bool) -> float:
-    """How long a form takes, one run after the other."""
-    orders = plan.make(registry.find(name), quick).orders()
-    return sum(order.seconds + plan.OVERHEAD for order in orders) / 60
+def _orders(name: str, quick: bool) -> list[plan.Order]:
+    return plan.make(registry.find(name), quick).orders()
 
 
 def _state(out: Path, name: str, quick: bool) -> str:
@@ -61,8 +65,9 @@ def _state(out: Path, name: str, quick: bool) -> str:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    plans, _ = [], _side_by_side(options.side_by_side)
-    for name in options.names:
+    names = list(registry.experiments()) if options.names == [ALL] else options.names
+    plans, places = [], _places(options, len(names))
+    for name in names:
         made = _asked(name, options)
         kept = Store(options.out, name, options.quick)
         _refuse_unfinished(kept, options.fresh)
@@ -71,7 +76,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     for made, kept in plans:
         kept.begin(made)
         kept.write_machine(made.target)
-    return _execute(plans, options, console)
+    return _make(plans, LocalPool(places), options, console)
 
 
 def _asked(name: str, options: argparse.Namespace) -> plan.Plan:
@@ -103,9 +108,10 @@ def _resume(options: argparse.Namespace, console: Console) -> int:
     if not work:
         raise LabError("nothing was interrupted: every run is there")
     _require([made for made, _ in work])
-    # One form of an experiment at a time: they are told apart by its name.
-    for one in work:
-        _execute([one], options, console)
+    # One form at a time: an experiment's two are told apart by its name.
+    for form in [[one for one in work if one[0].quick == quick] for quick in (False, True)]:
+        if form:
+            _make(form, LocalPool(_places(options, len(form))), options, console)
     return 0
 
 
@@ -116,15 +122,9 @@ def _require(plans: list[plan.Plan]) -> None:
         plan.require(made)
 
 
-def _execute(plans: list[tuple[plan.Plan, Store]], options: argparse.Namespace, console: Console) -> int:
-    from experiments.pool import LocalPool  # not before `requirements.check`: it imports Mininet
-
-    return _make(plans, LocalPool(_side_by_side(options.side_by_side)), options, console)
-
-
 def _make(
     plans: list[tuple[plan.Plan, Store]],
-    pool: "Pool",
+    pool: Pool,
     options: argparse.Namespace,
     console: Console,
     careful: bool = False,
@@ -166,12 +166,11 @@ def _campaign(options: argparse.Namespace, console: Console) -> int:
     if not options.scheduler:
         _require([asked for asked, _ in work])
     from experiments import cluster  # not before `requirements.check`: it imports Mininet
-    from experiments.pool import cores
 
     with contextlib.ExitStack() as stack:
         workers = _side_by_side(options.workers) if options.workers else cores()
         address = options.scheduler or stack.enter_context(cluster.local(workers))
-        pool = cluster.ClusterPool(stack.enter_context(cluster.connect(address)))
+        pool = cluster.ClusterPool(stack.enter_context(cluster.connect(address)), one_machine=not options.scheduler)
         for asked, kept in work:
             if options.fresh or kept.plan() != asked:
                 kept.begin(asked)
@@ -244,6 +243,13 @@ def _number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         raise ProfileError(f"seconds '{text}' is not possible: give a number") from None
+
+
+def _places(options: argparse.Namespace, experiments: int) -> int:
+    """How many runs at a time: as asked for; else one of one experiment, of several what the machine carries."""
+    if options.side_by_side is None:
+        return side_by_side() if experiments > 1 else 1
+    return _side_by_side(options.side_by_side)
 
 
 def _side_by_side(text: str) -> int:

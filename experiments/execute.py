@@ -2,14 +2,13 @@
 """Makes the runs of plans: what is missing, unfit ones once more, with progress; stops cleanly and can go on later."""
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from experiments.plan import OVERHEAD, Order, Plan
+from experiments.plan import Needs, Order, Plan, needs
 from experiments.pool import Outcome, Pool
 from experiments.store import Run, Store, second
 from topologies.requirements import LabError
@@ -35,20 +34,29 @@ class Execution:
         """careful: begins with one run at a time and makes as many as the self-check allows; else the pool's."""
         self._pool, self._console = pool, console
         self._careful, self._side_by_side = careful, 1.0
-        self._pending: deque[tuple[Order, Store]] = deque()
         self._stores: dict[str, Store] = {}
         self._failures = 0
         self.tally = Tally()
-        mixed: list[tuple[float, Order, Store]] = []
+        missing = []
         for plan, store in work:
             store.discard_parts()
             self._stores[plan.experiment] = store
-            missing = store.missing(plan)
-            mixed += [(place / len(missing), order, store) for place, order in enumerate(missing)]
-        # A heavy experiment's runs beside light ones' fill the machine better than beside each other.
-        self._pending += [(order, store) for _, order, store in sorted(mixed, key=lambda entry: entry[0])]
-        self._lengths = {order.key: order.seconds + OVERHEAD for order, _ in self._pending}
+            missing.append(store.missing(plan))
+        self._needs: dict[str, Needs] = {order.key: needs(order) for orders in missing for order in orders}
+        self._pending = self._mixed(missing)
         self._done = 0.0
+
+    def _mixed(self, missing: Sequence[Sequence[Order]]) -> list[Order]:
+        """In the order in which they may begin. What can only run alone comes as soon as the one before has ended. Of
+        the others each experiment's are spread over the whole time, as heavy ones beside light ones fill the machine
+        better than beside each other; long ones begin so much sooner that all experiments end together."""
+        work = sum(each.seconds * each.load for each in self._needs.values()) / max(1, self._pool.places())
+        begin = {
+            order.key: (not self._needs[order.key].solo, work * place / len(orders) - self._needs[order.key].seconds)
+            for orders in missing
+            for place, order in enumerate(orders, start=1)
+        }
+        return sorted((order for orders in missing for order in orders), key=lambda order: begin[order.key])
 
     def run(self) -> Tally:
         """Until nothing is missing. Raises LabError when runs keep failing; what is finished stays."""
@@ -67,7 +75,7 @@ class Execution:
         )  # fmt: skip
         try:
             with progress:
-                task = progress.add_task("running", total=sum(self._lengths.values()) or 1, runs=f"0/{total} runs")
+                task = progress.add_task("running", total=self._total() or 1, runs=f"0/{total} runs")
                 self._loop(progress, task)
         finally:
             self._pool.stop()
@@ -82,21 +90,29 @@ class Execution:
             if not self._pool.places() and not waiting:
                 self._say("no worker is there: waiting for one")
             waiting = not self._pool.places()
-            while self._pending and len(self._pool.running()) < self._allowed():
-                self._pool.start(*self._pending.popleft())
+            while (order := self._next()) is not None:
+                self._pending.remove(order)
+                self._pool.start(order, self._stores[order.experiment])
+            self.tally.side_by_side = max(self.tally.side_by_side, len(self._pool.running()))
             for outcome in self._pool.finished():
                 self._take(outcome)
             running = self._pool.running()
-            under_way = sum(min(since, self._lengths.get(name, since)) for name, since in running.items())
+            under_way = sum(min(since, self._needs[name].seconds) for name, since in running.items())
             left = len(self._pending) + len(running)
             progress.update(
-                task, completed=self._done + under_way, total=sum(self._lengths.values()),
+                task, completed=self._done + under_way, total=self._total(),
                 description=", ".join(sorted(running))[:60] or "running", runs=f"{self.tally.made} runs, {left} to go",
             )  # fmt: skip
 
-    def _allowed(self) -> int:
-        places = self._pool.places()
-        return min(places, int(self._side_by_side)) if self._careful else places
+    def _total(self) -> float:
+        return sum(each.seconds for each in self._needs.values())
+
+    def _next(self) -> Order | None:
+        """The first that there is room for."""
+        running = [self._needs[name] for name in self._pool.running()]
+        if self._careful and len(running) >= int(self._side_by_side):
+            return None
+        return next((order for order in self._pending if self._pool.room(self._needs[order.key], running)), None)
 
     def _learn(self, run: Run) -> None:
         """Additive increase while runs are fit and leave the machine room, multiplicative decrease when not."""
@@ -104,11 +120,10 @@ class Execution:
             self._side_by_side = max(1.0, self._side_by_side / 2)
         elif run.facts["self_check"].get("cpu_busy", 1.0) < ROOM and self._side_by_side < self._pool.places():
             self._side_by_side += 1 / int(self._side_by_side)
-        self.tally.side_by_side = max(self.tally.side_by_side, int(self._side_by_side))
 
     def _take(self, outcome: Outcome) -> None:
         order, run = outcome.order, outcome.run
-        self._done += self._lengths[order.key]
+        self._done += self._needs[order.key].seconds
         if run is None:
             self._failures += 1
             stop = LabError(f"{order.key}: {outcome.error}; finished runs are kept, `resume` goes on from there")
@@ -127,8 +142,8 @@ class Execution:
                 self._say(f"{order.key}: done")
         elif order.attempt == 1:
             again = second(order)
-            self._lengths[again.key] = order.seconds + OVERHEAD
-            self._pending.append((again, self._stores[order.experiment]))
+            self._needs[again.key] = self._needs[order.key]
+            self._pending.append(again)
             self._say(f"{order.key}: unfit, once more: {problem}")
         else:
             self.tally.unfit.append(f"{order.key}: {problem}")

@@ -68,6 +68,14 @@ class Scene(Protocol):
     def require(self, arm: Arm, target: str) -> None:
         """Raises LabError for an arm that cannot be, or a tool that is missing."""
 
+    @property
+    def load(self) -> float:
+        """What a run takes of a machine; the lab of one station takes 1."""
+
+    @property
+    def solo(self) -> bool:
+        """Whether two of them disturb each other on one machine, whatever it has."""
+
     def kernel(self) -> "Kernel | None":
         """The kernel that every run needs in place of the running one. Raises LabError when there is none."""
 
@@ -176,10 +184,12 @@ Figure = Timeline | Bars | Curves
 
 @dataclass(frozen=True)
 class Quick:
-    """The quick form: the timeline within `seconds` (None: as long as ever), fewer repeats, fewer swept values."""
+    """The quick form: the timeline within `seconds` (None: as long as ever), fewer repeats, fewer swept values, only
+    some arms (none named: all)."""
 
     seconds: float | None = None
     repeats: int = 3
+    arms: tuple[str, ...] = ()
     sweep: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runs of an experiment: every arm at every point, some times over, in an order in which nobody is favoured."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments import registry
-from experiments.experiment import Experiment, Point
+from experiments.experiment import Experiment, Point, Value
 from topologies.profiles import ProfileError
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 7200.0
@@ -103,8 +104,38 @@ def make(
     if seconds is not None and not MIN_SECONDS <= seconds <= MAX_SECONDS:
         raise ProfileError(f"{seconds:g} seconds are not possible: give {MIN_SECONDS:g} to {MAX_SECONDS:g}")
     form = experiment.quick.repeats if quick else experiment.repeats
-    chosen = tuple(name for name in known if not arms or name in arms)
+    wanted = arms or (experiment.quick.arms if quick else ())
+    chosen = tuple(name for name in known if not wanted or name in wanted)
     return Plan(experiment.name, quick, chosen, repeats or form, seconds, target)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a run needs of a machine: its scene's `load` and `solo`. seconds: with its lab's coming and going."""
+
+    seconds: float
+    load: float
+    solo: bool
+
+
+def needs(order: Order) -> Needs:
+    return Needs(order.seconds + OVERHEAD, *_load(order.experiment, order.arm, tuple(order.point.items())))
+
+
+@functools.cache
+def _load(name: str, arm: str, point: tuple[tuple[str, Value], ...]) -> tuple[float, bool]:
+    experiment = registry.find(name)
+    scene = experiment.scene_of(dict(point), experiment.arm(arm))
+    return scene.load, scene.solo
+
+
+def seconds(orders: Sequence[Order], side_by_side: int = 1) -> float:
+    """How long runs take at most, without those that have to be made once more."""
+    all_ = [needs(order) for order in orders]
+    if side_by_side == 1:
+        return sum(each.seconds for each in all_)
+    solo = sum(each.seconds for each in all_ if each.solo)
+    return max(solo, sum(each.seconds * each.load for each in all_) / side_by_side)
 
 
 def require(plan: Plan) -> None:

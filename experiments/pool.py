@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from experiments.plan import Order
+from experiments.plan import Needs, Order
 from experiments.store import Run, Store
 from topologies.requirements import ROOT
 
 PAUSE = 0.25  # s between two looks at the runs
+PER_CORE = 3  # runs of a load of 1 that a processor carries without making timers late
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Pool(Protocol):
     """Where runs are made: here, or by the workers of a cluster."""
 
     def places(self) -> int:
-        """How many runs may be under way."""
+        """How many runs of a load of 1 may be under way."""
+
+    def room(self, needs: Needs, running: Sequence[Needs]) -> bool:
+        """Whether a run may begin beside those that are under way."""
 
     def start(self, order: Order, store: Store) -> None: ...
 
@@ -54,6 +58,13 @@ class LocalPool:
 
     def places(self) -> int:
         return self._places
+
+    def room(self, needs: Needs, running: Sequence[Needs]) -> bool:
+        if not running:
+            return True
+        if self._places == 1 or (needs.solo and any(each.solo for each in running)):
+            return False
+        return needs.load + sum(each.load for each in running) <= self._places
 
     def start(self, order: Order, store: Store) -> None:
         part = store.part(order)
@@ -98,6 +109,11 @@ def reason(process: "subprocess.Popen[str]") -> str:
     if process.returncode == 0:
         return ""
     return said.splitlines()[-1].removeprefix("error: ") if said else f"its process ended with {process.returncode}"
+
+
+def side_by_side() -> int:
+    """How many runs of a load of 1 this machine carries."""
+    return PER_CORE * cores()
 
 
 def cores() -> int:

@@ -195,6 +195,14 @@ class AccessPoint:
         if self.probed and not any(isinstance(one, Probe) for one in self.traffic):
             object.__setattr__(self, "traffic", (*self.traffic, Probe()))
 
+    @property
+    def load(self) -> float:
+        return 2.0 if self.peers else 0.96 + 0.04 * self.stations
+
+    @property
+    def solo(self) -> bool:
+        return bool(self.peers)  # a user-mode kernel's timers are late as soon as it has to wait for its processor
+
     def require(self, arm: Arm, target: str) -> None:
         from topologies import targets
         from topologies.network import Features, Lab
@@ -252,6 +260,14 @@ class Multihomed:
     links: tuple[Link, ...]
     seconds: float
     traffic: tuple[Traffic, ...]
+
+    @property
+    def load(self) -> float:
+        return 0.3  # no switch, no controller
+
+    @property
+    def solo(self) -> bool:
+        return False
 
     def require(self, arm: Arm, target: str) -> None:
         if target != "apswitch":

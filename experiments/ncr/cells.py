@@ -173,6 +173,6 @@ EXPERIMENTS = [
                 lambda medians: medians("total_during", "ours"), at_least=43.0, shown="{:.1f} Mb/s",
             ),
         ),
-        (WIRED,), 20,
+        (WIRED,), 14,
     ),
 ]  # fmt: skip

@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
         Bars("ping", "Ping while both run.", ("ping_during",), "round trip (ms)", log=True),
     ),
     repeats=10,
-    quick=Quick(seconds=27),
+    quick=Quick(seconds=21),
     differences=(
         "the links are models of 14 and 1 Mb/s with 4 ms of round trip, not radios",
         "the uplink's queue holds 1000 packets, as the testbed's kernel did",

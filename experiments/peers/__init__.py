@@ -12,6 +12,7 @@ PEER_ARMS = (
     Arm("cake", "CAKE", "peer", options={"peer": "cake"}),
     Arm("cake-ack-filter", "CAKE with its ACK filter", "peer", options={"peer": "cake-ack-filter"}),
 )
+QUICK_ARMS = ("fifo", "cake-ack-filter", "ours")  # without peers that are much like others: peers-testbed has them
 FIFO = Arm("fifo", "plain FIFO of the switch", "plain")
 OUR_ARM = Arm("ours", "our access point", "ours", OURS)
 DIFFERENCES = (

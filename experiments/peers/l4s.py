@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS
 from experiments.raw import jain, mean, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.profiles import LinkProfile
@@ -70,6 +70,6 @@ EXPERIMENT = Experiment(
         Bars("ping", "Ping beside both; the empty links take 20 ms.", ("ping_mean",), "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(repeats=1),
+    quick=Quick(seconds=20, arms=QUICK_ARMS),
     differences=(*DIFFERENCES, "the scalable sender is DCTCP, the one that Linux has, and not TCP Prague"),
 )  # fmt: skip

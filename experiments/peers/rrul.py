@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS, measured_before
 from experiments.raw import jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.profiles import LinkProfile
@@ -79,7 +79,7 @@ def _rrul(name: str, title: str, marks: Sequence[str]) -> Experiment:
             Bars("ping", "Ping under load; the empty links take 90 ms.", ("ping_mean", "ping_p99"), "round trip (ms)"),
         ),
         repeats=5,
-        quick=Quick(repeats=1),
+        quick=Quick(seconds=20, arms=QUICK_ARMS),
         differences=(*DIFFERENCES, "Flent's UDP probes are one here, of best effort, and its ICMP ping is left out"),
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ FIFTY = Experiment(
         Bars("ping", "Ping; the empty links take 90 ms.", ("ping_mean", "ping_max"), "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(repeats=1),
+    quick=Quick(seconds=30, arms=QUICK_ARMS),
     differences=DIFFERENCES,
 )  # fmt: skip
 

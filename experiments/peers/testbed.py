@@ -65,6 +65,6 @@ EXPERIMENT = Experiment(
         Bars("ping", "Ping while both run.", ("ping_mean", "ping_p99"), "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=24),
+    quick=Quick(seconds=18),
     differences=DIFFERENCES,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS
 from experiments.raw import mean, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.profiles import PROFILES
@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
         Bars("during", "While both run.", ("download_during", "upload_during"), "throughput (Mb/s)"),
     ),
     repeats=5,
-    quick=Quick(seconds=24, repeats=1),
+    quick=Quick(seconds=18, arms=QUICK_ARMS),
     differences=(
         *DIFFERENCES,
         "the transport has QUIC's packets, ACK frequency and congestion control (NewReno), and no encryption: "

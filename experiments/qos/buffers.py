@@ -26,7 +26,8 @@ ACCESS_POINTS = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """`hosts probe-buffer` from the server to the station. Samples `buffer_packets`, `batch_packets`."""
+    """`hosts probe-buffer` from the server to the station. Samples `buffer_packets`, `batch_packets`. The run ends with
+    it: some seconds, of those that it may take."""
 
     def prepare(self, stage: "Stage") -> None:
         require_hosts()
@@ -50,6 +51,7 @@ class Estimate:
         if found["verdict"] == "buffer":
             stage.sample(stage.now(), "buffer_packets", found["packets"]["value"])
             stage.sample(stage.now(), "batch_packets", found["batches"][0]["packets"])
+        stage.finish()
 
 
 def off(medians: Medians, measure: str) -> float:
@@ -88,7 +90,7 @@ EXPERIMENT = Experiment(
         Bars("batch", "Packets taken at once.", ("batch",), "packets"),
     ),
     repeats=10,
-    quick=Quick(),
+    quick=Quick(seconds=12),
     differences=(
         "the access points are our gate with the buffers of Table I, rounded to packets",
         "which access point took which batch the paper does not say; the three are dealt out here",

@@ -47,7 +47,8 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
                 assert set(figure.measures) <= measures
             case Curves():
                 assert figure.measure in measures and figure.x in experiment.sweep
-    assert set(experiment.quick.sweep) <= set(experiment.sweep)
+    assert set(experiment.quick.sweep) <= set(experiment.sweep) and set(experiment.quick.arms) <= arms
+    assert experiment.quick.repeats >= 3
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
@@ -59,7 +60,12 @@ def test_goals_can_be_decided_and_arms_can_be_set(experiment: Experiment) -> Non
         assert point in [dict(p) for p in experiment.points()], f"no arm runs at {point}"
         return 1.0
 
+    def quick_medians(measure: str, arm: str, **point: Any) -> float | None:
+        here = point in [dict(p) for p in experiment.points(quick=True)]
+        return 1.0 if here and arm in plan.make(experiment, quick=True).arms else None
+
     for goal in experiment.goals:
+        assert isinstance(float(goal.value(quick_medians)), float), "the quick form does not measure it"
         assert (goal.at_least is None) != (goal.at_most is None)
         assert isinstance(float(goal.value(medians)), float)
         assert goal.text.format(value=1, limit=1)

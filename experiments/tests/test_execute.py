@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which runs are made beside which, and how long all quick forms take: the real order of runs, against a clock that
+need not be waited for."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments import plan, registry
+from experiments.execute import Execution
+from experiments.plan import Needs, Order
+from experiments.pool import PER_CORE, LocalPool, Outcome
+from experiments.store import Run, Store
+
+ROOM = {"problems": [], "cpu_busy": 0.5}
+LATE = {"problems": ["timers were late"], "cpu_busy": 0.5}
+
+
+class Clock(LocalPool):
+    """Where every run takes the time that its plan says, and those of `unfit` are unfit at their first attempt."""
+
+    def __init__(self, places: int, unfit: frozenset[str] = frozenset()) -> None:
+        super().__init__(places)
+        self._unfit = unfit
+        self.now = 0.0
+        self.under_way: dict[str, tuple[float, Order]] = {}
+        self.begun: list[str] = []
+        self.solo = self.most = 0
+        self.load = 0.0
+
+    def start(self, order: Order, store: Store) -> None:
+        self.begun.append(order.key)
+        self.under_way[order.key] = (self.now + plan.needs(order).seconds, order)
+        beside = [plan.needs(each) for _, each in self.under_way.values()]
+        self.solo = max(self.solo, sum(each.solo for each in beside))
+        self.most = max(self.most, len(beside))
+        self.load = max(self.load, sum(each.load for each in beside))
+
+    def finished(self) -> list[Outcome]:
+        self.now = min(end for end, _ in self.under_way.values())
+        done = [order for end, order in self.under_way.values() if end <= self.now]
+        for order in done:
+            del self.under_way[order.key]
+        return [Outcome(order, Run(order, Path(), {"self_check": self._check(order)})) for order in done]
+
+    def _check(self, order: Order) -> dict[str, object]:
+        return LATE if order.attempt == 1 and order.key in self._unfit else ROOM
+
+    def running(self) -> dict[str, float]:
+        return dict.fromkeys(self.under_way, 0.0)
+
+    def stop(self) -> None:
+        assert not self.under_way
+
+
+def made(names: list[str], pool: Clock, out: Path) -> Execution:
+    plans = [plan.make(registry.find(name), quick=True) for name in names]
+    execution = Execution([(each, Store(out, each.experiment, True)) for each in plans], pool, Console(quiet=True))
+    execution.run()
+    return execution
+
+
+def test_all_quick_forms_take_less_than_40_minutes_on_two_cores(tmp_path: Path) -> None:
+    pool = Clock(2 * PER_CORE)
+    names = list(registry.experiments())
+    tally = made(names, pool, tmp_path).tally
+    orders = [order for name in names for order in plan.make(registry.find(name), quick=True).orders()]
+    assert sorted(pool.begun) == sorted(order.key for order in orders) and tally.made == len(orders)
+    assert pool.now / 60 < 40
+    assert pool.now < 1.05 * plan.seconds(orders, 2 * PER_CORE)  # what `list` says of it
+    assert pool.solo == 1 and pool.load <= 2 * PER_CORE and tally.side_by_side == pool.most
+
+
+def test_one_at_a_time_is_one_at_a_time(tmp_path: Path) -> None:
+    pool = Clock(1)
+    made(["batcp", "rrul"], pool, tmp_path)
+    orders = [order for name in ("batcp", "rrul") for order in plan.make(registry.find(name), quick=True).orders()]
+    assert pool.most == 1 and pool.now == pytest.approx(plan.seconds(orders))
+
+
+def test_an_unfit_run_is_made_once_more(tmp_path: Path) -> None:
+    pool = Clock(4, frozenset({"ncr-lte/ours_2"}))
+    tally = made(["ncr-lte"], pool, tmp_path).tally
+    assert pool.begun[-1] == "ncr-lte/ours_2+again" and len(set(pool.begun)) == len(pool.begun) == 13
+    assert tally.made == 12 and not tally.unfit
+
+
+def test_room() -> None:
+    lab, light, alone = Needs(10, 1.0, False), Needs(10, 0.3, False), Needs(10, 2.0, True)
+    assert LocalPool(1).room(alone, []) and not LocalPool(1).room(light, [light])
+    assert LocalPool(4).room(lab, [alone, lab]) and not LocalPool(4).room(lab, [alone, lab, lab])
+    assert LocalPool(4).room(light, [light] * 12) and not LocalPool(9).room(alone, [alone, lab])
