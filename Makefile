@@ -42,7 +42,7 @@ hosts: setup ## build the program `hosts`: transports of end hosts
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi
 	@$(VENV)/python -m experiments run headline $(RUN_ARGS)
 
-experiment: hosts ## an experiment by its name: NAME=ncr-testbed QUICK=1 ARMS=... REPEATS=3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
+experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
 	@$(VENV)/python -m experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
 
 experiments: python ## what experiments there are

@@ -72,7 +72,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_side_by_side(parser: argparse.ArgumentParser) -> None:
-    text = "runs at a time, of which heavy ones count more (default: 1; of several experiments, 3 for each core)"
+    text = "runs at a time, of which heavy ones count more (default: 1; of several experiments, 7 on two cores)"
     parser.add_argument("--side-by-side", metavar="N", help=text)
 
 

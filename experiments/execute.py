@@ -143,7 +143,8 @@ class Execution:
         elif order.attempt == 1:
             again = second(order)
             self._needs[again.key] = self._needs[order.key]
-            self._pending.append(again)
+            solo = sum(self._needs[each.key].solo for each in self._pending)  # those come first
+            self._pending.insert(solo if self._needs[again.key].solo else len(self._pending), again)
             self._say(f"{order.key}: unfit, once more: {problem}")
         else:
             self.tally.unfit.append(f"{order.key}: {problem}")

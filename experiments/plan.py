@@ -14,7 +14,7 @@ from topologies.profiles import ProfileError
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 7200.0
 MAX_REPEATS = 1000
-OVERHEAD = 5.0  # s that a lab takes to come up and go
+OVERHEAD, SOLO_OVERHEAD = 5.0, 9.0  # s that a lab takes to come up and go; one in a user-mode kernel
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class Needs:
 
 
 def needs(order: Order) -> Needs:
-    return Needs(order.seconds + OVERHEAD, *_load(order.experiment, order.arm, tuple(order.point.items())))
+    load, solo = _load(order.experiment, order.arm, tuple(order.point.items()))
+    return Needs(order.seconds + (SOLO_OVERHEAD if solo else OVERHEAD), load, solo)
 
 
 @functools.cache

@@ -139,7 +139,7 @@ NODES = Experiment(
     ),
     figures=curves("nodes", "nodes", bytes=10_000),
     repeats=10,
-    quick=Quick(seconds=24, sweep={"nodes": (4,)}),
+    quick=Quick(seconds=20, sweep={"nodes": (4,)}),
     differences=DIFFERENCES,
 )  # fmt: skip
 

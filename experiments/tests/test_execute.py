@@ -10,7 +10,7 @@ from rich.console import Console
 from experiments import plan, registry
 from experiments.execute import Execution
 from experiments.plan import Needs, Order
-from experiments.pool import PER_CORE, LocalPool, Outcome
+from experiments.pool import LocalPool, Outcome, side_by_side
 from experiments.store import Run, Store
 
 ROOM = {"problems": [], "cpu_busy": 0.5}
@@ -62,14 +62,15 @@ def made(names: list[str], pool: Clock, out: Path) -> Execution:
 
 
 def test_all_quick_forms_take_less_than_40_minutes_on_two_cores(tmp_path: Path) -> None:
-    pool = Clock(2 * PER_CORE)
+    places = side_by_side(of=2)
+    pool = Clock(places)
     names = list(registry.experiments())
     tally = made(names, pool, tmp_path).tally
     orders = [order for name in names for order in plan.make(registry.find(name), quick=True).orders()]
     assert sorted(pool.begun) == sorted(order.key for order in orders) and tally.made == len(orders)
     assert pool.now / 60 < 40
-    assert pool.now < 1.05 * plan.seconds(orders, 2 * PER_CORE)  # what `list` says of it
-    assert pool.solo == 1 and pool.load <= 2 * PER_CORE and tally.side_by_side == pool.most
+    assert pool.now < 1.05 * plan.seconds(orders, places)  # what `list` says of it
+    assert pool.solo == 1 and pool.load <= places and tally.side_by_side == pool.most
 
 
 def test_one_at_a_time_is_one_at_a_time(tmp_path: Path) -> None:
