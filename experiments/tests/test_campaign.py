@@ -130,6 +130,7 @@ def _of_group(campaign: int, program: str) -> dict[int, int]:
     [
         (["run", "nonsense"], "experiment 'nonsense' is unknown: choose one of headline"),
         (["run", "ncr-testbed", "--arms", "cake"], "arm 'cake' is unknown"),
+        (["run", "all", "--quick", "--arms", "cake"], "arm 'cake' is unknown: choose of tcp, mptcp"),
         (["run", "ncr-testbed", "--repeats", "none"], "'none' is not a whole number"),
         (["run", "ncr-testbed", "--seconds", "1"], "1 seconds are not possible"),
         (["run", "ncr-testbed", "--down", "8mbit"], "--down is for headline"),
