@@ -18,6 +18,11 @@ SWITCH = ROOT / "switch/target/release/apswitch"
 TRAFFIC = ROOT / "switch/target/release/apswitch-bench"
 
 
+def on(core: int) -> tuple[str, ...]:
+    """What to put before a command that shall run on this core only."""
+    return "taskset", "-c", str(core)
+
+
 class Lab(Namespace):
     """The namespace; `start` runs a program inside."""
 
@@ -34,7 +39,7 @@ class Lab(Namespace):
     def start(self, *command: str | Path, core: int | None) -> subprocess.Popen[bytes]:
         """A program inside the namespace on one core, so that sender and switch never share one by chance; None: where
         the kernel puts it."""
-        pinned = () if core is None else ("taskset", "-c", str(core))
+        pinned = () if core is None else on(core)
         return self.popen(*pinned, *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def received(self) -> int:

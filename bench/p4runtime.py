@@ -32,6 +32,7 @@ TABLE = "flows_ipv4"
 MODIFIES, COUNTERS, TIMES = 200, 1000, 100
 ELECTION = 100  # above that of bench.program
 SECONDS = 3.0  # of packets beside the writing
+STOP_SECONDS = 30  # until what writes has ended: a request that is under way is answered first
 LOAD = 0.5  # of the peak: on two cores the writer takes its part
 
 
@@ -57,9 +58,14 @@ def measure(step: Step) -> Measured:
                 writer.stdout.readline()
                 beside = offer(where, frames, LOAD * peak, SECONDS)
                 writer.send_signal(signal.SIGINT)
-                writes = json.loads(writer.communicate(timeout=10)[0])
+                writes = json.loads(writer.communicate(timeout=STOP_SECONDS)[0])
             except ValueError:
                 raise LabError("what writes beside the packets has ended: what it said stands above") from None
+            except subprocess.TimeoutExpired:
+                raise LabError(
+                    f"what writes beside the packets has not ended within {STOP_SECONDS} s: the switch does not "
+                    "answer, or other work leaves it no time; run the benchmark again, with nothing else on the machine"
+                ) from None
             finally:
                 stop_process(writer)
     raw |= {"offered_and_carried_alone": alone, "offered_and_carried_beside": beside, "writes_per_s": writes}
@@ -172,17 +178,26 @@ def writing() -> None:
     flows = range(1 << 20, (1 << 20) + 20_000)
     inserts = [writer.request(batch) for batch in batches(flows)]
     deletes = [writer.request(batch, b"\x08\x03") for batch in batches(flows)]
+    ended = False
+
+    def end(*_: object) -> None:
+        # No exception: one that comes within a gRPC call may be lost there.
+        nonlocal ended
+        ended = True
+
+    signal.signal(signal.SIGINT, end)
     written, start = 0, time.monotonic()
     due = start
-    try:
-        print("begun", flush=True)
-        for request in itertools.cycle((*inserts, *deletes)):
-            writer.write(request)
-            written += BATCH
-            due += BATCH / INSERTS
-            time.sleep(max(0.0, due - time.monotonic()))
-    except KeyboardInterrupt:
-        print(written / (time.monotonic() - start))
+    print("begun", flush=True)
+    for request in itertools.cycle((*inserts, *deletes)):
+        writer.write(request)
+        written += BATCH
+        due += BATCH / INSERTS
+        if ended:
+            break
+        time.sleep(max(0.0, due - time.monotonic()))
+    print(written / (time.monotonic() - start))
+    writer.client.close()
 
 
 if __name__ == "__main__":
