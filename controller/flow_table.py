@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The flows of one access point as the loop sees them: arrays with one place for each flow index. Pure."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,29 +8,13 @@ import numpy.typing as npt
 
 from .board import FLOW
 from .feedback import Floats, Rates, quantise
+from .messages import FlowKind
 from .program import FEEDBACK_MAX, FLOWS_SIZE
 
 Numbers = npt.NDArray[np.int64]
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowKind:
-    """What is known of a flow from the start."""
-
-    egress_port: int
-    tcp: bool
-    own_class: int
-    """The class that it asks for, or 0."""
-    data_class: int
-    ack_class: int
-    """The built-in class of its packets when they are data, and when they are ACKs."""
-    sparse_rate: float
-    """bytes/s"""
-    written: int
-    """The feedback in its entry, as 16 bits."""
 
 
 class FlowTable:

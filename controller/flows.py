@@ -21,8 +21,8 @@ from .classes import class_of
 from .config import AccessPointConfig
 from .connection import Connection
 from .feedback import quantise
-from .flow_table import FlowKind
 from .loop import Loop
+from .messages import FlowKind, NewFlow
 from .program import (
     FLOWS_SIZE,
     PARAM_FEEDBACK,
@@ -33,7 +33,6 @@ from .program import (
     digest_members,
     rate_meter,
 )
-from .ticker import NewFlow
 
 LOG = logging.getLogger(__name__)
 

@@ -85,16 +85,14 @@ Each = Callable[[bytes], None]
 """Gets a message as soon as it is there."""
 
 
-@dataclass(slots=True)
 class _Call:
-    done: Done
-    each: Each
-    messages: list[bytes]
-    body: bytearray
-    unsent: bytes
-    window: int
-    block: bytes = b""
-    last: bool = False
+    __slots__ = ("body", "done", "each", "messages", "unsent", "window")
+
+    def __init__(self, done: Done, each: Each | None, unsent: bytes, window: int) -> None:
+        self.messages: list[bytes] = []
+        self.body = bytearray()
+        self.done, self.each = done, each or self.messages.append
+        self.unsent, self.window = unsent, window
 
 
 class Channel:
@@ -170,10 +168,7 @@ class Channel:
         stream, self._next = self._next, self._next + 2
         # A message's length in 32 bits, behind 0: not compressed.
         body = len(message).to_bytes(5) + message
-        messages: list[bytes] = []
-        call = self._calls[stream] = _Call(
-            done, each or messages.append, messages, bytearray(), body, self._stream_window
-        )
+        call = self._calls[stream] = _Call(done, each, body, self._stream_window)
         self._outbox += _frame(HEADERS, END_HEADERS, stream, method)
         self._send_body(stream, call)
         if not self._connecting and not self._shaking:

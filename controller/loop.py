@@ -9,6 +9,7 @@ it.
 import asyncio
 import contextlib
 import itertools
+import logging
 import math
 import os
 import pickle
@@ -21,15 +22,17 @@ from typing import Any
 import numpy as np
 from finsy.proto import p4r
 
+from . import compiled
 from .board import CLASSES, DURATIONS, LATE, MISSED, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig, Port
 from .connection import Connection, SessionError
 from .feedback import Floats
+from .messages import LENGTH_BYTES, Key, NewFlow, Session, packed
 from .program import Program, table_entry
 from .regulator import target_bytes
-from .ticker import Key, NewFlow, Session
-from .worker import LENGTH_BYTES, packed
+
+LOG = logging.getLogger(__name__)
 
 MOST_PER_WORKER = 25
 """Access points whose ticks one process takes care of, when there are cores enough."""
@@ -58,7 +61,7 @@ class WorkerProcess:
             path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
             with its:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "controller.worker", str(its.fileno()),
+                    sys.executable, "-m", "controller.worker_main", str(its.fileno()),
                     pass_fds=[its.fileno()], stdin=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
                 )  # fmt: skip
             reader, self._writer = await asyncio.open_unix_connection(sock=ours)
@@ -102,6 +105,8 @@ class Workers:
 
     async def prepare(self) -> None:
         """Start the first process, so that nobody has to wait for it."""
+        if not compiled.directory().is_dir():
+            LOG.warning("the loop runs interpreted and takes more CPU: `make setup` compiles it where it can")
         await self._processes[0].start()
 
     async def take(self, key: int) -> WorkerProcess:

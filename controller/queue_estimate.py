@@ -13,7 +13,6 @@ else (v1model has no counter there), so the difference alone would grow for ever
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from operator import itemgetter
 
 FULL_FRAME = 1514
@@ -28,16 +27,17 @@ WINDOW_FRAMES = 20
 """The window in which that is judged: at least so long, and so long that the port could send so many frames."""
 
 
-@dataclass(slots=True)
 class PortCounters:
-    """What a port has counted since the pipeline was pushed, all classes together."""
+    """What a port has counted since the pipeline was pushed, all classes together; gone: sent or filtered."""
 
-    arrived_packets: int
-    arrived_bytes: int
-    gone_packets: int
-    """Sent or filtered."""
-    gone_bytes: int
-    sent_bytes: int
+    __slots__ = ("arrived_bytes", "arrived_packets", "gone_bytes", "gone_packets", "sent_bytes")
+
+    def __init__(
+        self, arrived_packets: int, arrived_bytes: int, gone_packets: int, gone_bytes: int, sent_bytes: int
+    ) -> None:
+        self.arrived_packets, self.arrived_bytes = arrived_packets, arrived_bytes
+        self.gone_packets, self.gone_bytes = gone_packets, gone_bytes
+        self.sent_bytes = sent_bytes
 
 
 class QueueEstimate:

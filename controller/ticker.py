@@ -12,9 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from finsy import GRPCStatusCode
@@ -25,8 +23,9 @@ from .board import CLASSES, DURATIONS, EVERY_TICK, LATE, MISSED, PORT, SHARES, T
 from .classes import class_ids
 from .config import AccessPointConfig
 from .feedback import quantise
-from .flow_table import FlowKind, FlowTable
+from .flow_table import FlowTable
 from .http2 import OK, UNKNOWN, Channel, ChannelError, Status, Tls
+from .messages import Key, NewFlow, Session
 from .program import PARAM_FEEDBACK, canonical, class_index
 from .regulator import NOBODY, PortRegulator
 
@@ -58,54 +57,21 @@ DIRECT_TAG = p4r.Entity.DESCRIPTOR.fields_by_name["direct_counter_entry"].number
 NOTHING = b"\0"
 """No part of an answer begins so."""
 
-Key = tuple[int, int | None]
-"""A port, or a port and a class."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A port's counter of one class."""
+    """A port's counter of one class.
 
-    named: bytes
-    """How the switch begins the counter that it answers with, when it names it as it was asked."""
-    packets: memoryview
-    bytes: memoryview
-    """Where its values go: one place for each class."""
-    class_id: int
-    port: int
+    Args:
+        named: how the switch begins the counter that it answers with, when it names it as it was asked.
+        packets, sizes: where its values go: one place for each class.
+    """
 
+    __slots__ = ("class_id", "named", "packets", "port", "sizes")
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What one session's ticks need to know, made by the process that holds the session."""
-
-    family: int
-    address: Any
-    authority: str
-    device_id: int
-    election_id: int
-    counters: dict[str, int]
-    """The ids of `VOLUMES`."""
-    updates: dict[Key, bytes]
-    """The serialised update of each port's and class's feedback entry."""
-    written: dict[Key, tuple[int, bool]]
-    """Which of these entries there are: feedback as 16 bits, and whether it only marks."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NewFlow:
-    """A flow whose entry is in the switch."""
-
-    index: int
-    key: tuple[bytes, ...]
-    """The match fields, as the switch gives them back."""
-    reading: bytes
-    """Part of a ReadRequest that asks for the counter."""
-    named: bytes
-    """How the switch begins the counter that it answers with, when it names the entry as it was asked."""
-    change: bytes
-    """Part of a WriteRequest that modifies the entry."""
-    kind: FlowKind
+    def __init__(self, named: bytes, packets: memoryview, sizes: memoryview, class_id: int, port: int) -> None:
+        self.named = named
+        self.packets, self.sizes = packets, sizes
+        self.class_id, self.port = class_id, port
 
 
 class Ended(Exception):
@@ -383,7 +349,7 @@ class Ticker:
         self._cell += 1
         if cell is not None:
             self._counted.add(cell.port)
-            cell.packets[cell.class_id], cell.bytes[cell.class_id] = data.packet_count, data.byte_count
+            cell.packets[cell.class_id], cell.sizes[cell.class_id] = data.packet_count, data.byte_count
 
     def _count(self, flow: NewFlow, data: p4r.CounterData) -> None:
         """A flow's counter, unless it was removed meanwhile."""

@@ -1,34 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop's process: ticks of some access points, and nothing else. `loop` starts it and talks to it.
+"""The loop's work: ticks of some access points, and nothing else. `worker_main` is its process, `loop` talks to it.
 
 One thread polls: a tick is due, a switch has answered, or the parent has something to say, which waits while a tick
-is due. Messages are pickled tuples behind their length: an operation, the key of a session, arguments. The process
-ends with its parent.
+is due. A message is an operation, the key of a session, arguments.
 """
 
-import contextlib
-import ctypes
-import gc
 import heapq
 import math
-import os
 import pickle
 import select
-import signal
 import socket
-import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from .board import Board
 from .http2 import ChannelError
+from .messages import LENGTH_BYTES, packed
 from .ticker import Ended, Ticker
-
-PRIORITY = -10
-"""Nice value: ticks take a part of a core, but they take it on time."""
-PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
-TIMER_SLACK_NS = 1000
 
 CHECK_SECONDS = 0.1
 """How often it is looked for switches that do not answer."""
@@ -37,14 +27,6 @@ LISTEN_SECONDS = 0.001
 PHASE_SECONDS = 0.002
 PHASES = 5
 """Access points begin their ticks at different times, but some together: one wake-up then does for all of them."""
-
-LENGTH_BYTES = 4
-
-
-def packed(message: tuple[Any, ...]) -> bytes:
-    """A message as it goes over the socket."""
-    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return len(body).to_bytes(LENGTH_BYTES) + body
 
 
 class Worker:
@@ -102,7 +84,7 @@ class Worker:
         due = self._due[0][0] if self._due else math.inf
         return min(CHECK_SECONDS, max(0.0, due - time.monotonic()))
 
-    def _guarded(self, key: int, step: Any, argument: float) -> None:
+    def _guarded(self, key: int, step: Callable[[Any], None], argument: Any) -> None:
         """Let a session go on; what ends it is told to the parent."""
         ticker = self._tickers[key]
         was_busy = ticker.busy
@@ -187,31 +169,3 @@ class Worker:
 
     def _tell(self, *message: Any) -> None:
         self._parent.sendall(packed(message))
-
-
-def punctual() -> None:
-    """Have the CPU as soon as a tick is due, as far as that is allowed; else ticks may be late."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-        return
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-
-
-def main() -> None:
-    """`python -m controller.worker FD`: the socket that the parent left open for it."""
-    prctl = ctypes.CDLL(None).prctl
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
-    # The parent says when to end; a Ctrl-C reaches the whole group.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    punctual()
-    worker = Worker(socket.socket(fileno=int(sys.argv[1])))
-    gc.collect()
-    gc.freeze()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        worker.run()
-
-
-if __name__ == "__main__":
-    main()

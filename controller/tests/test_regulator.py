@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from controller.config import AccessPointConfig
-from controller.flow_table import FlowKind, FlowTable
+from controller.flow_table import FlowTable
+from controller.messages import FlowKind
 from controller.regulator import PortRegulator, target_bytes
 
 from .test_entries import config

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from controller.board import VOLUMES, Board
 from controller.config import AccessPointConfig
-from controller.flow_table import FlowKind
-from controller.ticker import NewFlow, Session, Ticker, within
+from controller.messages import FlowKind, NewFlow, Session
+from controller.ticker import Ticker, within
 
 from .test_entries import config
 
@@ -91,9 +91,9 @@ def test_flows_are_found_in_any_order_and_with_gaps(ticker: Ticker, order: list[
     assert ticker._flows.packets[:FLOWS].tolist() == expected
     assert ticker._flows.bytes[:FLOWS].tolist() == [1000 * count for count in expected]
     total = sum(range(1, len(ticker._places) + 1))
-    volumes = [vars(regulator.volumes) for regulator in ticker.regulators]
-    assert sum(sum(each[f"{name}_packets"]) for each in volumes for name in VOLUMES) == total
-    assert sum(sum(each[f"{name}_bytes"]) for each in volumes for name in VOLUMES) == 100 * total
+    volumes = [regulator.volumes for regulator in ticker.regulators]
+    assert sum(sum(getattr(each, f"{name}_packets")) for each in volumes for name in VOLUMES) == total
+    assert sum(sum(getattr(each, f"{name}_bytes")) for each in volumes for name in VOLUMES) == 100 * total
 
 
 def test_fields_that_nobody_knows_are_passed_over(ticker: Ticker) -> None:
