@@ -14,7 +14,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from experiments import theme
 from experiments.experiment import Bars, Curves, Experiment, Reported, Timeline
 from experiments.experiment import Figure as Declared
-from experiments.samples import percentile
+from experiments.raw import Raw
+from experiments.samples import Sample, percentile
 from experiments.store import Run
 from experiments.summary import Table
 from experiments.theme import Theme
@@ -86,7 +87,7 @@ class Drawing:
             if number + columns >= len(self.arms):
                 ax.set_xlabel("time (s)")
                 ax.tick_params(labelbottom=True)
-        handles = [Line2D([], [], color=color, label=source) for source, color in palette.items()]
+        handles = [Line2D([], [], color=color, label=_named(source)) for source, color in palette.items()]
         if figure.levels:
             handles.append(Line2D([], [], color=colours.ink, ls=(0, (4, 2)), lw=1.4, label="reported by the paper"))
         drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
@@ -97,10 +98,10 @@ class Drawing:
         for number, run in enumerate(self._at_point(arm)):
             scale = run.facts["scale"]
             samples = run.samples()
-            for source, color in palette.items():
-                own = [s for s in samples if s.quantity == figure.quantity and s.source == source]
+            for pattern, color in palette.items():
                 style: dict[str, Any] = {"lw": 1.5, "zorder": 3} if number == 0 else {"lw": 0.7, "alpha": 0.35}
-                ax.plot([s.time / scale for s in own], [s.value for s in own], color=color, **style)
+                for own in _lines(samples, figure, pattern):
+                    ax.plot([s.time / scale for s in own], [s.value for s in own], color=color, **style)
         for measure, (start, end) in figure.levels.items():
             for one in self._reported(measure, arm):
                 ax.plot([start, end], [one.middle] * 2, color=colours.ink, ls=(0, (4, 2)), lw=1.4, zorder=4)
@@ -115,7 +116,7 @@ class Drawing:
     def _ceiling(self, figure: Timeline) -> float:
         """Above nearly all samples and every figure of the paper: a burst of one interval would make the rest small."""
         samples = [s for arm in self.arms for run in self._at_point(arm) for s in run.samples()]
-        values = [s.value for s in samples if s.quantity == figure.quantity and s.source in figure.sources]
+        values = [s.value for source in figure.sources for line in _lines(samples, figure, source) for s in line]
         paper = [one.middle for arm in self.arms for measure in figure.levels for one in self._reported(measure, arm)]
         return 1.2 * max([percentile(values, 0.99), *paper]) if values else 1.0
 
@@ -212,6 +213,16 @@ def _scale(ax: Axes, log: bool) -> None:
     else:
         ax.set_ylim(bottom=0)
         ax.margins(y=0.12)
+
+
+def _lines(samples: Sequence[Sample], figure: Timeline, pattern: str) -> list[list[Sample]]:
+    """The figure's samples of each source that the pattern matches."""
+    raw = Raw(samples, 0.0)
+    return [raw.of(figure.quantity, source) for source in raw.sources(figure.quantity, pattern)]
+
+
+def _named(pattern: str) -> str:
+    return f"each {pattern[:-1]}" if pattern.endswith("*") else pattern
 
 
 def _wrapped(text: str, width: int = 28) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from experiments import figures, pages, registry, site, store, summary
+from experiments.experiment import Timeline
 from experiments.store import Store
 from experiments.tests import finished
 from experiments.tests.test_declared import documented
@@ -173,3 +174,17 @@ def test_the_table_for_the_docs(out: Path) -> None:
     assert re.search(r"\| \*\*ours\*\*: our access point \| 13\.\d\d \| 13.32 \| 0.87 \|", text)
     assert "In a word: **beaten**." in text and "Unfit and left out: fifo_2 (the CPU was 97% busy)" in text
     assert json.dumps(text)
+
+
+def test_a_timeline_has_a_line_for_each_source_that_its_pattern_matches(out: Path) -> None:
+    kept = Store(out, "ncr-testbed", True)
+    made = kept.plan()
+    assert made is not None
+    done = json.loads((kept.directory / "summary.json").read_text())
+    figure = Timeline("throughput", "Throughput.", ("*load",), arms=("ours",))
+    drawing = figures.Drawing(registry.find("ncr-testbed"), done, kept.runs(made), figure)
+    (panel,) = drawing.draw(LIGHT).axes
+    # Download and upload of each of three runs.
+    lines = [np.asarray(line.get_ydata(), float) for line in panel.lines]
+    assert len(lines) == 6 and all(line.size for line in lines)
+    assert max(line.max() for line in lines) < panel.get_ylim()[1]
