@@ -30,7 +30,7 @@ use crate::command::{self, Command};
 use crate::engine::{Clock, Engine, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
-use crate::port::{Capture, FilePort, Interfaces, MemoryPort, PacketPort, PortCells, PortIo, mtu};
+use crate::port::{Capture, FilePort, Interfaces, LanedPort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
@@ -91,6 +91,8 @@ pub struct DataplaneConfig {
     pub seed: u64,
     /// Where each port's frames are written, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
     pub capture: Option<PathBuf>,
+    /// Threads that receive and send at each interface; 0: the packet thread does.
+    pub io_threads: usize,
 }
 
 /// Why the data plane could not start: one line that names the thing and the mend.
@@ -133,6 +135,8 @@ struct Inner {
     queues: usize,
     /// The ports are network interfaces.
     interfaces: bool,
+    /// Of each interface.
+    io_threads: usize,
     cells: Arc<SwitchCells>,
     clock: Clock,
     seed: u64,
@@ -152,14 +156,19 @@ pub struct Dataplane {
 impl Dataplane {
     /// Opens the interfaces and starts the packet thread; without a program it drops every packet.
     pub fn start(config: DataplaneConfig) -> Result<(Dataplane, Events), StartError> {
-        let mut lines: Vec<Option<Box<dyn PortIo>>> = Vec::new();
-        let mut longest = 0;
+        let fail =
+            |port: &PortConfig, e| StartError(format!("port {}: {}", port.number, open_error(&port.interface, &e)));
+        let mut longest = MIN_FRAME_BUFFER;
         for port in &config.ports {
-            let fail = |e: io::Error| StartError(format!("port {}: {}", port.number, open_error(&port.interface, &e)));
-            lines.push(Some(Box::new(PacketPort::open(&port.interface).map_err(fail)?)));
-            longest = longest.max(mtu(&port.interface).map_err(fail)?);
+            longest = longest.max(mtu(&port.interface).map_err(|e| fail(port, e))? + FRAME_OVERHEAD);
         }
-        Dataplane::start_on(config, lines, longest + FRAME_OVERHEAD, true)
+        let open = |port: &PortConfig| {
+            let cells = Arc::default();
+            let io = open_interface(&port.interface, config.io_threads, longest, &cells).map_err(|e| fail(port, e))?;
+            Ok((io, cells))
+        };
+        let lines = config.ports.iter().map(open).collect::<Result<_, _>>()?;
+        Dataplane::start_on(config, lines, longest, true)
     }
 
     /// The same on files: a port receives `INTERFACE_in.pcap` after `wait`, in the order of all files' times, and sends
@@ -167,26 +176,26 @@ impl Dataplane {
     pub fn start_on_files(config: DataplaneConfig, wait: Duration) -> Result<(Dataplane, Events), StartError> {
         let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
         let (ports, longest) = FilePort::open(&names, wait).map_err(StartError)?;
-        let lines = ports.into_iter().map(|port| Some(Box::new(port) as Box<dyn PortIo>)).collect();
-        Dataplane::start_on(config, lines, longest, false)
+        let lines = ports.into_iter().map(|port| (Box::new(port) as Box<dyn PortIo>, Arc::default())).collect();
+        Dataplane::start_on(config, lines, longest.max(MIN_FRAME_BUFFER), false)
     }
 
     /// The same on ports whose other ends are in this process; the interfaces are only names.
     pub fn start_in_memory(config: DataplaneConfig) -> Result<(Dataplane, Events, Vec<MemoryEnd>), StartError> {
-        let mut lines: Vec<Option<Box<dyn PortIo>>> = Vec::new();
+        let mut lines: Lines = Vec::new();
         let mut ends = Vec::new();
         for port in &config.ports {
             let (line, end) = MemoryPort::pair().map_err(|e| StartError(format!("port {}: {e}", port.number)))?;
-            lines.push(Some(Box::new(line)));
+            lines.push((Box::new(line), Arc::default()));
             ends.push(end);
         }
-        let (dataplane, events) = Dataplane::start_on(config, lines, 0, false)?;
+        let (dataplane, events) = Dataplane::start_on(config, lines, MIN_FRAME_BUFFER, false)?;
         Ok((dataplane, events, ends))
     }
 
     fn start_on(
         config: DataplaneConfig,
-        lines: Vec<Option<Box<dyn PortIo>>>,
+        lines: Lines,
         longest_frame: usize,
         watch_interfaces: bool,
     ) -> Result<(Dataplane, Events), StartError> {
@@ -197,7 +206,12 @@ impl Dataplane {
         let (commands, received) = command::channel().map_err(|e| fail("eventfd", e.into()))?;
         let clock = Clock::start();
 
-        let ports: Vec<Port> = config.ports.iter().map(|p| Port::new(p.number, p.link.clone(), config.seed)).collect();
+        let ports = config.ports.iter().zip(&lines).map(|(port_config, (_, cells))| {
+            let mut port = Port::new(port_config.number, port_config.link.clone(), config.seed);
+            port.cells = cells.clone();
+            port
+        });
+        let ports: Vec<Port> = ports.collect();
         let handles = config.ports.iter().zip(&ports).map(|(port_config, port)| PortHandle {
             number: port.number,
             interface: port_config.interface.clone(),
@@ -211,15 +225,14 @@ impl Dataplane {
         let handles: Vec<PortHandle> = handles.collect();
         let in_flight =
             config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.most_in_flight()).sum::<usize>();
-        let longest_frame = longest_frame.max(MIN_FRAME_BUFFER);
         let pool = Pool::new(longest_frame, MIN_PACKETS + in_flight);
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
         let cells = switch.cells.clone();
-        let lines = lines.into_iter().zip(&handles).map(|(io, handle)| {
+        let lines = lines.into_iter().zip(&handles).map(|((io, _), handle)| {
             let create = |directory: &PathBuf| Capture::create(directory, &handle.interface).map_err(StartError);
             Ok(Line {
-                io,
+                io: Some(io),
                 capture: config.capture.as_ref().map(create).transpose()?,
                 failed: handle.failed.clone(),
                 interface: handle.interface.clone(),
@@ -237,6 +250,7 @@ impl Dataplane {
             ports: handles,
             queues: config.priority_queues,
             interfaces: watch_interfaces,
+            io_threads: config.io_threads,
             cells,
             clock,
             seed: config.seed,
@@ -425,6 +439,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What carries a port's frames, and where it is counted.
+type Lines = Vec<(Box<dyn PortIo>, Arc<PortCells>)>;
+
+/// Opens an interface for a port, with as many threads of its own.
+fn open_interface(
+    interface: &str,
+    threads: usize,
+    longest_frame: usize,
+    cells: &Arc<PortCells>,
+) -> io::Result<Box<dyn PortIo>> {
+    match threads {
+        0 => Ok(Box::new(PacketPort::open(interface)?)),
+        _ => Ok(Box::new(LanedPort::open(interface, threads, longest_frame, cells)?)),
+    }
+}
+
 /// Names the mend for what goes wrong when an interface is opened.
 fn open_error(interface: &str, error: &io::Error) -> String {
     match error.raw_os_error() {
@@ -484,9 +514,9 @@ fn watch_interface(inner: &Inner, interfaces: &Interfaces, index: usize, port: &
     let failed = port.failed.load(Relaxed);
     let first = known.is_none() && port.up.load(Relaxed) && !failed;
     if now.is_some() && (*known != now && !first || failed) {
-        match PacketPort::open(&port.interface) {
+        match open_interface(&port.interface, inner.io_threads, inner.longest_frame, &port.cells) {
             Ok(io) => {
-                inner.commands.send(Command::Open { port: index, io: Box::new(io) });
+                inner.commands.send(Command::Open { port: index, io });
             }
             Err(e) => {
                 tracing::warn!("port {}: {}", port.number, open_error(&port.interface, &e));

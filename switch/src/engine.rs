@@ -17,14 +17,12 @@ use tokio::sync::oneshot;
 use crate::change::Change;
 use crate::command::{CHANGES_PER_TURN, Command, Receiver};
 use crate::machine::frame::Packet;
-use crate::port::{BATCH, Capture, PortIo, count};
+use crate::port::{BATCH, Capture, PortIo, bytes_of, count, count_shared, send_all};
 use crate::store::Carried;
 use crate::v1model::Switch;
 
 /// How often the kernel is asked what it dropped.
 const MISSED_INTERVAL_NS: u64 = 100_000_000;
-/// Attempts to send when the interface is busy.
-const SEND_ATTEMPTS: usize = 3;
 
 /// The clock of the switch: ns since its start.
 #[derive(Clone, Copy, Debug)]
@@ -55,16 +53,14 @@ pub struct Line {
     pub enabled: bool,
 }
 
-impl Line {
-    /// Writes frames to the capture, if there is one; it ends with the first error.
-    fn capture(&mut self, sent: bool, packets: &[Box<Packet>]) {
-        let Some(capture) = &mut self.capture else { return };
-        let file = if sent { &mut capture.sent } else { &mut capture.received };
-        let frames = packets.iter().map(|packet| packet.frame.bytes()).filter(|frame| !frame.is_empty());
-        if let Err(e) = file.append(frames) {
-            tracing::error!("the capture of {} ends: {e}", self.interface);
-            self.capture = None;
-        }
+/// Writes frames to the capture of the interface, if there is one; it ends with the first error.
+fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, packets: &[Box<Packet>]) {
+    let Some(files) = capture else { return };
+    let file = if sent { &mut files.sent } else { &mut files.received };
+    let frames = packets.iter().map(|packet| packet.frame.bytes()).filter(|frame| !frame.is_empty());
+    if let Err(e) = file.append(frames) {
+        tracing::error!("the capture of {interface} ends: {e}");
+        *capture = None;
     }
 }
 
@@ -219,7 +215,8 @@ impl Engine {
                 self.lines[port].interface
             );
         }
-        self.lines[port].capture(false, &received[..got.packets]);
+        let line = &mut self.lines[port];
+        write_capture(&mut line.capture, &line.interface, false, &received[..got.packets]);
         count(&cells.rx_packets, (got.packets - got.too_long) as u64);
         let mut bytes = 0;
         for packet in received.drain(..got.packets) {
@@ -246,30 +243,24 @@ impl Engine {
             if port.output.is_empty() {
                 continue;
             }
-            let mut sent = 0;
-            let mut attempts = 0;
-            while sent < port.output.len() {
-                let Some(io) = line.io.as_mut().filter(|_| line.enabled) else { break };
-                match io.send(&port.output[sent..]) {
-                    Ok(number) => {
-                        let bytes = port.output[sent..sent + number].iter().map(|p| p.frame.len() as u64).sum();
-                        count(&port.cells.tx_packets, number as u64);
-                        count(&port.cells.tx_bytes, bytes);
-                        line.capture(true, &port.output[sent..sent + number]);
-                        sent += number;
-                        attempts = 0;
+            let Line { io, capture, interface, enabled, .. } = line;
+            let refused = match io.as_mut().filter(|_| *enabled) {
+                Some(io) => {
+                    let takes_over = io.takes_over();
+                    if takes_over {
+                        write_capture(capture, interface, true, &port.output);
                     }
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) if is_busy(&e) && attempts < SEND_ATTEMPTS => attempts += 1,
-                    // This one cannot be sent, such as one longer than the MTU.
-                    Err(e) => {
-                        tracing::debug!("port {} ({}): {e}", port.number, line.interface);
-                        count(&port.cells.tx_errors, 1);
-                        sent += 1;
-                    }
+                    send_all(io.as_mut(), interface, &mut port.output, |sent| {
+                        if !takes_over {
+                            count(&port.cells.tx_packets, sent.len() as u64);
+                            count(&port.cells.tx_bytes, bytes_of(sent));
+                            write_capture(capture, interface, true, sent);
+                        }
+                    })
                 }
-            }
-            count(&port.cells.tx_errors, (port.output.len() - sent) as u64);
+                None => port.output.len(),
+            };
+            count_shared(&port.cells.tx_errors, refused as u64);
             port.output.drain(..).for_each(|packet| self.switch.pool.give(packet));
         }
     }
@@ -321,8 +312,4 @@ impl Engine {
             readable[port] = has_events(fd);
         }
     }
-}
-
-fn is_busy(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
 }

@@ -86,6 +86,7 @@ async fn run(options: Options) -> Result<(), String> {
         priority_queues: options.priority_queues,
         seed: options.seed,
         capture: options.pcap.clone(),
+        io_threads: options.io_threads.into(),
     };
     let started = match options.use_files {
         Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),

@@ -101,6 +101,13 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_queues)]
     pub priority_queues: usize,
 
+    /// Threads of each interface that receive and send, beside the one that runs the program; 0: that one does both.
+    /// For machines with cores to spare: packets of a flow keep their order, those of different flows that leave by a
+    /// port without a link model may not
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=16))]
+    #[arg(conflicts_with = "use_files")]
+    pub io_threads: u8,
+
     /// Seed of loss, jitter and P4's random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -167,7 +167,8 @@ impl Switch {
             return;
         };
         let length = packet.frame.len() as u32;
-        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX };
+        let lane = packet.state.lane;
+        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX, lane };
         machine.reset();
         let Machine { code, state, .. } = &mut **machine;
         state.set(code.standard.ingress_port, port as u64);
@@ -183,6 +184,8 @@ impl Switch {
             return;
         };
         if packet.frame.set(frame) {
+            // All by the same one: they stay in their order.
+            packet.state.lane = 0;
             self.receive(port, packet, now);
         } else {
             self.pool.give(packet);
@@ -238,7 +241,9 @@ impl Switch {
             }
             let port = &mut self.ports[index];
             let Some(link) = &mut port.link else { continue };
-            while let Some(packet) = link.arrived(now) {
+            while let Some(mut packet) = link.arrived(now) {
+                // All by the same one: the order of the queues is that on the wire.
+                packet.state.lane = 0;
                 port.output.push(packet);
             }
             port.cells.queue_packets.store(link.packets() as u64, Relaxed);

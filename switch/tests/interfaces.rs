@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports on real interfaces: veth pairs in a network namespace that this test enters alone, so that nothing of it is
-//! left however it ends. Needs root; without, it says so and tests nothing.
+//! Ports on real interfaces: veth pairs in a network namespace.
 
 mod common;
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use apswitch::control::*;
 use apswitch::port::{PacketPort, Pool, PortIo};
 use common::lab::SOON;
+use common::namespace::{enter, ip, pair};
 use common::program;
-use nix::sched::{CloneFlags, unshare};
-
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().expect("iproute2 is installed");
-    assert!(status.success(), "ip {arguments}");
-}
-
-/// Creates the pair with both ends up; `left` belongs to the switch, `right` to the test.
-fn pair(left: &str, right: &str) {
-    ip(&format!("link add {left} type veth peer name {right}"));
-    ip(&format!("link set {left} up"));
-    ip(&format!("link set {right} up"));
-}
 
 fn notice(events: &mut Events) -> (PortNumber, bool) {
     match events.notices.blocking_recv() {
@@ -51,9 +37,16 @@ fn receive(port: &mut PacketPort, pool: &mut Pool, begins: &[u8]) -> Vec<u8> {
 
 #[test]
 fn ports_follow_their_interfaces() {
-    // Only this thread and those that it starts: the switch's own, and `ip`.
-    if let Err(e) = unshare(CloneFlags::CLONE_NEWNET) {
-        eprintln!("skipped: a network namespace of its own: {e}: run as root");
+    follow(0);
+}
+
+#[test]
+fn ports_with_threads_of_their_own_follow_their_interfaces() {
+    follow(2);
+}
+
+fn follow(io_threads: usize) {
+    if !enter() {
         return;
     }
     pair("s1", "h1");
@@ -66,7 +59,14 @@ fn ports_follow_their_interfaces() {
         };
         names.iter().enumerate().map(port).collect()
     };
-    let config = |ports| DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
+    let config = move |ports| DataplaneConfig {
+        ports,
+        cpu_port: Some(510),
+        priority_queues: 8,
+        seed: 1,
+        capture: None,
+        io_threads,
+    };
     let missing = Dataplane::start(config(ports(["s1", "nowhere"]))).err().unwrap().to_string();
     assert_eq!(missing, "port 2: there is no interface `nowhere`: create it or correct the -i option");
 
@@ -78,7 +78,7 @@ fn ports_follow_their_interfaces() {
     let mut round = |h1: &mut PacketPort, h2: &mut PacketPort| {
         let mut packet = pool.take().unwrap();
         packet.frame.set(&request);
-        h1.send(&[packet]).unwrap();
+        h1.send(&mut [packet]).unwrap();
         // No answer's value, an ordinary packet from port 1 (see tests/programs/features.p4), then the request.
         let frame = receive(h2, &mut pool, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(&frame[14..], &request[..]);
@@ -109,7 +109,7 @@ fn ports_follow_their_interfaces() {
     assert_eq!(notice(&mut events), (2, false));
     let mut packet = Pool::new(2048, 1).take().unwrap();
     packet.frame.set(&request);
-    h1.send(&[packet]).unwrap();
+    h1.send(&mut [packet]).unwrap();
     pair("s2", "h2");
     assert_eq!(notice(&mut events), (2, true));
     let mut h2 = PacketPort::open("h2").unwrap();

@@ -98,8 +98,9 @@ fn send(interface: &str, frames: &Path, rate: u64, seconds: f64) -> Result<()> {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let at = (sent % packets.len() as u64) as usize;
+        let end = (at + BATCH).min(packets.len());
         // ENOBUFS: the other end is slower; the frame counts as offered when it is taken.
-        sent += port.send(&packets[at..(at + BATCH).min(packets.len())]).unwrap_or(0) as u64;
+        sent += port.send(&mut packets[at..end]).unwrap_or(0) as u64;
     }
     println!("{{\"packets\": {sent}, \"seconds\": {}}}", start.elapsed().as_secs_f64());
     Ok(())
@@ -116,7 +117,7 @@ fn latency(from: &str, to: &str, frames: &Path, count: usize) -> Result<()> {
         while to.receive(&mut arrived)?.packets > 0 {}
         probe[0].frame.set(frame);
         let start = Instant::now();
-        from.send(&probe[..1])?;
+        from.send(&mut probe[..1])?;
         while start.elapsed() < LOST {
             let received = to.receive(&mut arrived)?.packets;
             if arrived[..received].iter().any(|packet| packet.frame.bytes() == frame.as_slice()) {
@@ -146,7 +147,7 @@ fn forward(left: &str, right: &str) -> Result<()> {
             let mut sent = 0;
             while sent < received {
                 // What the interface does not take is dropped, as on any link.
-                sent += ports[1 - side].send(&packets[sent..received]).unwrap_or(0).max(1);
+                sent += ports[1 - side].send(&mut packets[sent..received]).unwrap_or(0).max(1);
             }
         }
         if idle {

@@ -57,8 +57,8 @@ impl PortIo for MemoryPort {
         Ok(received)
     }
 
-    fn send(&mut self, packets: &[Box<Packet>]) -> io::Result<usize> {
-        for packet in packets {
+    fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize> {
+        for packet in packets.iter() {
             if self.outgoing.send(packet.frame.bytes().to_vec()).is_err() {
                 return Err(io::ErrorKind::NotConnected.into());
             }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports: frames in and out of an interface, in batches.
 
+mod exchange;
+mod lanes;
 mod memory;
 mod packet;
 mod pcap;
@@ -9,10 +11,11 @@ mod stats;
 use std::io;
 use std::os::fd::BorrowedFd;
 
+pub use self::lanes::LanedPort;
 pub use self::memory::{MemoryEnd, MemoryPort};
 pub use self::packet::{Interfaces, PacketPort, mtu};
 pub use self::pcap::{Capture, FilePort, read_pcap};
-pub use self::stats::{PortCells, PortStats, QueueStats, count, quantile};
+pub use self::stats::{PortCells, PortStats, QueueStats, count, count_shared, quantile};
 use crate::link::LinkConfig;
 pub use crate::machine::frame::{Packet, Pool};
 
@@ -20,6 +23,8 @@ pub type PortNumber = u16;
 
 /// Frames that a port moves with one system call, at most.
 pub const BATCH: usize = 64;
+/// Attempts to send when the interface is busy.
+const SEND_ATTEMPTS: usize = 3;
 
 /// A port and the interface behind it.
 #[derive(Clone, Debug)]
@@ -31,11 +36,17 @@ pub struct PortConfig {
 
 /// Where a port's frames come from and go to. Nothing here ever blocks.
 pub trait PortIo: Send {
-    /// Receives into the packets from the first on; the number received.
+    /// Receives into the packets from the first on, or exchanges them for others; the number received.
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received>;
 
     /// Sends the packets from the first on; the number sent.
-    fn send(&mut self, packets: &[Box<Packet>]) -> io::Result<usize>;
+    fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize>;
+
+    /// [`PortIo::send`] takes packets over, to be sent soon, in exchange for others without meaning. The port counts by
+    /// itself what is sent.
+    fn takes_over(&self) -> bool {
+        false
+    }
 
     /// Becomes readable when there is something to receive.
     fn fd(&self) -> BorrowedFd<'_>;
@@ -58,4 +69,42 @@ pub struct Received {
     pub packets: usize,
     /// Frames among them that were longer than a buffer and are empty.
     pub too_long: usize,
+}
+
+/// Sends the packets as far as the port can; `done` is shown each run of them that [`PortIo::send`] took. The number that
+/// it did not take. `interface` is for the log.
+pub fn send_all(
+    io: &mut dyn PortIo,
+    interface: &str,
+    packets: &mut [Box<Packet>],
+    mut done: impl FnMut(&[Box<Packet>]),
+) -> usize {
+    let (mut at, mut attempts, mut refused) = (0, 0, 0);
+    while at < packets.len() {
+        match io.send(&mut packets[at..]) {
+            Ok(number) => {
+                done(&packets[at..at + number]);
+                at += number;
+                attempts = 0;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if is_busy(&e) && attempts < SEND_ATTEMPTS => attempts += 1,
+            // This one cannot be sent, such as one longer than the MTU.
+            Err(e) => {
+                tracing::debug!("{interface}: {e}");
+                refused += 1;
+                at += 1;
+            }
+        }
+    }
+    refused
+}
+
+/// Bytes of all frames.
+pub fn bytes_of(packets: &[Box<Packet>]) -> u64 {
+    packets.iter().map(|packet| packet.frame.len() as u64).sum()
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
 }

@@ -188,7 +188,7 @@ impl PortIo for FilePort {
         Ok(received)
     }
 
-    fn send(&mut self, packets: &[Box<Packet>]) -> io::Result<usize> {
+    fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize> {
         self.sent.append(packets.iter().map(|packet| packet.frame.bytes()))?;
         Ok(packets.len())
     }

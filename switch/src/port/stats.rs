@@ -44,7 +44,7 @@ pub struct QueueStats {
     pub max_bytes: u64,
 }
 
-/// [`PortStats`] as the packet thread writes them.
+/// [`PortStats`] as the packet thread writes them, and what was sent as the I/O threads do, where the port has some.
 #[derive(Default)]
 pub struct PortCells {
     pub rx_packets: AtomicU64,
@@ -79,6 +79,14 @@ pub struct QueueCells {
 #[inline]
 pub fn count(cell: &AtomicU64, amount: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(amount), Relaxed);
+}
+
+/// The way to count in a cell that several threads write.
+#[inline]
+pub fn count_shared(cell: &AtomicU64, amount: u64) {
+    if amount > 0 {
+        cell.fetch_add(amount, Relaxed);
+    }
 }
 
 impl PortCells {
