@@ -20,7 +20,7 @@ from rich.table import Table
 
 from topologies.requirements import ROOT, LabError
 
-from . import p4runtime, pipeline
+from . import io_threads, p4runtime, pipeline
 from .lab import SWITCH, TRAFFIC
 from .report import Row, run, show
 from .switching import FLOWS, Target, measure, memory_bytes
@@ -104,6 +104,8 @@ def main() -> None:
         rows.append(
             Row("memory_mb", f"resident memory of apswitch with {MANY_FLOWS} flows, MB", memory, 200, at_least=False)
         )
+        threads = io_threads.measure(step)
+        rows += threads.rows
         step("the program without ports")
         compiled = pipeline.measure()
         rows += compiled.rows
@@ -117,7 +119,8 @@ def main() -> None:
         "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
         "ratios": {row.name: row.value for row in rows},
         "goals": {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None},
-        "raw": {target.name: raw(target) for target in measured} | {"pipeline": compiled.raw, "p4runtime": control.raw},
+        "raw": {target.name: raw(target) for target in measured}
+        | {"io_threads": threads.raw, "pipeline": compiled.raw, "p4runtime": control.raw},
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print(f"written: {(out / 'summary.json')}")

@@ -53,10 +53,10 @@ class Target:
         return statistics.median(self.peaks[frame_bytes])
 
 
-def p4_switch(binary: str | Path) -> list[str | Path]:
+def p4_switch(binary: str | Path, *options: str) -> list[str | Path]:
     """Both switches take the arguments of simple_switch_grpc; the lab's loopback is its own, so the port is free."""
     ports = ["-i", f"{STATION_PORT}@left", "-i", f"{UPLINK_PORT}@right"]
-    return [binary, "--device-id", "1", *ports, "--no-p4", "--", "--grpc-server-addr", ADDRESS]
+    return [binary, "--device-id", "1", *ports, *options, "--no-p4", "--", "--grpc-server-addr", ADDRESS]
 
 
 def targets() -> list[Target]:
