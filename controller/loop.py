@@ -34,7 +34,7 @@ from .regulator import target_bytes
 
 LOG = logging.getLogger(__name__)
 
-MOST_PER_WORKER = 25
+MOST_PER_WORKER = 50
 """Access points whose ticks one process takes care of, when there are cores enough."""
 
 FLOWS_PER_MESSAGE = 32
