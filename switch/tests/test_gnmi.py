@@ -167,6 +167,10 @@ def test_wildcards_prefixes_and_types_of_data(switch: Switch) -> None:
     request = gnmi.GetRequest(prefix=prefix, path=[GNMIPath("queue[name=3]/config/queue-id").path], encoding="PROTO")
     answer = switch.stub.Get(request).notification[0]
     assert (answer.prefix.target, answer.update[0].val.uint_val) == ("ap", 3)
+    # pygnmi makes this of openconfig-qos:qos/queues.
+    of_module = GNMIPath("/qos/queues/queue[name=3]/config/queue-id", origin="openconfig-qos").path
+    answer = switch.stub.Get(gnmi.GetRequest(path=[of_module], encoding="PROTO")).notification[0]
+    assert answer.update[0].val.uint_val == 3
     interface = f"/interfaces/interface[name={switch.left}]"
     config, state = (set(switch.get(interface, kind=kind)) for kind in ("CONFIG", "STATE"))
     assert all("/config/" in path for path in config) and all("/state/" in path for path in state)
