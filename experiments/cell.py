@@ -6,7 +6,6 @@ Every station, the access point among them, gets the same number of frames throu
 ACK for two data packets needs a third of them.
 """
 
-from topologies.dcf import MOST, saturation
 from topologies.profiles import LinkProfile
 
 BANDWIDTH = 19.0  # Mb/s of payload: BW_max of paper 002
@@ -16,22 +15,17 @@ DATA_PER_ACK = 2  # delayed ACKs (RFC 5681, section 4.2)
 
 
 def cell(terminals: int, rtt: float, buffer: int = 256, upload_queue: int = 1000) -> LinkProfile:
-    """The cell with that many terminals. rtt: of the wired side (s). buffer: of the access point, in packets.
-
-    The uplink's rate is the least that the cell may come to. The controller goes by it: an access point that expects
-    more takes the standing queue of a cell that carries less for an empty one (controller.queue_estimate).
-    """
-    least, _ = saturation(MOST, acks=True, seconds=20)
+    """The cell with that many terminals. rtt: of the wired side (s). buffer: of the access point, in packets."""
     data = BANDWIDTH * 1e6 / 8 / PAYLOAD  # frames/s
     frames = data * (1 + 1 / DATA_PER_ACK)
     acks = frames / (terminals + 1)
     return LinkProfile(
-        "802.11g", round(acks * ACK * 8), round(least * 1e6 * FRAME / PAYLOAD),
+        "802.11g", round(acks * ACK * 8), round(data * FRAME * 8),
         rtt=rtt, down_limit=buffer, up_limit=upload_queue, shared=True,
     )  # fmt: skip
 
 
 DIFFERENCES = (
-    "one cell, without radio: data of all stations shares one link, ACKs another",
+    "one cell, without radio: data shares a link of 19 Mb/s of payload, ACKs one of 1/(n+1) of the frames",
     "terminals are Linux hosts of today (SACK, RACK, ACKs of two segments), not Android phones of 2012",
 )

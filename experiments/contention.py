@@ -4,12 +4,14 @@
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from topologies.dcf import ACK, DATA, Cell
+from experiments.cell import FRAME, PAYLOAD
+from topologies.dcf import ACK, DATA, MOST, Cell, saturation
+from topologies.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from experiments.stage import Stage
@@ -24,6 +26,16 @@ CELL = (
     "stations' own queues stand in front of the access point's uplink, where the access point can mark them",
 )
 """What is different from real cells, for the pages."""
+
+
+def worst(cell: LinkProfile) -> LinkProfile:
+    """A cell with contention as its controller knows it: its uplink carries the least that it may come to.
+
+    An access point that expects more takes the standing queue of a cell that carries less for an empty one
+    (controller.queue_estimate).
+    """
+    least, _ = saturation(MOST, acks=True, seconds=20)
+    return replace(cell, up=round(least * 1e6 * FRAME / PAYLOAD))
 
 
 @dataclass(frozen=True)

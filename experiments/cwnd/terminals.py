@@ -2,7 +2,7 @@
 """Uploads of one to ten terminals, all of them with the middleware or none; and some with it beside some without."""
 
 from experiments.cell import DIFFERENCES, cell
-from experiments.contention import CELL, Contention
+from experiments.contention import CELL, Contention, worst
 from experiments.cwnd.middleware import EXPONENT, Middleware
 from experiments.experiment import OURS, Arm, Curves, Experiment, Goal, Measure, Medians, Point, Quick, Reported
 from experiments.raw import jain, least, quantile, rate
@@ -16,7 +16,7 @@ MOST = 10
 def uploads(point: Point, bounding: int) -> AccessPoint:
     terminals = int(point["terminals"])
     return AccessPoint(
-        cell(terminals, rtt=int(point["delay"]) / 1000),
+        worst(cell(terminals, rtt=int(point["delay"]) / 1000)),
         SECONDS,
         (
             Contention(terminals),
