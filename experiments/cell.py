@@ -6,11 +6,11 @@ Every station, the access point among them, gets the same number of frames throu
 ACK for two data packets needs a third of them.
 """
 
+from topologies.dcf import PAYLOAD
 from topologies.profiles import LinkProfile
 
 BANDWIDTH = 19.0  # Mb/s of payload: BW_max of paper 002
 FRAME, ACK = 1514, 66  # octets, with TCP timestamps
-PAYLOAD = 1448
 DATA_PER_ACK = 2  # delayed ACKs (RFC 5681, section 4.2)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from experiments.cell import FRAME, PAYLOAD
-from topologies.dcf import ACK, DATA, MOST, Cell, saturation
+from experiments.cell import FRAME
+from topologies.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
 from topologies.profiles import LinkProfile
 
 if TYPE_CHECKING:
