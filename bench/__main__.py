@@ -20,7 +20,7 @@ from rich.table import Table
 
 from topologies.requirements import ROOT, LabError
 
-from . import io_threads, p4runtime, pipeline
+from . import beside_writes, io_threads, p4runtime, pipeline
 from .lab import SWITCH, TRAFFIC
 from .report import Row, run, show
 from .switching import FLOWS, Target, measure, memory_bytes
@@ -111,6 +111,8 @@ def main() -> None:
         rows += compiled.rows
         control = p4runtime.measure(step)
         rows += control.rows
+        beside = beside_writes.measure(step)
+        rows += beside.rows
     show_rates(measured)
     show("Results", rows)
     out.mkdir(parents=True, exist_ok=True)
@@ -120,7 +122,7 @@ def main() -> None:
         "ratios": {row.name: row.value for row in rows},
         "goals": {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None},
         "raw": {target.name: raw(target) for target in measured}
-        | {"io_threads": threads.raw, "pipeline": compiled.raw, "p4runtime": control.raw},
+        | {"io_threads": threads.raw, "pipeline": compiled.raw, "p4runtime": control.raw, "beside_writes": beside.raw},
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print(f"written: {(out / 'summary.json')}")

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4Runtime at work on ap.p4: insertions, changes, counters, a million flows, and packets that flow meanwhile.
+"""P4Runtime at work on ap.p4: insertions, changes, counters, a million flows.
 
 Requests are built before the clock starts and sent as bytes, so that the server is measured and not Python.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,64 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from topologies.nodes import stop_process
-from topologies.requirements import ROOT, LabError
+from topologies.requirements import ROOT
 
 from .lab import Lab, resident_bytes
-from .program import write_frames
 from .report import Measured, Row, Step
-from .switching import ADDRESS, FLOWS, FRAME_BYTES, find_peak, offer, running, targets
+from .switching import ADDRESS, targets
 
 INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000  # INSERTS also is the goal per second
 FIRST = 0x0A000000  # the flows' source addresses, from 10.0.0.0 on: four bytes each
 TABLE = "flows_ipv4"
 MODIFIES, COUNTERS, TIMES = 200, 1000, 100
 ELECTION = 100  # above that of bench.program
-SECONDS = 3.0  # of packets beside the writing
-STOP_SECONDS = 30  # until what writes has ended: a request that is under way is answered first
-LOAD = 0.5  # of the peak: on two cores the writer takes its part
 
 
 def measure(step: Step) -> Measured:
     """All of it, on a switch that may use every core."""
     switch = targets()[1]
-    with tempfile.TemporaryDirectory() as scratch, Lab() as where:
+    with Lab() as where:
         step("P4Runtime: speeds, and a million flows")
         process = where.start(*switch.command, core=None)
         try:
-            raw = json.loads(where.run(sys.executable, "-m", "bench.p4runtime", "speeds", str(process.pid)))
+            raw = json.loads(where.run(sys.executable, "-m", "bench.p4runtime", str(process.pid)))
         finally:
             stop_process(process)
-        step("P4Runtime: packets beside it")
-        frames = Path(scratch) / "frames.pcap"
-        write_frames(frames, FLOWS, FRAME_BYTES[0])
-        with running(where, switch, FLOWS, core=None):
-            _, peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
-            alone = offer(where, frames, LOAD * peak, SECONDS)
-            writer = where.popen(sys.executable, "-m", "bench.p4runtime", "writing", stdout=subprocess.PIPE, text=True)
-            try:
-                assert writer.stdout is not None
-                writer.stdout.readline()
-                beside = offer(where, frames, LOAD * peak, SECONDS)
-                writer.send_signal(signal.SIGINT)
-                writes = json.loads(writer.communicate(timeout=STOP_SECONDS)[0])
-            except ValueError:
-                raise LabError("what writes beside the packets has ended: what it said stands above") from None
-            except subprocess.TimeoutExpired:
-                raise LabError(
-                    f"what writes beside the packets has not ended within {STOP_SECONDS} s: the switch does not "
-                    "answer, or other work leaves it no time; run the benchmark again, with nothing else on the machine"
-                ) from None
-            finally:
-                stop_process(writer)
-    raw |= {"offered_and_carried_alone": alone, "offered_and_carried_beside": beside, "writes_per_s": writes}
-    lost = 1 - beside[1] / beside[0]
     rows = [
         Row("inserts_per_s", f"entries inserted per second, in batches of {BATCH}", raw["inserts_per_s"], INSERTS),
         Row("modify_200_ms", f"{MODIFIES} entries changed in one request, ms", raw["modify_ms"], 1, at_least=False),
         Row("read_1000_ms", f"{COUNTERS} direct counters read, ms", raw["read_ms"], 1, at_least=False),
         Row("million_mb", "resident memory with a million exact entries, MB", raw["million_mb"], 400, at_least=False),
-        Row("loss_beside_writes", f"packets lost at {LOAD:g} of the peak beside {writes:,.0f} writes/s", lost, 0.001,
-            at_least=False),
     ]  # fmt: skip
     return Measured(rows, raw)
 
@@ -170,35 +137,5 @@ def speeds(switch: int) -> dict[str, float]:
     return {"inserts_per_s": inserts, "modify_ms": modify_ms, "read_ms": read_ms, "million_mb": million}
 
 
-def writing() -> None:
-    """Inserts and removes flows that send nothing, INSERTS a second; SIGINT ends it, and it says how many it were."""
-    from conformance.client import Program
-
-    writer = Writer(Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"), push=False)
-    flows = range(1 << 20, (1 << 20) + 20_000)
-    inserts = [writer.request(batch) for batch in batches(flows)]
-    deletes = [writer.request(batch, b"\x08\x03") for batch in batches(flows)]
-    ended = False
-
-    def end(*_: object) -> None:
-        # No exception: one that comes within a gRPC call may be lost there.
-        nonlocal ended
-        ended = True
-
-    signal.signal(signal.SIGINT, end)
-    written, start = 0, time.monotonic()
-    due = start
-    print("begun", flush=True)
-    for request in itertools.cycle((*inserts, *deletes)):
-        writer.write(request)
-        written += BATCH
-        due += BATCH / INSERTS
-        if ended:
-            break
-        time.sleep(max(0.0, due - time.monotonic()))
-    print(written / (time.monotonic() - start))
-    writer.client.close()
-
-
 if __name__ == "__main__":
-    print(json.dumps(speeds(int(sys.argv[2])))) if sys.argv[1] == "speeds" else writing()
+    print(json.dumps(speeds(int(sys.argv[1]))))

@@ -20,7 +20,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// Packets go before requests where both want the same core (nice(2)).
+/// Packets go before what else wants the same core, as far as this process may say so (nice(2)): a packet thread that
+/// waits for a few ms loses what has arrived meanwhile.
+const PACKET_NICE: i32 = -10;
+/// Requests go behind packets in any case.
 const CONTROL_NICE: i32 = 5;
 
 fn main() -> ExitCode {
@@ -88,6 +91,8 @@ async fn run(options: Options) -> Result<(), String> {
         capture: options.pcap.clone(),
         io_threads: options.io_threads.into(),
     };
+    // Of this thread alone, and of those that it starts from here on: the data plane's.
+    let raised = rustix::process::nice(PACKET_NICE).is_ok();
     let started = match options.use_files {
         Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),
         None => Dataplane::start(config),
@@ -99,8 +104,8 @@ async fn run(options: Options) -> Result<(), String> {
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", options.device_id, dataplane.ports().len());
     }
-    // Of this thread alone, which serves requests.
-    if let Err(e) = rustix::process::nice(CONTROL_NICE) {
+    // This thread serves requests.
+    if let Err(e) = rustix::process::nice(CONTROL_NICE - if raised { PACKET_NICE } else { 0 }) {
         tracing::warn!("nice: {e}");
     }
     let stop = async {

@@ -17,6 +17,8 @@ use crate::machine::frame::Packet;
 /// cache holds, so that being overloaded does not slow it down.
 const RECEIVE_BUFFER: libc::c_int = 2 << 20;
 const SEND_BUFFER: libc::c_int = 4 << 20;
+/// Space for so many frames is offered to the kernel even when fewer came last time.
+const FEWEST: usize = 4;
 
 /// Space for the control message of a received frame (packet(7), PACKET_AUXDATA).
 // SAFETY: CMSG_SPACE only computes.
@@ -27,6 +29,9 @@ struct Control([u8; CONTROL_SIZE]);
 
 pub struct PacketPort {
     socket: OwnedFd,
+    /// Space for so many frames is offered next: twice what came last. Where packets come one by one, nobody then
+    /// fetches the memory of a whole batch into the cache for each.
+    expected: usize,
 }
 
 impl PacketPort {
@@ -61,7 +66,7 @@ impl PacketPort {
 
     /// Another handle of the same socket.
     pub fn try_clone(&self) -> io::Result<PacketPort> {
-        Ok(PacketPort { socket: self.socket.try_clone()? })
+        Ok(PacketPort { socket: self.socket.try_clone()?, expected: FEWEST })
     }
 
     /// A socket with the options of a port that is not bound to the interface yet, and the interface's index.
@@ -90,7 +95,7 @@ impl PacketPort {
             mr_address: [0; 8],
         };
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &member)?;
-        Ok((PacketPort { socket }, index))
+        Ok((PacketPort { socket, expected: FEWEST }, index))
     }
 
     fn bind(&self, index: libc::c_int) -> io::Result<()> {
@@ -124,14 +129,13 @@ impl PortIo for PacketPort {
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];
-        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; BATCH];
-        let count = packets.len().min(BATCH);
-        let buffers = packets.iter_mut().zip(&mut parts).zip(&mut controls);
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        let count = packets.len().min(self.expected);
+        let buffers = packets[..count].iter_mut().zip(&mut parts).zip(&mut controls);
         for (((packet, part), control), message) in buffers.zip(&mut messages) {
             let space = packet.frame.space();
             let part = part.write(libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() });
-            // SAFETY: all zeros is a valid mmsghdr.
-            let message = unsafe { message.assume_init_mut() };
+            let message = zeroed(message);
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
@@ -144,7 +148,10 @@ impl PortIo for PacketPort {
             libc::recvmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
         };
         let received = match check(received) {
-            Ok(received) => received as usize,
+            Ok(received) => {
+                self.expected = (2 * received as usize).clamp(FEWEST, BATCH);
+                received as usize
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Received::default()),
             Err(e) => return Err(e),
         };
@@ -168,13 +175,12 @@ impl PortIo for PacketPort {
 
     fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize> {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
-        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; BATCH];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         let count = packets.len().min(BATCH);
         for ((packet, part), message) in packets.iter().zip(&mut parts).zip(&mut messages) {
             let bytes = packet.frame.bytes();
             let part = part.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
-            // SAFETY: all zeros is a valid mmsghdr.
-            let message = unsafe { message.assume_init_mut() };
+            let message = zeroed(message);
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
         }
@@ -214,6 +220,12 @@ unsafe fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
     }
     let ([tpid0, tpid1], [tci0, tci1]) = (auxiliary.tp_vlan_tpid.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes());
     Some([tpid0, tpid1, tci0, tci1])
+}
+
+fn zeroed(message: &mut MaybeUninit<libc::mmsghdr>) -> &mut libc::mmsghdr {
+    *message = MaybeUninit::zeroed();
+    // SAFETY: all zeros is a valid mmsghdr.
+    unsafe { message.assume_init_mut() }
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

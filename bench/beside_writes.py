@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets at full rate while flows are written: what is lost.
+
+Full rate is the throughput of RFC 2544 (section 26.1), the fastest rate at which nothing is lost, to the part in a
+thousand that the goal allows. At the peak of what a switch carries it has begun to lose. Frames are injected: a sender
+on a packet socket fills a core, and two have to do for it, the switch and the writer.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from topologies.nodes import stop_process
+from topologies.requirements import ROOT, LabError
+
+from .lab import Lab, on
+from .p4runtime import BATCH, INSERTS, Writer, batches
+from .program import write_frames
+from .report import Measured, Row, Step
+from .switching import FLOWS, FRAME_BYTES, INJECTOR, SENDER_CORE, find_peak, offer, running, targets
+
+LOADS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of the peak with the sender
+TRIALS = 3
+SECONDS = 3.0
+LOSS = 0.001
+STOP_SECONDS = 30  # until what writes has ended: a request that is under way is answered first
+
+
+def lost(where: Lab, frames: Path, rate: float) -> float:
+    """The part of so many packets/s that does not arrive."""
+    offered, carried = offer(where, frames, rate, SECONDS, INJECTOR)
+    return 1 - carried / offered
+
+
+def lost_beside(where: Lab, frames: Path, rate: float) -> tuple[float, float]:
+    """(lost, writes/s): the same while flows are written, from the sender's core: a controller has its own machine."""
+    command = (*on(SENDER_CORE), sys.executable, "-m", "bench.beside_writes")
+    writer = where.popen(*command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        part = lost(where, frames, rate)
+        writer.send_signal(signal.SIGINT)
+        return part, json.loads(writer.communicate(timeout=STOP_SECONDS)[0])
+    except ValueError:
+        raise LabError("what writes beside the packets has ended: what it said stands above") from None
+    except subprocess.TimeoutExpired:
+        raise LabError(
+            f"what writes beside the packets has not ended within {STOP_SECONDS} s: the switch does not "
+            "answer, or other work leaves it no time; run the benchmark again, with nothing else on the machine"
+        ) from None
+    finally:
+        stop_process(writer)
+
+
+def fastest(loads: Sequence[float], trial: Callable[[float], float]) -> tuple[float, dict[float, list[float]]]:
+    """The first of the loads at which the median trial loses nothing, 0 if there is none, and what all of them lost."""
+    found: dict[float, list[float]] = {}
+    for load in loads:
+        found[load] = [trial(load) for _ in range(TRIALS)]
+        if statistics.median(found[load]) <= LOSS:
+            return load, found
+    return 0.0, found
+
+
+def measure(step: Step) -> Measured:
+    """Down from the peak until nothing is lost, and from there until nothing is lost beside writes."""
+    switch, writes = targets()[1], []
+    with tempfile.TemporaryDirectory() as scratch, Lab() as where:
+        frames = Path(scratch) / "frames.pcap"
+        write_frames(frames, FLOWS, FRAME_BYTES[0])
+        step("packets beside writes: the peak")
+        with running(where, switch, FLOWS, core=None):
+            _, peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
+
+            def alone(load: float) -> float:
+                step(f"packets at {load:g} of the peak")
+                return lost(where, frames, load * peak)
+
+            def beside(load: float) -> float:
+                step(f"packets at {load:g} of the peak, beside writes")
+                part, number = lost_beside(where, frames, load * peak)
+                writes.append(number)
+                return part
+
+            full, lost_alone = fastest(LOADS, alone)
+            if not full:
+                raise LabError(f"packets are lost at {LOADS[-1]:g} of the peak already: the machine is too busy")
+            most, lost_then = fastest([load for load in LOADS if load <= full], beside)
+    text = f"packets lost at full rate, {full:g} of the peak, beside {statistics.median(writes):,.0f} writes/s"
+    rows = [
+        Row("loss_beside_writes", text, statistics.median(lost_then[full]), LOSS, at_least=False),
+        Row("throughput_beside_writes", "of the full rate, what is carried beside them without loss", most / full),
+    ]
+    raw = {"peak_pps": peak, "lost_alone": lost_alone, "lost_beside": lost_then, "writes_per_s": writes}
+    return Measured(rows, raw)
+
+
+def main() -> None:
+    """Inserts and removes flows that send nothing, INSERTS a second; SIGINT ends it, and it says how many it were."""
+    from conformance.client import Program
+
+    writer = Writer(Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"), push=False)
+    flows = range(1 << 20, (1 << 20) + 20_000)
+    inserts = [writer.request(batch) for batch in batches(flows)]
+    deletes = [writer.request(batch, b"\x08\x03") for batch in batches(flows)]
+    ended = False
+
+    def end(*_: object) -> None:
+        # No exception: one that comes within a gRPC call may be lost there.
+        nonlocal ended
+        ended = True
+
+    signal.signal(signal.SIGINT, end)
+    written, start = 0, time.monotonic()
+    due = start
+    print("begun", flush=True)
+    while not ended:
+        # All of them: the next writer finds the table as this one did.
+        for request in (*inserts, *deletes):
+            writer.write(request)
+            written += BATCH
+            due += BATCH / INSERTS
+            time.sleep(max(0.0, due - time.monotonic()))
+    print(written / (time.monotonic() - start))
+    writer.client.close()
+
+
+if __name__ == "__main__":
+    main()
