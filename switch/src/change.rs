@@ -193,22 +193,23 @@ impl Change {
         )
     }
 
-    /// Makes the change in the state that the program runs on; gives back one that is not about that.
-    pub fn apply(self, state: &mut State, now: u64) -> Option<Change> {
+    /// Makes the change in the state that the program runs on; false: it is not about that. What is not needed any
+    /// more is left in it, to be freed elsewhere.
+    pub fn apply(&mut self, state: &mut State, now: u64) -> bool {
         let meter = |config: Option<MeterConfig>| config.map(|config| Box::new(config.meter(now)));
-        match self {
-            Change::InsertEntry { table, slot, row, priority } => {
+        match *self {
+            Change::InsertEntry { table, slot, ref row, priority } => {
                 if let Some(stats) = state.shared.entries[table].get(slot as usize) {
                     stats.last_hit.store(now, Relaxed);
                 }
                 if let Some(colours) = state.shared.entry_colours[table].get(slot as usize) {
                     set_colours(colours, ColourCounts::default());
                 }
-                state.tables[table].insert(slot, &row, priority);
+                state.tables[table].insert(slot, row, priority);
             }
-            Change::ModifyEntry { table, slot, action } => state.tables[table].modify(slot, &action),
+            Change::ModifyEntry { table, slot, ref action } => state.tables[table].modify(slot, action),
             Change::RemoveEntry { table, slot } => state.tables[table].remove(slot),
-            Change::SetDefault { table, action } => state.tables[table].set_default(action),
+            Change::SetDefault { table, ref mut action } => state.tables[table].swap_default(action),
             Change::SetEntryCounter { table, slot, value } => {
                 let stats = &state.shared.entries[table][slot as usize];
                 stats.packets.store(value.packets, Relaxed);
@@ -223,18 +224,18 @@ impl Change {
             Change::SetCounter { counter, index, value } => state.shared.counters[counter][index].set(value),
             Change::SetColours { meter, index, value } => set_colours(&state.shared.colours[meter][index], value),
             Change::SetMeter { meter: array, index, config } => state.meters[array][index] = meter(config),
-            Change::SetRegister { register, index, value } => {
+            Change::SetRegister { register, index, ref value } => {
                 state.shared.registers[register].write(index, value.words());
             }
-            Change::SetMember { profile, slot, action } => state.profiles[profile].set_member(slot, action),
-            Change::SetGroup { profile, slot, members } => state.profiles[profile].set_group(slot, members),
-            Change::SetValueSet { set, members } => state.value_sets[set] = members,
+            Change::SetMember { profile, slot, ref mut action } => state.profiles[profile].swap_member(slot, action),
+            Change::SetGroup { profile, slot, ref mut members } => state.profiles[profile].swap_group(slot, members),
+            Change::SetValueSet { set, ref mut members } => std::mem::swap(&mut state.value_sets[set], members),
             Change::SetMulticastGroup { .. }
             | Change::SetCloneSession { .. }
             | Change::SetDigest { .. }
-            | Change::AckDigest { .. } => return Some(self),
+            | Change::AckDigest { .. } => return false,
         }
-        None
+        true
     }
 }
 

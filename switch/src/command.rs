@@ -24,12 +24,12 @@ use crate::store::Carried;
 pub const CHANGES_PER_TURN: usize = 128;
 
 pub enum Command {
-    /// Applied in order; the answer comes when all are.
+    /// Applied in order; the answer comes when all are: what is left of them, to be freed elsewhere.
     Changes {
         changes: Vec<Change>,
         /// No packet comes between them.
         at_once: bool,
-        done: oneshot::Sender<()>,
+        done: oneshot::Sender<Vec<Change>>,
     },
     /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old one, to be freed elsewhere.
     Commit {
@@ -159,7 +159,7 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn changes() -> (Command, oneshot::Receiver<()>) {
+    fn changes() -> (Command, oneshot::Receiver<Vec<Change>>) {
         let (done, ended) = oneshot::channel();
         (Command::Changes { changes: Vec::new(), at_once: false, done }, ended)
     }

@@ -84,9 +84,11 @@ enum Commands {
 
 /// Changes that are not yet applied.
 struct Batch {
-    changes: std::vec::IntoIter<Change>,
+    changes: Vec<Change>,
+    /// The first of them.
+    next: usize,
     at_once: bool,
-    done: oneshot::Sender<()>,
+    done: oneshot::Sender<Vec<Change>>,
 }
 
 impl Engine {
@@ -126,16 +128,18 @@ impl Engine {
         let mut budget = CHANGES_PER_TURN;
         loop {
             if let Some(mut begun) = batch.take() {
-                let number = if begun.at_once { usize::MAX } else { budget };
-                for change in begun.changes.by_ref().take(number) {
+                let rest = begun.changes.len() - begun.next;
+                let number = if begun.at_once { rest } else { rest.min(budget) };
+                for change in &mut begun.changes[begun.next..][..number] {
                     self.switch.apply(change, now);
-                    budget = budget.saturating_sub(1);
                 }
-                if begun.changes.len() > 0 {
+                budget = budget.saturating_sub(number);
+                begun.next += number;
+                if number < rest {
                     *batch = Some(begun);
                 } else {
                     // Whoever asked may have gone; here and below.
-                    let _ = begun.done.send(());
+                    let _ = begun.done.send(begun.changes);
                 }
             }
             if budget == 0 {
@@ -143,14 +147,16 @@ impl Engine {
             }
             match self.commands.take() {
                 Some(Command::Changes { changes, at_once, done }) => {
-                    *batch = Some(Batch { changes: changes.into_iter(), at_once, done });
+                    *batch = Some(Batch { changes, next: 0, at_once, done });
                 }
                 Some(Command::Commit { machine, changes, carried, done }) => {
                     // What should have left by now does; here and below.
                     self.switch.serve(now);
                     let old = self.switch.commit(machine);
                     carried.iter().for_each(Carried::copy);
-                    changes.into_iter().for_each(|change| self.switch.apply(change, now));
+                    for mut change in changes {
+                        self.switch.apply(&mut change, now);
+                    }
                     let _ = done.send(old);
                 }
                 Some(Command::Inject { frame, place }) => {

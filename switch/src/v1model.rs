@@ -483,32 +483,33 @@ impl Switch {
     }
 
     /// Applies a change between two packets.
-    pub fn apply(&mut self, change: Change, now: u64) {
+    pub fn apply(&mut self, change: &mut Change, now: u64) {
         let Some(machine) = &mut self.machine else { return };
-        match change.apply(&mut machine.state, now) {
-            Some(Change::SetMulticastGroup { group, replicas: Some(replicas) }) => {
-                self.groups.insert(group, replicas);
+        if change.apply(&mut machine.state, now) {
+            return;
+        }
+        match change {
+            Change::SetMulticastGroup { group, replicas } => swap(&mut self.groups, *group, replicas),
+            Change::SetCloneSession { session, config } => swap(&mut self.sessions, *session, config),
+            Change::SetDigest { digest, config } => {
+                self.digests[*digest] = config.map(|c| DigestFilter::new(c.ack_timeout_ns, self.seed));
             }
-            Some(Change::SetMulticastGroup { group, replicas: None }) => {
-                self.groups.remove(&group);
-            }
-            Some(Change::SetCloneSession { session, config: Some(config) }) => {
-                self.sessions.insert(session, config);
-            }
-            Some(Change::SetCloneSession { session, config: None }) => {
-                self.sessions.remove(&session);
-            }
-            Some(Change::SetDigest { digest, config }) => {
-                self.digests[digest] = config.map(|c| DigestFilter::new(c.ack_timeout_ns, self.seed));
-            }
-            Some(Change::AckDigest { digest, sequences }) => {
-                if let Some(filter) = &mut self.digests[digest] {
-                    filter.acknowledge(&sequences);
+            Change::AckDigest { digest, sequences } => {
+                if let Some(filter) = &mut self.digests[*digest] {
+                    filter.acknowledge(sequences);
                 }
             }
             _ => {}
         }
     }
+}
+
+/// Puts a value into the map, or takes it out; the old one goes into its place.
+fn swap<V>(map: &mut HashMap<u32, V>, key: u32, value: &mut Option<V>) {
+    *value = match value.take() {
+        Some(new) => map.insert(key, new),
+        None => map.remove(&key),
+    };
 }
 
 /// Keeps the registers and the state of the packet with it.

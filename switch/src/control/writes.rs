@@ -25,12 +25,14 @@ pub struct Stage {
 impl Stage {
     /// What is not about the machine is made anew from the store when the program is committed.
     fn apply(&mut self, changes: Vec<Change>, now: u64) {
-        changes.into_iter().for_each(|change| drop(change.apply(&mut self.machine.state, now)));
+        for mut change in changes {
+            change.apply(&mut self.machine.state, now);
+        }
     }
 }
 
-/// Says when changes are in effect; `None`: they are.
-type Ended = Option<oneshot::Receiver<()>>;
+/// Says when changes are in effect, and what is left of them; `None`: they are.
+type Ended = Option<oneshot::Receiver<Vec<Change>>>;
 type Replaced = oneshot::Receiver<Option<Box<Machine>>>;
 
 impl Dataplane {
@@ -157,7 +159,7 @@ impl Dataplane {
         let (result, ended) = written.map_err(|error| (0, error))?;
         result?;
         match ended {
-            Some(ended) => ended.await.map_err(|_| (0, UpdateError::Stopped)),
+            Some(ended) => ended.await.map(drop).map_err(|_| (0, UpdateError::Stopped)),
             None => Ok(()),
         }
     }

@@ -14,18 +14,18 @@ pub struct Profile {
 }
 
 impl Profile {
-    pub fn set_member(&mut self, slot: u32, action: Box<[u64]>) {
+    pub fn swap_member(&mut self, slot: u32, action: &mut Box<[u64]>) {
         if self.members.len() <= slot as usize {
             self.members.resize(slot as usize + 1, Box::default());
         }
-        self.members[slot as usize] = action;
+        std::mem::swap(&mut self.members[slot as usize], action);
     }
 
-    pub fn set_group(&mut self, slot: u32, members: Box<[u32]>) {
+    pub fn swap_group(&mut self, slot: u32, members: &mut Box<[u32]>) {
         if self.groups.len() <= slot as usize {
             self.groups.resize(slot as usize + 1, Box::default());
         }
-        self.groups[slot as usize] = members;
+        std::mem::swap(&mut self.groups[slot as usize], members);
     }
 
     /// The action that an entry refers to; `None`: an empty group.

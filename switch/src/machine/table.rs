@@ -146,8 +146,9 @@ impl Table {
         &self.rows[row + self.shape.action..row + self.shape.len]
     }
 
-    pub fn set_default(&mut self, action: Option<Box<[u64]>>) {
-        self.default = action;
+    /// The default action; the old one goes into its place.
+    pub fn swap_default(&mut self, action: &mut Option<Box<[u64]>>) {
+        std::mem::swap(&mut self.default, action);
         self.locate();
     }
 
