@@ -67,9 +67,9 @@ impl Pair {
         let outbox = Outbox { packet_ins: packet_in_sender, digests: digest_sender };
         let ports = PORTS.map(|number| Port::new(number, None, 1)).collect();
         let mut switch = Switch::new(ports, Pool::new(2048, 65_536), Some(CPU_PORT), 8, outbox, 1);
-        let (store, changes) = Store::new(program.clone(), shared.clone()).unwrap();
+        let (store, mut changes) = Store::new(program.clone(), shared.clone()).unwrap();
         switch.commit(Box::new(Machine::new(&program, shared, 1)));
-        changes.into_iter().for_each(|change| switch.apply(change, 0));
+        changes.iter_mut().for_each(|change| switch.apply(change, 0));
         let mut pair = Pair { program: program.clone(), store, reference, scout, switch, packet_ins, digests, now: 0 };
         let enable =
             |digest| Update::SetDigest { digest: DigestId(digest), config: Some(DigestConfig { ack_timeout_ns: 0 }) };
@@ -81,7 +81,7 @@ impl Pair {
     pub fn write(&mut self, updates: impl Iterator<Item = Update>) -> usize {
         let mut changes = Vec::new();
         let taken = updates.filter(|update| self.store.update(update.clone(), self.now, &mut changes).is_ok()).count();
-        changes.into_iter().for_each(|change| self.switch.apply(change, self.now));
+        changes.iter_mut().for_each(|change| self.switch.apply(change, self.now));
         self.reference.sync(&self.store, self.now);
         self.scout.sync(&self.store, self.now);
         taken
