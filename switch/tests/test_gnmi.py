@@ -3,6 +3,8 @@
 
 import asyncio
 import json
+import shlex
+import shutil
 import struct
 import subprocess
 import time
@@ -423,3 +425,28 @@ def test_subscriptions_that_cannot_be_served(switch: Switch) -> None:
             assert failure.value.code() == invalid
 
     switch.run(streams)
+
+
+@pytest.mark.skipif(not shutil.which("gnmic"), reason="gnmic is not on PATH")
+def test_gnmic_does_what_the_page_says(switch: Switch) -> None:
+    page = (ROOT / "docs/switch/queues.md").read_text().replace("127.0.0.1:9559", switch.address)
+    commands = [shlex.split(line) for line in page.replace("veth2", switch.right).splitlines() if line[:6] == "gnmic "]
+    capabilities, get, set_, subscribe = commands
+    answers = [
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT).stdout
+        for command in (capabilities, get, set_)
+    ]
+    assert "openconfig-qos" in answers[0] and "JSON_IETF" in answers[0]
+    found = json.loads(answers[1])[0]["updates"][0]["values"]["qos/interfaces/interface/output/queues"]
+    assert {queue["name"] for queue in found["openconfig-qos:queue"]} >= {"0", "1", "7"}
+    path = json.loads(answers[2])["results"][0]["path"]
+    assert switch.get(f"/{path}") == {f"/{path}": 20_000_000}
+    with subprocess.Popen(subscribe, stdout=subprocess.PIPE, text=True) as client:
+        try:
+            assert client.stdout
+            states = (line.split('"')[-2] for line in client.stdout if '/state/oper-status": ' in line)
+            assert [next(states), next(states)] == ["UP", "UP"]
+            switch.set(update={f"/interfaces/interface[name={switch.left}]/config/enabled": False})
+            assert next(states) == "DOWN"
+        finally:
+            client.kill()

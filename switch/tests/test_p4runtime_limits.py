@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -150,6 +151,20 @@ def resident(process: subprocess.Popen) -> int:
     """Bytes of memory."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def test_packets_go_before_requests() -> None:
+    if os.geteuid():
+        pytest.skip("only root puts packets before what else runs")
+    address = free_address()
+    switch = start_switch(address)
+    with running(address, switch):
+        nice = {}
+        for thread in Path(f"/proc/{switch.pid}/task").iterdir():
+            fields = (thread / "stat").read_text().rpartition(")")[2].split()
+            nice[(thread / "comm").read_text().strip()] = int(fields[16])
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        assert nice["packets"] == max(-20, before - 10) and nice["apswitch"] >= min(19, before + 5), nice
 
 
 def test_a_client_that_floods_and_dies_harms_no_other(kinds: Program) -> None:
