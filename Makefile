@@ -8,6 +8,8 @@ VENV := .venv/bin
 CARGO := cargo
 MANIFEST := --manifest-path switch/Cargo.toml
 HOSTS := --manifest-path hosts/Cargo.toml
+# In the switch's folder: what both use is compiled once.
+FUZZ := --manifest-path switch/fuzz/Cargo.toml --target-dir switch/target
 TARGET ?= apswitch
 
 # What `make run` and `make lab` take on the command line, as `make run PROFILE=wimax SECONDS=60`.
@@ -93,6 +95,7 @@ test: hosts check ## every test
 check: python system ## format, lint and types
 	$(CARGO) fmt --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
+	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
 	$(CARGO) fmt --check $(HOSTS)
 	$(CARGO) clippy --release --quiet --all-targets $(HOSTS) -- -D warnings
 	$(VENV)/ruff format --check .

@@ -37,7 +37,7 @@ fn switch(flows: u32, link: Option<LinkConfig>) -> (Switch, Store) {
     for update in ap_entries(&program, flows) {
         store.update(update, 0, &mut changes).unwrap();
     }
-    changes.into_iter().for_each(|change| switch.apply(change, 0));
+    changes.iter_mut().for_each(|change| switch.apply(change, 0));
     (switch, store)
 }
 

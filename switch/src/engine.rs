@@ -101,6 +101,7 @@ impl Engine {
         let mut batch = None;
         let mut received: Vec<Box<Packet>> = Vec::with_capacity(BATCH);
         let mut readable = vec![true; self.lines.len()];
+        let mut polled = Vec::with_capacity(self.lines.len() + 1);
         let mut missed_at = 0;
         loop {
             let now = self.clock.now();
@@ -119,7 +120,7 @@ impl Engine {
                 missed_at = now + MISSED_INTERVAL_NS;
                 self.count_missed();
             }
-            self.wait(commands == Commands::More, &mut readable);
+            polled = self.wait(commands == Commands::More, &mut readable, emptied(polled));
         }
     }
 
@@ -279,8 +280,13 @@ impl Engine {
         }
     }
 
-    /// Sleeps until there is something to do; tells which ports have frames.
-    fn wait(&mut self, busy: bool, readable: &mut [bool]) {
+    /// Whether a port is asked for frames.
+    fn receives(&self, line: &Line) -> bool {
+        line.io.as_ref().is_some_and(|io| self.switch.is_loaded() || !io.waits_for_program())
+    }
+
+    /// Sleeps until there is something to do; tells which ports have frames. `fds`: empty memory, which it gives back.
+    fn wait<'a>(&'a self, busy: bool, readable: &mut [bool], mut fds: Vec<PollFd<'a>>) -> Vec<PollFd<'static>> {
         let now = self.clock.now();
         let timeout = if busy || self.switch.is_pending() {
             Some(Duration::ZERO)
@@ -289,18 +295,9 @@ impl Engine {
         };
         // The kernel's drops are counted also when nothing else happens.
         let timeout = timeout.unwrap_or(Duration::from_nanos(MISSED_INTERVAL_NS));
-        let mut fds = Vec::with_capacity(self.lines.len() + 1);
-        let mut ports = Vec::with_capacity(self.lines.len());
         fds.push(PollFd::new(self.commands.wake.as_fd(), PollFlags::POLLIN));
-        for (port, line) in self.lines.iter().enumerate() {
-            readable[port] = false;
-            if let Some(io) = &line.io
-                && (self.switch.is_loaded() || !io.waits_for_program())
-            {
-                fds.push(PollFd::new(io.fd(), PollFlags::POLLIN));
-                ports.push(port);
-            }
-        }
+        let receiving = self.lines.iter().filter(|line| self.receives(line)).filter_map(|line| line.io.as_ref());
+        fds.extend(receiving.map(|io| PollFd::new(io.fd(), PollFlags::POLLIN)));
         if !timeout.is_zero() {
             self.commands.asleep();
         }
@@ -314,8 +311,31 @@ impl Engine {
             // Emptied before the commands are read: what comes later wakes again.
             let _ = self.commands.wake.read();
         }
-        for (fd, port) in fds[1..].iter().zip(ports) {
-            readable[port] = has_events(fd);
+        let mut of_ports = fds[1..].iter();
+        for (line, readable) in self.lines.iter().zip(readable) {
+            *readable = self.receives(line) && of_ports.next().is_some_and(has_events);
         }
+        emptied(fds)
+    }
+}
+
+/// The vector's memory, for what lives for another time: nothing is allocated.
+fn emptied<'a>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'a>> {
+    fds.clear();
+    fds.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_allocated_to_wait() {
+        let event = nix::sys::eventfd::EventFd::new().unwrap();
+        let mut fds = Vec::with_capacity(3);
+        let memory = fds.as_ptr();
+        fds.push(PollFd::new(event.as_fd(), PollFlags::POLLIN));
+        let kept: Vec<PollFd<'static>> = emptied(fds);
+        assert_eq!((kept.as_ptr(), kept.capacity(), kept.len()), (memory.cast(), 3, 0));
     }
 }

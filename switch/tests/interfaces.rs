@@ -2,14 +2,16 @@
 //! Ports on real interfaces: veth pairs in a network namespace.
 
 mod common;
+#[path = "common/namespace.rs"]
+mod namespace;
 
 use std::time::{Duration, Instant};
 
 use apswitch::control::*;
 use apswitch::port::{PacketPort, Pool, PortIo};
 use common::lab::SOON;
-use common::namespace::{enter, ip, pair};
 use common::program;
+use namespace::{enter, ip, pair};
 
 fn notice(events: &mut Events) -> (PortNumber, bool) {
     match events.notices.blocking_recv() {

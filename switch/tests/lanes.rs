@@ -4,6 +4,8 @@
 #![allow(clippy::vec_box)]
 
 mod common;
+#[path = "common/namespace.rs"]
+mod namespace;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +14,8 @@ use std::time::Duration;
 
 use apswitch::control::*;
 use apswitch::port::{BATCH, LanedPort, Packet, PacketPort, Pool, PortCells, PortIo};
-use common::namespace::{enter, ip, pair};
 use common::program;
+use namespace::{enter, ip, pair};
 
 const LANES: usize = 2;
 const FLOWS: u16 = 64;

@@ -7,7 +7,6 @@ pub mod frames;
 pub mod generate;
 pub mod guess;
 pub mod lab;
-pub mod namespace;
 pub mod pair;
 pub mod targets;
 
