@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Offers a batch of frames to an interface as a veth does: to the queue of what it receives. BPF_PROG_TEST_RUN runs it
- * with a packet of FRAME_BYTES on that interface. It is compiled with FRAMES, how many there are, and FRAME_BYTES. */
+ * with a packet of FRAME_BYTES on that interface. It is compiled with FRAMES, how many there are, FRAME_BYTES, and BATCH,
+ * how many it offers. */
 
 typedef unsigned char __u8;
 typedef unsigned int __u32;
@@ -9,7 +10,6 @@ typedef unsigned long long __u64;
 #define SEC(name) __attribute__((section(name), used))
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_F_INGRESS 1
-#define BATCH 64
 
 /* The kernel's, up to what is used here. */
 struct __sk_buff {

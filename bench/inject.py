@@ -27,6 +27,7 @@ from .report import run
 SOURCE = Path(__file__).parent / "inject.bpf.c"
 CLANG = ("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror")
 PR_SET_TIMERSLACK = 29
+BATCH = 64
 
 
 class Context(Structure):
@@ -104,7 +105,16 @@ class Injector:
         self._bpf = libbpf()
         with tempfile.TemporaryDirectory() as directory:
             path = f"{directory}/inject.bpf.o"
-            command = [*CLANG, f"-DFRAMES={len(frames)}", f"-DFRAME_BYTES={size}", "-c", str(SOURCE), "-o", path]
+            command = [
+                *CLANG,
+                f"-DFRAMES={len(frames)}",
+                f"-DFRAME_BYTES={size}",
+                f"-DBATCH={BATCH}",
+                "-c",
+                str(SOURCE),
+                "-o",
+                path,
+            ]
             try:
                 done = subprocess.run(command, capture_output=True, text=True)
             except FileNotFoundError:
@@ -130,7 +140,7 @@ class Injector:
         )
 
     def batch(self) -> int:
-        """Offers the next frames, and counts those that the interface took."""
+        """Offers the next frames; how many of them the interface took."""
         checked("running the BPF program", self._bpf.bpf_prog_test_run_opts(self._program, byref(self._options)))
         self._before.cb[0], taken = self._after.cb[0:2]
         return taken
@@ -146,13 +156,14 @@ def main() -> None:
     injector = Injector(options.interface, [frame for frame, _ in RawPcapReader(str(options.frames))])
     # To the microsecond: by default the kernel wakes a sleeper up to 50 µs late.
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    packets, start = 0, time.perf_counter()
+    packets, taken, start = 0, 0, time.perf_counter()
     while (now := time.perf_counter() - start) < options.seconds:
         if options.rate and (due := packets / options.rate) > now:
             # Asleep rather than spinning: others need the CPU, too.
             time.sleep(due - now)
-        packets += injector.batch()
-    print(json.dumps({"packets": packets, "seconds": time.perf_counter() - start}))
+        packets += BATCH
+        taken += injector.batch()
+    print(json.dumps({"packets": packets, "refused": packets - taken, "seconds": time.perf_counter() - start}))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ SENDER_CORE, SWITCH_CORE = 0, 1
 LOAD_SECONDS = 1.0
 ROUNDS, PAIRS = 3, 3
 SENDER = (TRAFFIC, "send", "gen")
+NICENESS = ("nice", "-n", "-10")  # that of apswitch's packet thread
 INJECTOR = (sys.executable, "-m", "bench.inject", "left")  # offers twice the peak, which the sender cannot
 # Offered loads of the search for the peak, as parts of what the sender can offer; with the injector, as parts of the
 # peak with the sender, which is lower.
@@ -62,11 +63,11 @@ def p4_switch(binary: str | Path, *options: str) -> list[str | Path]:
 def targets() -> list[Target]:
     """The bare forwarder, apswitch, and BMv2 where it is on PATH."""
     found = [
-        Target("forwarder", [TRAFFIC, "forward", "left", "right"], programmable=False),
+        Target("forwarder", [*NICENESS, TRAFFIC, "forward", "left", "right"], programmable=False),
         Target("apswitch", p4_switch(SWITCH), programmable=True),
     ]
     if bmv2 := shutil.which("simple_switch_grpc"):
-        found.append(Target("bmv2", p4_switch(bmv2), programmable=True))
+        found.append(Target("bmv2", [*NICENESS, *p4_switch(bmv2)], programmable=True))
     return found
 
 

@@ -23,7 +23,6 @@ from topologies.nodes import OFFLOADS
 from topologies.requirements import LabError, apswitch
 
 WIRE = Path(__file__).parent / "wire.json"
-LINK_NICENESS = -10  # a link that comes late is a link with jitter
 
 
 class PathHost(Namespace):
@@ -119,7 +118,7 @@ class Paths:
             namespace.run("sysctl", "-qw", f"net.ipv6.conf.port{port}.disable_ipv6=1")
             namespace.run("ethtool", "-K", f"port{port}", *OFFLOADS)
             namespace.ip("link", "set", f"port{port}", "up")
-        command: list[str | Path] = ["nice", "-n", str(LINK_NICENESS), apswitch(), WIRE, "--log-level", "warn"]
+        command: list[str | Path] = [apswitch(), WIRE, "--log-level", "warn"]
         for port, settings in ((1, {**model, **(back or {})}), (2, model)):
             command += ["-i", f"{port}@port{port}"]
             if settings:

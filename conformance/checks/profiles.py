@@ -250,3 +250,10 @@ def not_both(bench: Bench) -> None:
     with_members(bench)
     bench.insert(entry(bench, "selector_table", 1, action_profile_member_id=1))
     bench.refused("INSERT", shot(bench, 2, part(bench, 1)), INVALID, why="a one-shot entry beside one with a member")
+
+
+@check("9.2.3", "beside one-shot entries a selector has no members and no groups of its own")
+def nothing_beside(bench: Bench) -> None:
+    bench.insert(shot(bench, 1, part(bench, 1)))
+    bench.refused("INSERT", member(bench, 1, 5), INVALID, why="a member beside a one-shot entry")
+    bench.refused("INSERT", group(bench, 1, {}), INVALID, why="a group beside a one-shot entry")

@@ -194,7 +194,7 @@ impl Change {
     }
 
     /// Makes the change in the state that the program runs on; false: it is not about that. What is not needed any
-    /// more is left in it, to be freed elsewhere.
+    /// more is left in it, so that it can be freed elsewhere.
     pub fn apply(&mut self, state: &mut State, now: u64) -> bool {
         let meter = |config: Option<MeterConfig>| config.map(|config| Box::new(config.meter(now)));
         match *self {

@@ -24,7 +24,7 @@ use crate::store::Carried;
 pub const CHANGES_PER_TURN: usize = 128;
 
 pub enum Command {
-    /// Applied in order; the answer comes when all are: what is left of them, to be freed elsewhere.
+    /// Applied in order; the answer comes when all are: what is left of them, to be freed by who asked.
     Changes {
         changes: Vec<Change>,
         /// No packet comes between them.

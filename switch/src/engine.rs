@@ -82,10 +82,10 @@ enum Commands {
     Stop,
 }
 
-/// Changes that are not yet applied.
+/// Changes of which some are not yet applied.
 struct Batch {
     changes: Vec<Change>,
-    /// The first of them.
+    /// The first of those.
     next: usize,
     at_once: bool,
     done: oneshot::Sender<Vec<Change>>,
@@ -120,7 +120,7 @@ impl Engine {
                 missed_at = now + MISSED_INTERVAL_NS;
                 self.count_missed();
             }
-            polled = self.wait(commands == Commands::More, &mut readable, emptied(polled));
+            polled = self.wait(commands == Commands::More, &mut readable, polled);
         }
     }
 

@@ -16,12 +16,13 @@ use apswitch::control::{Dataplane, DataplaneConfig, Program};
 use apswitch::p4rt::{P4RuntimeListener, ServerConfig};
 use clap::Parser;
 use options::{Command, LogFormat, Options};
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// Packets go before what else wants the same core, as far as this process may say so (nice(2)): a packet thread that
-/// waits for a few ms loses what has arrived meanwhile.
+/// Packets go before what else wants the same core, if this process may say so (setpriority(2)): a packet thread that
+/// waits for a few ms loses what has arrived meanwhile. Both are relative to the niceness that the switch starts with.
 const PACKET_NICE: i32 = -10;
 /// Requests go behind packets in any case.
 const CONTROL_NICE: i32 = 5;
@@ -91,22 +92,25 @@ async fn run(options: Options) -> Result<(), String> {
         capture: options.pcap.clone(),
         io_threads: options.io_threads.into(),
     };
-    // Of this thread alone, and of those that it starts from here on: the data plane's.
-    let raised = rustix::process::nice(PACKET_NICE).is_ok();
+    // Of this thread alone, and of those that it starts here: the data plane's.
+    let niceness = getpriority_process(None).unwrap_or(0);
+    if let Err(e) = setpriority_process(None, niceness + PACKET_NICE) {
+        tracing::debug!("packets do not go before other work: {e}");
+    }
     let started = match options.use_files {
         Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),
         None => Dataplane::start(config),
     };
     let (dataplane, events) = started.map_err(|e| e.to_string())?;
+    // This thread serves requests.
+    if let Err(e) = setpriority_process(None, niceness + CONTROL_NICE) {
+        tracing::warn!("setpriority: {e}");
+    }
     if let Some(program) = program {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", options.device_id, dataplane.ports().len());
-    }
-    // This thread serves requests.
-    if let Err(e) = rustix::process::nice(CONTROL_NICE - if raised { PACKET_NICE } else { 0 }) {
-        tracing::warn!("nice: {e}");
     }
     let stop = async {
         tokio::select! {

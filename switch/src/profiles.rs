@@ -74,7 +74,8 @@ pub struct ProfileStore {
     choices: HashMap<u32, Vec<Choice>>,
     /// What they take of the profile's size.
     taken: usize,
-    /// Members of one-shot groups.
+    /// One-shot groups, which may be empty, and their members.
+    shots: usize,
     shot_members: usize,
     down: HashSet<PortNumber>,
 }
@@ -97,6 +98,7 @@ impl ProfileStore {
             group_slots: Slots::default(),
             choices: HashMap::new(),
             taken: 0,
+            shots: 0,
             shot_members: 0,
             down: HashSet::new(),
         }
@@ -144,6 +146,7 @@ impl ProfileStore {
         if self.members.contains_key(&id) {
             return Err(UpdateError::AlreadyExists(format!("member {id} of action profile `{}`", self.name)));
         }
+        self.check_no_shots()?;
         if self.members.len() + self.shot_members >= self.size {
             return Err(self.full());
         }
@@ -241,6 +244,7 @@ impl ProfileStore {
         if self.groups.contains_key(&id) {
             return Err(UpdateError::AlreadyExists(format!("group {id} of action profile `{}`", self.name)));
         }
+        self.check_no_shots()?;
         // A group without members takes room, too.
         if self.groups.len() >= self.size || value.max_size as usize > self.size {
             return Err(self.full());
@@ -383,6 +387,7 @@ impl ProfileStore {
             changes.push(Change::SetMember { profile: self.index, slot, action: action.into() });
             choices.push(Choice { slot, weight: call.weight, watch: call.watch });
         }
+        self.shots += 1;
         self.shot_members += choices.len();
         let shot = OneShot { group: self.group_slots.take(), members: choices.iter().map(|c| c.slot).collect() };
         self.set_choices(shot.group, choices, changes);
@@ -392,17 +397,26 @@ impl ProfileStore {
     pub fn release_shot(&mut self, shot: &OneShot) {
         self.remove_choices(shot.group);
         self.group_slots.free.push(shot.group);
+        self.shots -= 1;
         self.shot_members -= shot.members.len();
         // So that the next group of this size gets the slots in the same order: what is undone is as it was.
         self.member_slots.free.extend(shot.members.iter().rev());
     }
 
-    /// All entries of the profile's tables are one-shot, or none is: the clients' members and groups that there are.
+    /// All entries of the profile's tables are one-shot, and then there is nothing else in it, or none is (P4Runtime 1.4,
+    /// 9.2.3): whether it has members or groups of the clients.
     pub fn has_members(&self) -> bool {
-        !self.members.is_empty()
+        !self.members.is_empty() || !self.groups.is_empty()
     }
 
     pub fn has_shots(&self) -> bool {
-        self.shot_members > 0
+        self.shots > 0
+    }
+
+    fn check_no_shots(&self) -> Result<()> {
+        match self.has_shots() {
+            true => invalid(format!("action profile `{}` is programmed in one shot", self.name)),
+            false => Ok(()),
+        }
     }
 }

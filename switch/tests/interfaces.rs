@@ -38,6 +38,29 @@ fn receive(port: &mut PacketPort, pool: &mut Pool, begins: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn one_call_takes_all_that_have_come() {
+    if !enter() {
+        return;
+    }
+    pair("one", "two");
+    let (mut from, mut to) = (PacketPort::open("one").unwrap(), PacketPort::open("two").unwrap());
+    let mut pool = Pool::new(2048, 1024);
+    for number in [1, 40, 64, 2, 5] {
+        let mut frames: Vec<_> = std::iter::from_fn(|| pool.take()).take(number).collect();
+        for (index, packet) in frames.iter_mut().enumerate() {
+            assert!(packet.frame.set(&[index as u8; 60]));
+        }
+        assert_eq!(from.send(&mut frames).unwrap(), number);
+        std::thread::sleep(Duration::from_millis(100));
+        let mut received: Vec<_> = std::iter::from_fn(|| pool.take()).take(64).collect();
+        assert_eq!(to.receive(&mut received).unwrap().packets, number);
+        for (index, packet) in received[..number].iter().enumerate() {
+            assert_eq!(packet.frame.bytes(), [index as u8; 60]);
+        }
+    }
+}
+
+#[test]
 fn ports_follow_their_interfaces() {
     follow(0);
 }

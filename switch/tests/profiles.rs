@@ -180,6 +180,8 @@ fn one_shot_groups_belong_to_their_entry() {
 
     let mixed = lab.refused(Update::InsertEntry(insert(&program, "chosen", 3, EntryAction::Member(1))));
     assert!(matches!(mixed, UpdateError::InvalidArgument(_)));
+    let beside = lab.refused(member(&program, SELECTOR, 1, "both", &[1, 0]));
+    assert!(matches!(beside, UpdateError::InvalidArgument(_)));
     let wrong = |values: &[(u128, u32)]| {
         lab.refused(Update::ModifyEntry(insert(&program, "chosen", 1, shot("chosen", values))))
     };
@@ -188,6 +190,18 @@ fn one_shot_groups_belong_to_their_entry() {
     let delete = Update::DeleteEntry { table: entry.table, key: entry.key };
     lab.write(vec![delete, Update::InsertEntry(insert(&program, "chosen", 2, shot("chosen", &[(8, 7)])))]);
     assert_eq!((ask(&lab, 2, 1, 0), ask(&lab, 2, 2, 0)), ((0, 0), (8, 0x80)));
+
+    // An empty one is one, too; without any the profile can be used the other way.
+    lab.write(vec![Update::ModifyEntry(insert(&program, "chosen", 2, shot("chosen", &[])))]);
+    let delete = |table| Update::DeleteEntry {
+        table: find_table(&program, table),
+        key: insert(&program, table, 1, shot(table, &[])).key,
+    };
+    lab.write(vec![delete("chosen_too")]);
+    let own = member(&program, SELECTOR, 1, "both", &[1, 0]);
+    assert!(matches!(lab.refused(own.clone()), UpdateError::InvalidArgument(_)));
+    let key = insert(&program, "chosen", 2, shot("chosen", &[])).key;
+    lab.write(vec![Update::DeleteEntry { table: find_table(&program, "chosen"), key }, own]);
 }
 
 #[test]

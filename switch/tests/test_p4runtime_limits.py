@@ -154,16 +154,20 @@ def resident(process: subprocess.Popen) -> int:
 
 
 def test_packets_go_before_requests() -> None:
-    if os.geteuid():
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, before - 1)
+    except PermissionError:
         pytest.skip("only root puts packets before what else runs")
+    os.setpriority(os.PRIO_PROCESS, 0, before)
     address = free_address()
     switch = start_switch(address)
     with running(address, switch):
+        Client(address).become_primary().close()  # it answers: it has started whole
         nice = {}
         for thread in Path(f"/proc/{switch.pid}/task").iterdir():
             fields = (thread / "stat").read_text().rpartition(")")[2].split()
             nice[(thread / "comm").read_text().strip()] = int(fields[16])
-        before = os.getpriority(os.PRIO_PROCESS, 0)
         assert nice["packets"] == max(-20, before - 10) and nice["apswitch"] >= min(19, before + 5), nice
 
 

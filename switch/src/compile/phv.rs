@@ -145,7 +145,9 @@ impl Phv {
             registers: self.fields..self.fields,
             rivals: Vec::new(),
         };
-        let fixed: u64 = header_type.fields.iter().filter_map(|field| field.get(1)?.as_u64()).sum();
+        let widths = header_type.fields.iter().filter_map(|field| field.get(1)?.as_u64());
+        // Each is checked below.
+        let fixed = widths.fold(0u64, u64::saturating_add);
         for field in &header_type.fields {
             let (name, width, signed) = match field.as_slice() {
                 [Value::String(name), width] => (name, width, false),

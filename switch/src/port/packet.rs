@@ -17,7 +17,7 @@ use crate::machine::frame::Packet;
 /// cache holds, so that being overloaded does not slow it down.
 const RECEIVE_BUFFER: libc::c_int = 2 << 20;
 const SEND_BUFFER: libc::c_int = 4 << 20;
-/// Space for so many frames is offered to the kernel even when fewer came last time.
+/// Space for so many frames is offered to the kernel at first even when fewer came last time.
 const FEWEST: usize = 4;
 
 /// Space for the control message of a received frame (packet(7), PACKET_AUXDATA).
@@ -29,7 +29,7 @@ struct Control([u8; CONTROL_SIZE]);
 
 pub struct PacketPort {
     socket: OwnedFd,
-    /// Space for so many frames is offered next: twice what came last. Where packets come one by one, nobody then
+    /// Space for so many frames is offered first: twice what came last. Where packets come one by one, nobody then
     /// fetches the memory of a whole batch into the cache for each.
     expected: usize,
 }
@@ -127,10 +127,54 @@ impl PacketPort {
 
 impl PortIo for PacketPort {
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
+        let (first, others) = packets.split_at_mut(self.expected.min(packets.len()));
+        let mut received = self.receive_some(first)?;
+        if received.packets == first.len() && !others.is_empty() {
+            // An error now is one at the next call, too.
+            let more = self.receive_some(others).unwrap_or_default();
+            received.packets += more.packets;
+            received.too_long += more.too_long;
+        }
+        self.expected = (2 * received.packets).clamp(FEWEST, BATCH);
+        Ok(received)
+    }
+
+    fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize> {
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        let count = packets.len().min(BATCH);
+        for ((packet, part), message) in packets.iter().zip(&mut parts).zip(&mut messages) {
+            let bytes = packet.frame.bytes();
+            let part = part.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+            let message = zeroed(message);
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: as in `receive_some`; the kernel only reads the frames.
+        let sent = unsafe {
+            let messages = messages.as_mut_ptr().cast::<libc::mmsghdr>();
+            libc::sendmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT)
+        };
+        Ok(check(sent)? as usize)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn missed(&mut self) -> u64 {
+        let stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        option(&self.socket, libc::PACKET_STATISTICS, stats).map_or(0, |stats| stats.tp_drops as u64)
+    }
+}
+
+impl PacketPort {
+    /// With one system call.
+    fn receive_some(&self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        let count = packets.len().min(self.expected);
+        let count = packets.len().min(BATCH);
         let buffers = packets[..count].iter_mut().zip(&mut parts).zip(&mut controls);
         for (((packet, part), control), message) in buffers.zip(&mut messages) {
             let space = packet.frame.space();
@@ -148,10 +192,7 @@ impl PortIo for PacketPort {
             libc::recvmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
         };
         let received = match check(received) {
-            Ok(received) => {
-                self.expected = (2 * received as usize).clamp(FEWEST, BATCH);
-                received as usize
-            }
+            Ok(received) => received as usize,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Received::default()),
             Err(e) => return Err(e),
         };
@@ -171,34 +212,6 @@ impl PortIo for PacketPort {
             }
         }
         Ok(Received { packets: received, too_long })
-    }
-
-    fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize> {
-        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
-        let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        let count = packets.len().min(BATCH);
-        for ((packet, part), message) in packets.iter().zip(&mut parts).zip(&mut messages) {
-            let bytes = packet.frame.bytes();
-            let part = part.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
-            let message = zeroed(message);
-            message.msg_hdr.msg_iov = part;
-            message.msg_hdr.msg_iovlen = 1;
-        }
-        // SAFETY: as in `receive`; the kernel only reads the frames.
-        let sent = unsafe {
-            let messages = messages.as_mut_ptr().cast::<libc::mmsghdr>();
-            libc::sendmmsg(self.socket.as_raw_fd(), messages, count as u32, libc::MSG_DONTWAIT)
-        };
-        Ok(check(sent)? as usize)
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    fn missed(&mut self) -> u64 {
-        let stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        option(&self.socket, libc::PACKET_STATISTICS, stats).map_or(0, |stats| stats.tp_drops as u64)
     }
 }
 
