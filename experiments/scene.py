@@ -83,7 +83,8 @@ class Sessions:
         if done.returncode:
             raise LabError(done.stderr.strip().removeprefix("error: "))
         model.write_text(done.stdout)
-        listening = stage.program(stage.server, str(HOSTS), "sessions", "serve")
+        serve = [str(HOSTS), "sessions", "serve", "--listen", "[::]:8640", "--open", "--congestion", stage.arm.cc]
+        listening = stage.program(stage.server, *serve)
         listening.await_line("listening on")
         for user in (user["name"] for user in json.loads(done.stdout)["users"]):
             host = stage.station(int(user.removeprefix("sta")))

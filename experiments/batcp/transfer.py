@@ -49,7 +49,10 @@ class File:
             file, into = stage.directory / "file", stage.directory / "received"
             file.write_bytes(os.urandom(self.octets))
             into.mkdir()
-            both = ["--scheduler", self.how, "--json"]
+            key = stage.directory / "batcp.key"
+            key.touch(0o600)
+            key.write_text(os.urandom(16).hex())
+            both = ["--scheduler", self.how, "--json", "--key-file", str(key)]
             receive = [str(HOSTS), "batcp", "receive", "--listen", f"0.0.0.0:{PORT}", "--output", str(into), *both]
             stage.program(stage.server, *receive, "--count", "1", may_end=True).await_line("listening on")
             words = [str(HOSTS), "batcp", "send", str(file), *both]

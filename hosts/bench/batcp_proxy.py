@@ -82,7 +82,7 @@ def measure(step: Step) -> Measured:
             step(f"round {number} of {ROUNDS}: SOCKS5 pair")
             reached["socks"].append(rate(a, address, str(BYTES), "1080"))
             step(f"round {number} of {ROUNDS}: transparent pair")
-            local = Daemon(a, "proxy", "local", *way, "--key-file", key, ready="catching")
+            local = Daemon(a, "proxy", "local", *way, "--key-file", key, "--private", ready="catching")
             reached["caught"].append(rate(a, address, str(BYTES)))
             local.kill()
     ratios = {

@@ -20,14 +20,14 @@ const volatile __u64 netns;     /* cookie of the proxy's namespace */
 const volatile __u16 port_ipv4; /* the proxy's on 127.0.0.1, host order */
 const volatile __u16 port_ipv6; /* on ::1; 0: IPv6 is not caught */
 
-/* Destinations to catch, and single ones not to: the remote proxy. */
+/* Destinations to catch, those among them not to, and single ones not to: the remote proxy. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1024);
 	__type(key, struct prefix);
 	__type(value, __u8);
-} only SEC(".maps");
+} only SEC(".maps"), spared SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -77,7 +77,8 @@ static __always_inline bool is_meant(struct bpf_sock_addr *ctx, const struct end
 	struct prefix prefix = {.length = 128};
 
 	__builtin_memcpy(prefix.address, to->address, sizeof(prefix.address));
-	return !is_local(to) && bpf_map_lookup_elem(&only, &prefix) && !bpf_map_lookup_elem(&except, to);
+	return !is_local(to) && bpf_map_lookup_elem(&only, &prefix) && !bpf_map_lookup_elem(&spared, &prefix) &&
+	       !bpf_map_lookup_elem(&except, to);
 }
 
 /* Whether the socket's connect to `to` is caught; notes where it wanted to go. */

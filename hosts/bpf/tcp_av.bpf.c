@@ -233,7 +233,6 @@ struct tcp_congestion_ops control = {
 	.ssthresh = (void *)ssthresh,
 	.undo_cwnd = (void *)undo_cwnd,
 	.name = "bpf_tcp_av",
-	.flags = NON_RESTRICTED,
 };
 
 char LICENSE[] SEC("license") = "GPL";

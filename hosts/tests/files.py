@@ -4,7 +4,9 @@
 import hashlib
 import json
 import os
+import secrets
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,6 +57,12 @@ class Transfer:
         """weights: what follows each interface's name, as ":0.1:0.9:4". sender, both: further options of the sender, of
         both ends. prefix: the command that runs the sender."""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with tempfile.NamedTemporaryFile("w", suffix=".key", delete=False) as key:  # for its owner's eyes only
+            key.write(secrets.token_hex(16))
+        self.key = Path(key.name)
+        if prefix:
+            os.chown(self.key, 65534, 65534)  # who gives up root's rights reads what is nobody's
+        both = (*both, "--key-file", str(self.key))
         words = ["--listen", f"0.0.0.0:{PORT}", "--output", str(folder), "--count", "1", "--json", *both]
         self.receiver = links[0].b.popen(HOSTS, "batcp", "receive", *words, **pipes)
         assert self.receiver.stderr
@@ -79,6 +87,7 @@ class Transfer:
         for process in (self.sender, self.receiver):
             process.kill()
             process.communicate()
+        self.key.unlink()
 
 
 def _ended(process: "subprocess.Popen[str]", seconds: float) -> Ended:

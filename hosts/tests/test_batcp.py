@@ -166,8 +166,9 @@ def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
 def test_the_pages_commands(links: Links) -> None:
     page = (ROOT / "docs/hosts/batcp.md").read_text()
     block = next(b for b in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) if b.startswith("# in a namespace"))
-    receive, send = (["bash", "-c", line.replace("/tmp", "out")] for line in block.splitlines()[1:])
+    key, receive, send = (["bash", "-c", line.replace("/tmp", "out")] for line in block.splitlines()[1:])
     (ROOT / "out").mkdir(exist_ok=True)
+    subprocess.run(key, cwd=ROOT, check=True)
     receiver = links[0].b.popen(*receive, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     assert receiver.stderr
     receiver.stderr.readline()
@@ -201,7 +202,17 @@ def test_the_peer_vanishes(links: Links, tmp_path: Path) -> None:
 
 def test_the_receiver_is_killed(links: Links, tmp_path: Path) -> None:
     sender, _ = failed(links, tmp_path, lambda transfer: transfer.receiver.kill())
-    assert "no longer knows this connection" in sender
+    assert "has not answered on any interface for 3 s" in sender, "a TCP reset is what anybody can send"
+
+
+def test_the_receiver_is_restarted(links: Links, tmp_path: Path) -> None:
+    def restart(transfer: Transfer) -> None:
+        transfer.receiver.kill()
+        words = ["--listen", f"0.0.0.0:{PORT}", "--output", tmp_path, "--key-file", transfer.key]
+        links[0].b.popen(HOSTS, "batcp", "receive", *words, stderr=subprocess.DEVNULL)
+
+    sender, _ = failed(links, tmp_path, restart)
+    assert "no longer knows this connection" in sender, "who has the key is believed"
 
 
 def test_the_sender_is_killed(links: Links, tmp_path: Path) -> None:
@@ -219,33 +230,122 @@ def test_nobody_listens(links: Links, tmp_path: Path) -> None:
     assert said.count("\n") == 1
 
 
+MAGIC = b"BATCP\r\n\x02"
+
+
+@contextlib.contextmanager
+def receiving(folder: Path, *words: "str | Path") -> "Iterator[tuple[subprocess.Popen[str], int]]":
+    """A receiver on this host, and its port."""
+    command = [HOSTS, "batcp", "receive", "--listen", "127.0.0.1:0", "--output", folder, "--json", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
+        try:
+            assert receiver.stderr
+            yield receiver, int(receiver.stderr.readline().rpartition(":")[2])
+        finally:
+            receiver.kill()
+
+
+def send(file: Path, port: int, *words: "str | Path") -> "subprocess.CompletedProcess[str]":
+    command = [HOSTS, "batcp", "send", file, "--to", f"127.0.0.1:{port}", "--interface", "lo", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+def secret(path: Path) -> Path:
+    path.write_text(os.urandom(16).hex())
+    path.chmod(0o600)
+    return path
+
+
 def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
     """Octets that are no hello, forged joins and half-open connections beside a transfer on this host."""
-    folder = tmp_path / "received"
+    folder, key = tmp_path / "received", secret(tmp_path / "key")
     folder.mkdir()
     digest = make_file(tmp_path / "file", SIZE)
-    command = [HOSTS, "batcp", "receive", "--listen", "127.0.0.1:0", "--output", folder, "--count", "1", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
-        assert receiver.stderr
-        port = int(receiver.stderr.readline().rpartition(":")[2])
-        magic = b"BATCP\r\n\x01"
+    with receiving(folder, "--count", "1", "--key-file", key) as (receiver, port):
         one, zero = b"\x3f\x80\0\0", bytes(4)
-        join = magic + b"\x02\x00\x04\xd2" + one + zero + one + os.urandom(8) + bytes(16) + os.urandom(16)
+        head = b"\x00\x04\xd2" + one + zero
+        join = MAGIC + b"\x02" + head + one + os.urandom(8) + bytes(16) + os.urandom(16)
+        opening = MAGIC + b"\x01" + head + one + os.urandom(24) + bytes(16) + bytes(16)
+        # A price that once ended the receiver.
+        priced = MAGIC + b"\x01" + head + b"\0\0\0\x01" + os.urandom(24) + bytes(16)
         strangers = []
-        for octets in (b"", b"GET / HTTP/1.1\r\n" + bytes(60), os.urandom(64), join, magic + b"\x07" + bytes(55)):
+        noise = (b"", b"GET / HTTP/1.1\r\n" + bytes(60), os.urandom(64), priced, MAGIC + b"\x07" + bytes(55))
+        for octets in (*noise, join, opening):
             for _ in range(20):
                 stranger = socket.create_connection(("127.0.0.1", port))
                 stranger.sendall(octets)
                 strangers.append((octets, stranger))
-        send = [HOSTS, "batcp", "send", tmp_path / "file", "--to", f"127.0.0.1:{port}", "--interface", "lo"]
-        subprocess.run(send, check=True, capture_output=True, timeout=30)
+        done = send(tmp_path / "file", port, "--key-file", key)
+        assert done.returncode == 0, done.stderr
+        said = {join: MAGIC + bytes(7) + b"\x04", opening: MAGIC + bytes(7) + b"\x01"}
         for octets, stranger in strangers:
             stranger.settimeout(6)
             answer = b""
             with contextlib.suppress(ConnectionResetError):
                 answer = stranger.recv(100)
-            assert answer == (magic + bytes(7) + b"\x03" + bytes(32) if octets is join else b"")
+            assert answer[:16] == said.get(octets, b"")
             stranger.close()
-        output, said = receiver.communicate(timeout=20)
-    assert digest in output, said
-    assert int(said.rpartition(" subflows were refused")[0].split()[-1]) >= 60, said
+        output, lines = receiver.communicate(timeout=20)
+    assert digest in output, lines
+    assert int(lines.rpartition(" subflows were refused")[0].split()[-1]) >= 100, lines
+
+
+def test_who_may_send_files(tmp_path: Path) -> None:
+    folder, key = tmp_path / "received", secret(tmp_path / "key")
+    folder.mkdir()
+    (tmp_path / "file").write_bytes(b"new")
+    done = subprocess.run(
+        [HOSTS, "batcp", "receive", "--listen", "127.0.0.1:0", "--output", folder],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert (done.returncode, "--key-file" in done.stderr, "--open" in done.stderr) == (2, True, True)
+    with receiving(folder, "--key-file", key) as (_, port):
+        for words, why in (
+            ((), "the peer has a key: give it here too"),
+            (("--key-file", secret(tmp_path / "other")), "the peer has another key, or none"),
+        ):
+            done = send(tmp_path / "file", port, *words)
+            assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+        assert os.listdir(folder) == []
+        assert send(tmp_path / "file", port, "--key-file", key).returncode == 0
+        (tmp_path / "file").write_bytes(b"newer")
+        assert send(tmp_path / "file", port, "--key-file", key).returncode == 0
+    assert (folder / "file").read_bytes() == b"newer"
+
+
+def test_an_open_receiver_replaces_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "received"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"old")
+    (folder / "link").symlink_to(tmp_path / "target")
+    with receiving(folder, "--open", "--largest", "100") as (receiver, port):
+        for name, size in (("file", 10), ("link", 10), (".hidden", 10), ("large", 101)):
+            (tmp_path / name).write_bytes(bytes(size))
+            assert send(tmp_path / name, port).returncode == 2, name
+        (tmp_path / "other").write_bytes(b"other")
+        done = send(tmp_path / "other", port)
+        assert done.returncode == 0, done.stderr
+        receiver.kill()
+        _, lines = receiver.communicate()
+    assert (folder / "file").read_bytes() == b"old" and not (tmp_path / "target").exists()
+    assert sorted(os.listdir(folder)) == ["file", "link", "other"]
+    for why in ("'file' is there already", "'link' is there already", "begins with a dot", "'large' has 101 bytes"):
+        assert why in lines
+
+
+def test_a_flood_of_senders_keeps_no_other_out(tmp_path: Path) -> None:
+    """Who opens a receiver to everybody: idle connections make room, those of the source that has the most first."""
+    folder = tmp_path / "received"
+    folder.mkdir()
+    (tmp_path / "file").write_bytes(os.urandom(100_000))
+    with receiving(folder, "--open", "--connections", "4") as (_, port), contextlib.ExitStack() as stack:
+        for number in range(300):
+            stranger = stack.enter_context(
+                socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0))
+            )
+            if number % 3:
+                stranger.sendall(MAGIC + b"\x01\0\x04\xd2\x3f\x80\0\0" + bytes(4) + b"\x3f\x80\0\0" + bytes(40))
+        done = send(tmp_path / "file", port)
+        assert done.returncode == 0, done.stderr

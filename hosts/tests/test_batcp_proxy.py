@@ -109,7 +109,9 @@ class Scene:
 
     def local(self, *words: str) -> Daemon:
         key = self.directory / "key"
-        return Daemon(self.a, "proxy", "local", *self.via, "--key-file", key, *words, ready="catching")
+        # All addresses of a lab are private ones.
+        private = () if "--only" in words else ("--private",)
+        return Daemon(self.a, "proxy", "local", *self.via, "--key-file", key, *private, *words, ready="catching")
 
     def socks(self, *words: "str | Path") -> Daemon:
         return Daemon(self.a, "socks", *self.via, "--key-file", self.directory / "key", *words, ready="SOCKS5")
@@ -255,6 +257,38 @@ print(s.recv(100))
     local.await_line("was not caught")
 
 
+def test_private_and_connected_networks_are_not_caught_unasked(wires: Scene) -> None:
+    """The server has a private address and a public one, the way there by its links a public one beside the private."""
+    first = wires.links[0]
+    wires.remote()
+    key = ("--key-file", wires.directory / "key")
+    wires.c.ip("address", "add", "203.0.113.9/32", "dev", "lo")
+    wires.b.ip("route", "add", "203.0.113.9/32", "via", wires.server)
+    wires.serve(SOURCE, "9000", "1000")
+
+    def reached(address: str) -> bool:
+        ask = f"import socket; s = socket.create_connection(({address!r}, 9000), 5); print(len(s.recv(9)))"
+        return wires.a.run(sys.executable, "-c", ask, check=False) == "9\n"
+
+    local = Daemon(wires.a, "proxy", "local", *wires.via, *key, ready="catching")
+    assert reached("203.0.113.9"), "there is no way but the proxies"
+    assert not reached(wires.server), "a private address is left to this host's routes, which have none"
+    # A network that an interface comes into is this host's own, a public one too; when it leaves it is caught again.
+    wires.a.ip("address", "add", "203.0.113.1/24", "dev", first.a_if)
+    deadline = time.monotonic() + 10
+    while reached("203.0.113.9"):
+        assert time.monotonic() < deadline, "a connected network is still caught"
+    wires.a.ip("address", "del", "203.0.113.1/24", "dev", first.a_if)
+    while not reached("203.0.113.9"):
+        assert time.monotonic() < deadline, "a network that has gone is not caught"
+    local.kill()
+    excepting = wires.local("--except", f"{wires.server}/32")
+    assert reached("203.0.113.9") and not reached(wires.server)
+    excepting.kill()
+    wires.local("--only", "10.0.0.0/8")
+    assert reached(wires.server) and not reached("203.0.113.9")
+
+
 def test_only_processes_of_the_cgroup_are_caught(wires: Scene) -> None:
     wires.remote()
     expected = web(wires)
@@ -293,6 +327,38 @@ def test_refusals_are_told_by_the_protocols(wires: Scene) -> None:
     other.await_line("another key")
 
 
+# Opens COUNT connections to ADDRESS PORT: silent ones, and others that ask with a wrong key and then take no answer.
+STRANGERS = """
+import contextlib, os, socket, sys
+held = []
+for number in range(int(sys.argv[3])):
+    s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    held.append(s)
+    if number % 2:
+        with contextlib.suppress(OSError):
+            s.sendall(os.urandom(64) + bytes([1, 192, 0, 2, 1, 0, 80]))
+print("up", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("who", [("--key-file",), ("--allow", "0.0.0.0/0")])
+def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
+    expected = web(wires)
+    words = (*who, wires.directory / "key") if who == ("--key-file",) else who
+    remote = Daemon(wires.b, *REMOTE, *words, "--connections", "8", ready="remote proxy")
+    key = words if who == ("--key-file",) else ()
+    Daemon(wires.a, "socks", *wires.via, *key, ready="SOCKS5")
+    strangers = python(wires.b, STRANGERS, wires.links[0].b_ip, "7000", "600")
+    assert strangers.stdout
+    assert strangers.stdout.readline() == "up\n"
+    started = time.monotonic()
+    assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
+    assert time.monotonic() - started < 5, "not after the strangers' patience"
+    remote.await_line("it had to make room for others")
+    assert remote.process.poll() is None
+
+
 def test_socks_users(wires: Scene) -> None:
     expected = web(wires)
     credentials = wires.directory / "credentials"
@@ -311,7 +377,7 @@ def test_socks_users(wires: Scene) -> None:
     [
         (["socks", "--listen", "0.0.0.0:1080"], "give --credentials, or listen on 127.0.0.1"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000"], "give --key-file or --allow"),
-        (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "SHORT"], "a key has 16 bytes at least"),
+        (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "SHORT"], "at least 16 are needed"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "OPEN"], "chmod 600"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "NONE"], "No such file"),
         (["proxy", "remote", "--listen", "203.0.113.1:7000", "--allow", "10.0.0.0/8", "--in-band"], "listen on 203.0"),
@@ -346,8 +412,8 @@ def last_line(process: "subprocess.Popen[Any]") -> str:
 
 @pytest.mark.parametrize("whom", ["local", "remote", "both"])
 def test_killed_proxies_break_streams_and_restarted_ones_serve(slow: Scene, whom: str) -> None:
-    # A remote proxy waits that long for a local one that may only have lost its interfaces.
-    remote, local = slow.remote("--timeout", "3"), slow.local()
+    # A proxy waits that long for one that may only have lost its interfaces.
+    remote, local = slow.remote("--timeout", "3"), slow.local("--timeout", "3")
     slow.serve(SOURCE, "9000", "50000000")
     sink = slow.serve(SINK, "9001")
     reader = reading(slow, "9000")
@@ -410,7 +476,7 @@ def test_a_hundred_kills_leave_nothing(wires: Scene) -> None:
     for _ in range(100):
         daemons = [
             Daemon(wires.b, *REMOTE, "--key-file", key, ready=None),
-            Daemon(wires.a, "proxy", "local", *wires.via, "--key-file", key, ready=None),
+            Daemon(wires.a, "proxy", "local", *wires.via, "--key-file", key, "--private", ready=None),
             Daemon(wires.a, "socks", *wires.via, "--key-file", key, ready=None),
         ]
         for daemon, ready in zip(daemons, ("remote proxy", "catching", "SOCKS5"), strict=True):
@@ -448,7 +514,8 @@ def test_the_commands_of_its_page(wires: Scene) -> None:
         for command, ready in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
             _, batcp, *words = command.replace("proxy.key", str(wires.directory / "key")).split()
             assert batcp == "batcp"
-            Daemon(host, *words, ready=ready)
+            private = ("--private",) if "local" in words else ()  # all addresses of a lab are
+            Daemon(host, *words, *private, ready=ready)
     for words in ((), ("--proxy", "socks5h://127.0.0.1:1080")):
         assert fetched(wires, *words) == expected
 

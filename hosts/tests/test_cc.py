@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,12 @@ def test_chosen_by_socket_route_and_namespace(paths: Paths) -> None:
             " s.setsockopt(6, socket.TCP_CONGESTION, b'bpf_vegas'); print(s.getsockopt(6, socket.TCP_CONGESTION, 9))"
         )
         assert "bpf_vegas" in a.run(sys.executable, "-c", program)
+        # But for the one that does not give way to others at once.
+        with loaded("tcp_av"):
+            assert "PermissionError" in a.run(
+                "sh", "-c", '"$@" 2>&1 || true', "sh", sys.executable, "-c", program.replace("vegas", "tcp_av")
+            )
+            assert "bpf_tcp_av" not in Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text()
         for transfer in transfers:
             result = transfer.result()
             assert result["received"] == result["bytes"] > 0

@@ -145,6 +145,32 @@ def test_without_privilege_it_announces_and_counts(tmp_path: Path) -> None:
 
 
 @privileged
+def test_nobody_else_takes_the_status_sockets_place() -> None:
+    """A name in the abstract namespace is whose who comes first; a path below /run is root's."""
+    with Cell(1) as cell:
+        terminal = cell.terminals[0]
+        squat = "import os, socket, sys; os.setgid(65534); os.setuid(65534); s = socket.socket(socket.AF_UNIX)"
+        squat += "; s.bind('\\0hosts-cwnd/eth0'); s.listen(); print('up', flush=True); sys.stdin.readline()"
+        pipe = subprocess.PIPE
+        squatter = terminal.host.popen("python3", "-c", squat, stdin=pipe, stdout=pipe, text=True)
+        assert squatter.stdout and squatter.stdout.readline() == "up\n"
+        daemon = terminal.middleware("--observe")
+        assert terminal.status()["control"] == "off (--observe)"
+        (path,) = Path("/run/hosts-cwnd").glob(f"{Path(f'/proc/{daemon.pid}/ns/net').stat().st_ino}-eth0.sock")
+        assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        squatter.communicate("\n")
+        daemon.kill()  # its socket stays behind, and stands in nobody's way
+        daemon.wait()
+        with pytest.raises(LabError, match="no middleware runs here"):
+            terminal.status()
+        again = terminal.middleware("--observe")
+        assert terminal.status()["interface"] == "eth0"
+        again.terminate()
+        assert again.wait(5) == 0
+        assert not path.exists()
+
+
+@privileged
 def test_follows_its_interface() -> None:
     with Cell(2) as cell:
         first, second = cell.terminals

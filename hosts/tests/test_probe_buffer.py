@@ -170,6 +170,32 @@ for nonsense in (b"\\n", b"{{}}\\n", b"\\xff" * 5000, b'{{"nonce": "", "proof": 
 
 
 @privileged
+def test_a_flood_ends_no_measurement(paths: Paths, key: Path) -> None:
+    """Datagrams without a token as fast as they go, and idle connections in all places, while it measures."""
+    a, b, stranger = paths.host("a"), paths.host("b"), paths.host("stranger")
+    link = paths.link(a, b, rate="4mbit", limit=50)
+    wire = paths.wire(stranger, b)
+    responder = serve(b, key)
+    script = f"""
+import socket, sys
+held = [socket.create_connection(("{wire.b_ip}", 8630)) for _ in range(40)]
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.connect(("{wire.b_ip}", 8630))
+udp.send(b"x")
+print("up", flush=True)
+while True:
+    udp.send(b"x")
+"""
+    flood = stranger.popen(sys.executable, "-c", script, stdout=subprocess.PIPE, text=True)
+    assert flood.stdout and flood.stdout.readline() == "up\n"
+    done = run(a, link.b_ip, key, "--json", "--trials", "2", "--sizes", "1000", "--seconds", "30")
+    flood.kill()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ignored"] > 1000
+    assert responder.poll() is None
+
+
+@privileged
 def test_a_responder_that_vanishes_is_named(paths: Paths, key: Path) -> None:
     a, b = paths.host("a"), paths.host("b")
     link = paths.link(a, b, rate="2mbit", limit=50)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +34,10 @@ def user(name: str, direction: str, *sessions: tuple[float, object], **more: obj
     return {"name": name, "direction": direction, "sessions": [{"start": s, "length": n} for s, n in sessions], **more}
 
 
-def serve(host: PathHost) -> "subprocess.Popen[str]":
-    server = host.popen(HOSTS, "sessions", "serve", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def serve(host: PathHost, *options: str) -> "subprocess.Popen[str]":
+    options = options or ("--congestion", "cubic", "--congestion", "reno", "--congestion", "bbr")
+    words = (HOSTS, "sessions", "serve", "--listen", f"[::]:{PORT}", "--open", *options)
+    server = host.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout and server.stdout.readline() == f"listening on [::]:{PORT}\n"
     return server
 
@@ -160,7 +163,7 @@ def test_interface_source_and_congestion_control_are_each_users(paths: Paths) ->
 def test_wrong_sockets_are_named_before_the_run_begins(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
     wire = paths.wire(a, b)
-    serve(b)
+    serve(b, "--congestion", "warp")
     for direction, more, message in (
         ("up", {"congestion": "warp"}, "congestion control 'warp': No such file"),
         ("down", {"congestion": "warp"}, "the server: congestion control 'warp': No such file"),
@@ -333,6 +336,75 @@ control.sendall(b"nonsense\\n")
     assert server.poll() is None
     model = {"seconds": 5, "users": [user("u", "down", (0, 1000))]}
     assert end(start(a, model, wire.b_ip, "--json"))[0]["outcome"] == "finished"
+
+
+@privileged
+def test_a_flood_of_connections_keeps_no_other_out(paths: Paths) -> None:
+    """Idle control and data connections of one address: its own make room, and their runs end with them."""
+    a, b, stranger = paths.host("a"), paths.host("b"), paths.host("stranger")
+    wire, other = paths.wire(a, b), paths.wire(stranger, b)
+    server = serve(b, "--connections", "50")
+    script = f"""
+import json, socket, sys
+held = []
+for number in range(500):
+    control = socket.create_connection(("{other.b_ip}", {PORT}))
+    held.append(control)
+    if number % 3:
+        control.sendall(b'{{"hosts_sessions": 1}}\\n')
+print("up", flush=True)
+sys.stdin.readline()
+alive = 0
+for control in held:
+    control.settimeout(0.01)
+    try:
+        while control.recv(1000):
+            pass
+    except TimeoutError:
+        alive += 1
+    except OSError:
+        pass
+print(alive)
+"""
+    words = (sys.executable, "-c", script)
+    flood = stranger.popen(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert flood.stdout and flood.stdout.readline() == "up\n"
+    sessions = [(number / 100, 1000) for number in range(10)]
+    model = {"seconds": 5, "users": [user("u", "down", *sessions)]}
+    assert {session["outcome"] for session in end(start(a, model, wire.b_ip, "--json"))} == {"finished"}
+    assert int(flood.communicate("\n", timeout=30)[0]) <= 50
+    assert server.poll() is None
+
+
+@privileged
+def test_who_may_have_the_server_send_how(paths: Paths) -> None:
+    a, b = paths.host("a"), paths.host("b")
+    wire = paths.wire(a, b)
+    model = {"seconds": 3, "users": [user("u", "down", (0, 1000))]}
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    server = serve(b, "--connections", "100")
+    for control in ("cubic", "reno"):
+        client = start(a, model, wire.b_ip, "--congestion", control)
+        said = "".join(client.communicate(timeout=30))
+        refused = f"congestion control '{control}': start the server with --congestion {control}"
+        assert (refused in said) == (control not in allowed), said
+    server.kill()
+    server.wait()
+    serve(b, "--congestion", "reno")
+    assert end(start(a, model, wire.b_ip, "--json", "--congestion", "reno"))[0]["congestion"] == "reno"
+    refused = "".join(start(a, model, wire.b_ip, "--congestion", "x" * 4000).communicate(timeout=30))
+    assert "x" * 100 not in refused.replace("x" * 4000, "", 1), "what strangers write is not said again"
+
+
+def test_the_server_is_for_this_host_unless_told() -> None:
+    done = subprocess.run(
+        [HOSTS, "sessions", "serve", "--listen", "[::]:0"], capture_output=True, text=True, timeout=20
+    )
+    assert (done.returncode, "say --open, or listen on 127.0.0.1" in done.stderr) == (2, True)
+    words = [HOSTS, "sessions", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout and server.stdout.readline().startswith("listening on 127.0.0.1:")
+        server.kill()
 
 
 @pytest.mark.parametrize(

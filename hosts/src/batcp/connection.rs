@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::keeper::{Client, Opened, open};
+use super::reassembly::Reassembly;
+use super::sender::Sender;
 use super::status::Status;
 use super::transport::{Shared, State};
 use super::{Interface, Options};
@@ -42,6 +44,10 @@ enum Inner {
 pub async fn connect(peers: &[SocketAddr], interfaces: &[Interface], options: &Options) -> io::Result<Connection> {
     if peers.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to"));
+    }
+    for interface in interfaces {
+        let wrong = |what| io::Error::new(io::ErrorKind::InvalidInput, format!("interface {interface}: {what}"));
+        interface.check().map_err(wrong)?;
     }
     match open(Client::new(peers, interfaces), options).await? {
         Opened::Batcp(shared) => Connection::new(shared),
@@ -202,6 +208,10 @@ impl Drop for Connection {
         (state.reader, state.writer) = (None, None);
         if !state.sender.is_closed() || state.receiver.readable() > 0 {
             state.fail(io::ErrorKind::ConnectionAborted, "the program let go of the connection".into());
+        }
+        if state.error.is_some() {
+            // Only the reset is still to be sent, and nobody reads.
+            (state.sender, state.receiver) = (Sender::new(0, 0), Reassembly::new(0));
         }
         drop(state);
         shared.changed.notify_one();

@@ -5,12 +5,16 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::Error;
+
+/// Prices that an interface may have: wide enough for any unit, and so narrow that the ratio of two is a time to wait.
+const PRICES: RangeInclusive<f32> = 1e-6..=1e6;
 
 /// One interface and what it is worth (paper 003, section 3.5). Read from `NAME[:THROUGHPUT:COST[:PRICE]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +25,7 @@ pub struct Interface {
     pub weight_throughput: f64,
     /// Weight of the cost, 0..=1.
     pub weight_cost: f64,
-    /// Monetary cost, above 0, in a unit that is the same for all interfaces.
+    /// Monetary cost, 0.000001 to 1000000, in a unit that is the same for all interfaces.
     pub cost: f64,
 }
 
@@ -29,6 +33,18 @@ impl Interface {
     /// An interface of which only the throughput counts. `name`: a device or a source address.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), weight_throughput: 1.0, weight_cost: 0.0, cost: 1.0 }
+    }
+
+    /// What is wrong with the weights or the price, also as the peer is told them (in single precision).
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let weights = [self.weight_throughput, self.weight_cost];
+        if !weights.iter().all(|weight| (0.0..=1.0).contains(weight)) || (weights[0] + weights[1] - 1.0).abs() > 1e-6 {
+            return Err("weights lie in 0..1 and their sum is 1");
+        }
+        if !PRICES.contains(&(self.cost as f32)) {
+            return Err("a price lies between 0.000001 and 1000000");
+        }
+        Ok(())
     }
 
     /// The devices that are up and have a route to `peer`, their addresses left to the kernel; the loopback device for this host.
@@ -91,7 +107,7 @@ impl FromStr for Interface {
     type Err = Error;
 
     /// Reads `eth0`, `eth0:0.9:0.1` or `wwan0:0.1:0.9:4`: device or address, both weights, cost. An IPv6 address stands in
-    /// brackets. Errors: a weight outside 0..=1, weights whose sum is not 1, a cost that is not above 0.
+    /// brackets. Errors: a weight outside 0..=1, weights whose sum is not 1, a price outside 0.000001..=1000000.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong =
             |what: &str| Error::new(format!("interface '{text}': {what}; write NAME[:THROUGHPUT:COST[:PRICE]]"));
@@ -115,17 +131,9 @@ impl FromStr for Interface {
             [throughput, cost] | [throughput, cost, _] => (throughput, cost),
             _ => return Err(wrong("two weights and perhaps a price follow the name")),
         };
-        if !(0.0..=1.0).contains(&throughput) || !(0.0..=1.0).contains(&cost) || (throughput + cost - 1.0).abs() > 1e-6
-        {
-            return Err(wrong("weights lie in 0..1 and their sum is 1"));
-        }
         (interface.weight_throughput, interface.weight_cost) = (throughput, cost);
-        if let Some(&price) = numbers.get(2) {
-            if !(price > 0.0 && price.is_finite()) {
-                return Err(wrong("a price is above 0"));
-            }
-            interface.cost = price;
-        }
+        interface.cost = numbers.get(2).copied().unwrap_or(interface.cost);
+        interface.check().map_err(wrong)?;
         Ok(interface)
     }
 }
@@ -170,9 +178,19 @@ mod tests {
         assert_eq!((mobile.weight_throughput, mobile.weight_cost, mobile.cost), (0.1, 0.9, 4.0));
         assert!(!mobile.is_wired());
         assert_eq!("[2001:db8::1]:0.5:0.5".parse::<Interface>().unwrap().name, "2001:db8::1");
-        for wrong in
-            ["", ":1:0", "eth0:1", "eth0:0.9:0.2", "eth0:2:-1", "eth0:1:0:0", "eth0:1:0:nan", "eth0:x:y", "a/b"]
-        {
+        for wrong in [
+            "",
+            ":1:0",
+            "eth0:1",
+            "eth0:0.9:0.2",
+            "eth0:2:-1",
+            "eth0:1:0:0",
+            "eth0:1:0:nan",
+            "eth0:0:1:1e-300",
+            "eth0:0:1:1e300",
+            "eth0:x:y",
+            "a/b",
+        ] {
             let error = wrong.parse::<Interface>().unwrap_err().to_string();
             assert!(error.contains("NAME[:THROUGHPUT:COST[:PRICE]]"), "{error}");
         }

@@ -14,9 +14,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::hello::{ANSWER, Answer, HELLO, Hello, Keys};
+use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
 use super::link::Link;
-use super::transport::{Shared, State};
+use super::transport::{MAX_SUBFLOWS, Shared, State};
 use super::{Interface, Mark, Options};
 
 /// For TCP's handshake, and then for the hello's answer.
@@ -25,8 +25,6 @@ pub const HANDSHAKE: Duration = Duration::from_secs(3);
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// How long subflows are waited for once both directions are complete, or after a reset.
 const FAREWELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
-/// Numbers of interfaces have two digits.
-const MAX_INTERFACES: usize = 100;
 
 /// The end that opens subflows: where to, and from which interfaces.
 pub struct Client {
@@ -35,7 +33,7 @@ pub struct Client {
     /// No interfaces were named: all that lead to the peer are used, whenever they appear.
     pub discover: bool,
     attempts: Vec<Attempt>,
-    joining: JoinSet<(usize, io::Result<Link>)>,
+    joining: JoinSet<(usize, io::Result<Joined>)>,
     sequence: u32,
 }
 
@@ -55,7 +53,7 @@ impl Client {
             interfaces = Interface::towards(peer.ip());
         }
         interfaces.sort_by_key(|interface| !interface.is_wired());
-        interfaces.truncate(MAX_INTERFACES);
+        interfaces.truncate(MAX_SUBFLOWS);
         let peers = peers.to_vec();
         Self { peers, interfaces, discover, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
     }
@@ -64,7 +62,7 @@ impl Client {
     fn join_missing(&mut self, shared: &Arc<Shared>, now: Instant) {
         if self.discover {
             for found in Interface::towards(self.peers[0].ip()) {
-                if self.interfaces.len() < MAX_INTERFACES && !self.interfaces.iter().any(|i| i.name == found.name) {
+                if self.interfaces.len() < MAX_SUBFLOWS && !self.interfaces.iter().any(|i| i.name == found.name) {
                     self.interfaces.push(found);
                 }
             }
@@ -85,25 +83,32 @@ impl Client {
         }
     }
 
-    fn joined(&mut self, shared: &Arc<Shared>, number: usize, result: io::Result<Link>) {
+    fn joined(&mut self, shared: &Arc<Shared>, number: usize, result: io::Result<Joined>) {
         let attempt = &mut self.attempts[number];
         attempt.busy = false;
         match result {
-            Ok(link) => {
+            Ok(Joined::In(link)) => {
                 attempt.wait = RETRY.0;
                 shared.add(number as u8, self.interfaces[number].clone(), link);
             }
-            Err(error) => {
-                if error.kind() == io::ErrorKind::ConnectionRefused && !shared.state().is_alive() {
-                    let peer = self.peers[0];
-                    let text = format!("{peer} no longer knows this connection: its program ended or was restarted");
-                    shared.fail(io::ErrorKind::ConnectionReset, text);
-                }
+            // The key is that of both ends only. What anybody can say, a TCP reset or an open listener's word, ends nothing.
+            Ok(Joined::Unknown) if !shared.options.key.is_open() && !shared.state().is_alive() => {
+                let peer = self.peers[0];
+                let text = format!("{peer} no longer knows this connection: its program ended or was restarted");
+                shared.fail(io::ErrorKind::ConnectionReset, text);
             }
+            Ok(Joined::Unknown) | Err(_) => {}
         }
         attempt.not_before = Instant::now() + attempt.wait;
         attempt.wait = (2 * attempt.wait).min(RETRY.1);
     }
+}
+
+/// What became of a join.
+enum Joined {
+    In(Link),
+    /// The listener has proved that it has the shared key, and does not know the connection.
+    Unknown,
 }
 
 /// A TCP connection from `interface` to the first of `peers` that it gets through to; peer `number` has the first try.
@@ -155,24 +160,40 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     let mut failures = Vec::new();
     for (number, interface) in client.interfaces.iter().enumerate() {
         let mark = Mark { interface: number as u8, connection };
-        let key: [u8; 16] = rand::random();
-        let hello = Hello::open(mark, interface, key, options.window as u64);
+        let ours: [u8; 16] = rand::random();
+        let hello = Hello::open(mark, interface, ours, options.window as u64);
         let attempt = async {
             let (mut stream, answered) = reach(&client.peers, interface, mark, options).await?;
             if !answered {
                 return Ok(Opened::Plain(stream));
             }
-            let Answer::Welcome { key: theirs, token, window } = exchange(&mut stream, &hello).await? else {
-                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the peer refuses the connection"));
+            let answer = exchange(&mut stream, &hello).await?;
+            let Answer::Welcome { nonce: theirs, token, window, .. } = answer else {
+                let busy = "the peer serves as many connections as it may, try again later";
+                let why = if answer == Answer::Busy { busy } else { "the peer refuses the connection" };
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
             };
-            let shared = Shared::new(options.clone(), connection, Keys::new(key, theirs), token, window);
-            shared.add(mark.interface, interface.clone(), Link::new(stream, HELLO, options.timeout)?);
+            let keys = Keys::new(&options.key, ours, theirs);
+            if !answer.is_authentic(&hello, &options.key, &keys) {
+                let ours = options.key.is_open();
+                let what =
+                    if ours { "the peer has a key: give it here too" } else { "the peer has another key, or none" };
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            stream.write_all(&keys.proof(&hello, &answer)).await?;
+            let link = Link::new(stream, HELLO + PROOF, options.timeout)?;
+            let shared = Shared::new(options.clone(), connection, keys, token, window);
+            shared.add(mark.interface, interface.clone(), link);
             Ok(Opened::Batcp(shared))
         };
         match attempt.await {
             Ok(opened) => {
                 if let Opened::Batcp(shared) = &opened {
-                    tokio::spawn(keep(shared.clone(), Some(client)));
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        keep(&shared, Some(client)).await;
+                        part(&shared).await;
+                    });
                 }
                 return Ok(opened);
             }
@@ -192,37 +213,44 @@ async fn join(
     interface: &Interface,
     number: u8,
     sequence: u32,
-) -> io::Result<Link> {
+) -> io::Result<Joined> {
     let mark = Mark { interface: number, connection: shared.id };
     let (mut stream, answered) = reach(peers, interface, mark, &shared.options).await?;
     if !answered {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the option does not get through this way"));
     }
     let hello = Hello::join(mark, interface, shared.token, sequence, &shared.keys);
-    match exchange(&mut stream, &hello).await? {
-        answer if answer == Answer::joined(&hello, &shared.keys) => Link::new(stream, HELLO, shared.options.timeout),
-        Answer::Refused => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the join was refused")),
+    let answer = exchange(&mut stream, &hello).await?;
+    match (answer.is_authentic(&hello, &shared.options.key, &shared.keys), answer) {
+        (true, Answer::Joined { .. }) => Ok(Joined::In(Link::new(stream, HELLO, shared.options.timeout)?)),
+        (true, Answer::Unknown { .. }) => Ok(Joined::Unknown),
+        (_, Answer::Refused) => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the join was refused")),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "who answers is not the peer")),
     }
 }
 
-/// Runs beside a connection from its first subflow to its end.
-pub async fn keep(shared: Arc<Shared>, mut client: Option<Client>) {
+/// Runs beside a connection from its first subflow until all is said, or it failed. Then it is to [`part`].
+pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
     let peer = match (&client, shared.state().subflows.values().next()) {
         (Some(client), _) => client.peers[0].to_string(),
         (None, Some(subflow)) => subflow.link.peer.to_string(),
         (None, None) => "the peer".to_owned(),
     };
+    let mut progress = (0, Instant::now());
     loop {
         let now = Instant::now();
         let pause = {
             let mut state = shared.state();
             let pause = state.look(now, shared.options.timeout, &peer);
+            let acknowledged = state.sender.acknowledged();
+            if acknowledged > progress.0 {
+                progress = (acknowledged, now);
+            }
+            // Nobody waits here any more: a peer whose kernel answers and whose program takes nothing is not waited for.
             if let Some(dropped) = state.dropped
-                && now - dropped > shared.options.timeout
-                && state.sender.is_finished()
+                && now - dropped.max(progress.1) > shared.options.timeout
             {
-                state.fail(io::ErrorKind::TimedOut, "the peer does not close its end".into());
+                state.fail(io::ErrorKind::TimedOut, "the peer neither takes what was sent nor closes its end".into());
             }
             if state.error.is_some() || state.is_done() {
                 break;
@@ -231,12 +259,12 @@ pub async fn keep(shared: Arc<Shared>, mut client: Option<Client>) {
         };
         match &mut client {
             Some(client) => {
-                client.join_missing(&shared, now);
+                client.join_missing(shared, now);
                 tokio::select! {
                     () = sleep(pause) => {}
                     () = shared.changed.notified() => {}
                     Some(Ok((number, result))) = client.joining.join_next(), if !client.joining.is_empty() => {
-                        client.joined(&shared, number, result);
+                        client.joined(shared, number, result);
                     }
                 }
             }
@@ -248,17 +276,15 @@ pub async fn keep(shared: Arc<Shared>, mut client: Option<Client>) {
             }
         }
     }
-    drop(client);
-    part(&shared, &peer).await;
 }
 
 /// Lets the subflows end: TCP's FIN on each when both directions are complete, else the reset.
-async fn part(shared: &Shared, peer: &str) {
+pub async fn part(shared: &Shared) {
     let deadline = Instant::now() + if shared.state().error.is_none() { FAREWELL.0 } else { FAREWELL.1 };
     loop {
         {
             let (mut state, now) = (shared.state(), Instant::now());
-            state.look(now, shared.options.timeout, peer);
+            state.look(now, shared.options.timeout, "the peer");
             state.wake_writers();
             if !state.is_alive() || now > deadline {
                 end(&mut state);

@@ -17,14 +17,18 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, Purpose};
-use super::keeper::{HANDSHAKE, keep};
+use super::hello::{ANSWER, Answer, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
+use super::keeper::{HANDSHAKE, keep, part};
 use super::link::Link;
 use super::transport::Shared;
 use super::{Connection, Options};
+use crate::places::Places;
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
 const PENDING: usize = 256;
+/// Bytes that all connections of an open listener together keep at most in each direction, and what a connection gets at least.
+const OPEN_WINDOWS: usize = 64 << 20;
+const LEAST_WINDOW: usize = 64 << 10;
 
 /// What has come to a listener so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -66,7 +70,10 @@ impl Listener {
     }
 
     /// Listens on a bound socket: for what `bind` cannot express, as IP_TRANSPARENT.
-    pub fn from_socket(socket: Socket, options: Options) -> io::Result<Self> {
+    pub fn from_socket(socket: Socket, mut options: Options) -> io::Result<Self> {
+        if options.key.is_open() {
+            options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(LEAST_WINDOW));
+        }
         options.negotiation.listen(socket.as_fd())?;
         socket.set_nonblocking(true)?;
         socket.listen(1024)?;
@@ -74,7 +81,8 @@ impl Listener {
         let local = listener.local_addr()?;
         let (accept, accepted) = mpsc::channel(PENDING);
         let counters = Arc::<Counters>::default();
-        let desk = Desk { options, accept, counters: counters.clone(), connections: Arc::default() };
+        let permits = Arc::new(Semaphore::new(options.connections));
+        let desk = Desk { options, accept, counters: counters.clone(), permits, connections: Arc::default() };
         let accepting = tokio::spawn(receive(listener, Arc::new(desk))).abort_handle();
         Ok(Self { local, accepted, counters, accepting })
     }
@@ -106,24 +114,41 @@ struct Desk {
     options: Options,
     accept: mpsc::Sender<Connection>,
     counters: Arc<Counters>,
-    /// By their tokens.
-    connections: Arc<Mutex<HashMap<u64, Arc<Shared>>>>,
+    /// For connections that have not come to their end.
+    permits: Arc<Semaphore>,
+    connections: Arc<Mutex<Connections>>,
+}
+
+/// By their tokens; none: the opener's proof is on its way, and another interface's join may be quicker.
+type Connections = HashMap<u64, Option<Arc<Shared>>>;
+
+/// A token that is welcome, until the opener has proved who it is or is gone.
+struct Opening {
+    connections: Arc<Mutex<Connections>>,
+    token: u64,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut connections = self.connections.lock().expect("no panic holds it");
+        if connections.get(&self.token).is_some_and(Option::is_none) {
+            connections.remove(&self.token);
+        }
+    }
 }
 
 async fn receive(listener: TcpListener, desk: Arc<Desk>) {
-    let places = Arc::new(Semaphore::new(PENDING));
+    let places = Places::new(PENDING);
     loop {
-        let place = places.clone().acquire_owned().await.expect("it is never closed");
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let desk = desk.clone();
+            Ok((stream, peer)) => {
+                let (desk, places) = (desk.clone(), places.clone());
                 tokio::spawn(async move {
-                    let counter = match desk.greet(stream).await {
-                        Ok(counter) => counter(&desk.counters),
-                        Err(_) => &desk.counters.refused,
+                    let counter = match places.hold(peer.ip(), desk.greet(stream)).await {
+                        Some(Ok(counter)) => counter(&desk.counters),
+                        _ => &desk.counters.refused,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
-                    drop(place);
                 });
             }
             // The process has no descriptor left, or the client was gone already: the next may fare better.
@@ -135,38 +160,57 @@ async fn receive(listener: TcpListener, desk: Arc<Desk>) {
 type Counter = fn(&Counters) -> &AtomicU64;
 
 impl Desk {
-    /// Reads a hello and does what it asks. Errors: the subflow is refused.
+    /// Reads a hello and does what it asks. Until the client has proved that it has the key, it costs this task and a
+    /// socket. Errors: the subflow is refused.
     async fn greet(&self, mut stream: TcpStream) -> io::Result<Counter> {
         if !self.options.negotiation.received(stream.as_fd())? {
             self.hand_over(Connection::plain(stream)?)?;
             return Ok(|counters| &counters.plain);
         }
-        let mut octets = [0; HELLO];
         // Who says nothing, or something else, is not worth the kernel's lingering.
         SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
-        timeout(HANDSHAKE, stream.read_exact(&mut octets)).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        let hello = Hello::decode(&octets).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        SockRef::from(&stream).set_linger(None)?;
+        let hello = match Hello::decode(&read(&mut stream).await?) {
+            Ok(hello) => hello,
+            Err(error) => {
+                if error == OTHER_VERSION {
+                    refuse(stream, &Answer::Refused).await?;
+                }
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        };
         match hello.purpose {
-            Purpose::Open { key, window } => self.open(stream, &hello, key, window).await,
+            Purpose::Open { nonce, window } => self.open(stream, &hello, nonce, window).await,
             Purpose::Join { token, sequence, .. } => self.join(stream, &hello, token, sequence).await,
         }
     }
 
     async fn open(&self, mut stream: TcpStream, hello: &Hello, theirs: [u8; 16], limit: u64) -> io::Result<Counter> {
-        let (key, token): ([u8; 16], u64) = (rand::random(), rand::random());
-        let answer = Answer::Welcome { key, token, window: self.options.window as u64 };
-        let shared = Shared::new(self.options.clone(), hello.mark.connection, Keys::new(theirs, key), token, limit);
-        self.connections.lock().expect("no panic holds it").insert(token, shared.clone());
-        let connections = self.connections.clone();
-        if let Err(error) = stream.write_all(&answer.encode()).await {
-            connections.lock().expect("no panic holds it").remove(&token);
-            return Err(error);
+        if self.permits.available_permits() == 0 {
+            refuse(stream, &Answer::Busy).await?;
+            return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        shared.add(hello.mark.interface, hello.interface.clone(), Link::new(stream, ANSWER, self.options.timeout)?);
+        let (nonce, token): ([u8; 16], u64) = (rand::random(), rand::random());
+        let keys = Keys::new(&self.options.key, theirs, nonce);
+        let answer = Answer::welcome(hello, nonce, token, self.options.window as u64, &keys);
+        self.connections.lock().expect("no panic holds it").insert(token, None);
+        let _opening = Opening { connections: self.connections.clone(), token };
+        stream.write_all(&answer.encode()).await?;
+        if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a client that has another key"));
+        }
+        SockRef::from(&stream).set_linger(None)?;
+        let link = Link::new(stream, ANSWER, self.options.timeout)?;
+        let shared = Shared::new(self.options.clone(), hello.mark.connection, keys, token, limit);
+        // Others may have come since it was asked.
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
+        self.connections.lock().expect("no panic holds it").insert(token, Some(shared.clone()));
+        shared.add(hello.mark.interface, hello.interface.clone(), link);
         let connection = Connection::new(shared.clone());
+        let connections = self.connections.clone();
         tokio::spawn(async move {
-            keep(shared, None).await;
+            keep(&shared, None).await;
+            drop(permit); // one that only takes its leave keeps nobody out
+            part(&shared).await;
             connections.lock().expect("no panic holds it").remove(&token);
         });
         self.hand_over(connection?)?;
@@ -174,14 +218,26 @@ impl Desk {
     }
 
     async fn join(&self, mut stream: TcpStream, hello: &Hello, token: u64, sequence: u32) -> io::Result<Counter> {
-        let known = self.connections.lock().expect("no panic holds it").get(&token).cloned();
-        let known = known.filter(|shared| {
-            shared.id == hello.mark.connection && hello.is_authentic(&shared.keys) && shared.is_new_join(sequence)
-        });
-        let Some(shared) = known else {
-            stream.write_all(&Answer::Refused.encode()).await?;
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a join that proves nothing"));
+        // As long as an opener may take for its proof.
+        let known = loop {
+            match self.connections.lock().expect("no panic holds it").get(&token) {
+                Some(None) => {}
+                Some(Some(shared)) => break Some(shared.clone()),
+                None => break None,
+            }
+            sleep(Duration::from_millis(1)).await;
         };
+        let proves_nothing = || io::Error::new(io::ErrorKind::PermissionDenied, "a join that proves nothing");
+        let Some(shared) = known else {
+            refuse(stream, &Answer::unknown(hello, &self.options.key)).await?;
+            return Err(proves_nothing());
+        };
+        let is_meant = shared.id == hello.mark.connection && hello.is_authentic(&shared.keys);
+        if !is_meant || !shared.admits(hello.mark.interface, sequence) {
+            refuse(stream, &Answer::Refused).await?;
+            return Err(proves_nothing());
+        }
+        SockRef::from(&stream).set_linger(None)?;
         stream.write_all(&Answer::joined(hello, &shared.keys).encode()).await?;
         let link = Link::new(stream, ANSWER, self.options.timeout)?;
         shared.add(hello.mark.interface, hello.interface.clone(), link);
@@ -192,4 +248,17 @@ impl Desk {
     fn hand_over(&self, connection: Connection) -> io::Result<()> {
         self.accept.try_send(connection).map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
+}
+
+/// What a client has to say, in the time that a handshake has.
+async fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
+    let mut octets = [0; N];
+    timeout(HANDSHAKE, stream.read_exact(&mut octets)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    Ok(octets)
+}
+
+/// An answer after which the subflow closes; it is to arrive. It fits the socket's buffer, so nobody waits.
+async fn refuse(mut stream: TcpStream, answer: &Answer) -> io::Result<()> {
+    SockRef::from(&stream).set_linger(None)?;
+    stream.write_all(&answer.encode()).await
 }

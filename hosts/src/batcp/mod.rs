@@ -29,7 +29,8 @@
 //!    Calls, in this order, for each subflow: `prepare` on the unconnected socket, connect(2), then `answered`; at the listener:
 //!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
 //! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
-//!    four-digit connection id is guessable, so both hellos carry random keys, and a join proves that it knows them (`hello.rs`).
+//!    four-digit connection id is guessable, so both hellos carry random nonces, of which and of the shared [`Key`] come the
+//!    connection's keys, and a join proves that it knows them (`hello.rs`).
 
 mod cgroup;
 mod connection;
@@ -53,6 +54,7 @@ mod tests;
 mod transfer;
 mod transport;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,10 +80,31 @@ pub enum Scheduler {
     Earliest,
 }
 
+/// The key that both ends share; the empty one is that of open listeners, and everybody has it.
+#[derive(Clone, Default)]
+pub struct Key(Vec<u8>);
+
+impl Key {
+    /// Errors: the file is unreadable, open to others than its owner, or too short for a key.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        crate::key::read(path).map(Self)
+    }
+
+    /// Whether everybody has it.
+    pub fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// What a connection is made with; one value serves for many connections.
 #[derive(Clone)]
 pub struct Options {
     pub scheduler: Scheduler,
+    /// Proved by both ends before either keeps anything for the other. It does not encrypt.
+    pub key: Key,
+    /// Connections that a listener has at a time; further clients are told that it is busy. Those of an open listener share
+    /// 64 MiB of windows in each direction.
+    pub connections: usize,
     /// Bytes that each end keeps for a connection at most: sent and unacknowledged, received and out of order or unread.
     pub window: usize,
     /// After this time without a word from the peer on any interface the connection ends with an error.
@@ -94,6 +117,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             scheduler: Scheduler::default(),
+            key: Key::default(),
+            connections: 256,
             window: 8 << 20,
             timeout: Duration::from_secs(20),
             negotiation: Arc::new(InBand),

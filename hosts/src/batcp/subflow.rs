@@ -149,8 +149,10 @@ impl Subflow {
     }
 }
 
-/// Room for what is read at once: some of the longest segments.
-const READ: usize = 4 * (MAX_PAYLOAD + HEADER);
+/// Room for what is read at once: one of the longest segments, some of them where the window is large.
+fn room(window: usize) -> usize {
+    (MAX_PAYLOAD + HEADER) * (window >> 20).clamp(1, 4)
+}
 
 /// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
 pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
@@ -180,10 +182,11 @@ pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<
 /// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
 pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
     let mut buffer = BytesMut::new();
+    let room = room(shared.options.window);
     loop {
         shared.received(id, &mut buffer)?;
         link.stream.readable().await?;
-        buffer.reserve(READ);
+        buffer.reserve(room);
         match link.stream.try_read_buf(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(_) => {}

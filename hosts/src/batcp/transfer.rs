@@ -2,10 +2,13 @@
 //! Files over a connection: the example of the library, and the tool that the measurements use.
 //!
 //! The sender writes the length of a header (4 octets, network byte order), the header (JSON: `name`, `size`), the file and its
-//! SHA-256; the receiver answers with its own SHA-256 of what it has stored, or with nothing when the two differ.
+//! SHA-256; the receiver answers with its own SHA-256 of what it has stored, safe from a loss of power, or with nothing when
+//! the two differ.
 
+use std::ffi::CString;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +20,16 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Announcer, Connection, Interface, Listener, Options, Scheduler, Status, connect};
+use super::{Announcer, Connection, Interface, Key, Listener, Options, Scheduler, Status, connect};
+use crate::log::report;
 use crate::output::Format;
+use crate::places::{Places, raise_descriptor_limit};
 use crate::{About, Error};
 
 const CHUNK: usize = 1 << 18;
 const MAX_HEADER: usize = 4096;
+/// Bytes of a file's name: with what a part has beside it, it is a name in any file system.
+const MAX_NAME: usize = 200;
 
 #[derive(Args)]
 pub struct SendOptions {
@@ -31,6 +38,9 @@ pub struct SendOptions {
     /// The receiver, as HOST:PORT; again for its other addresses, in the order of the interfaces
     #[arg(long, required = true, value_name = "HOST:PORT")]
     to: Vec<String>,
+    /// File with the key that the receiver has too
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     #[command(flatten)]
     transport: TransportOptions,
     #[command(flatten)]
@@ -44,9 +54,22 @@ pub struct ReceiveOptions {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// Folder for the files; one of the same name is replaced once the new one is complete
+    /// Folder for the files; with a key, one of the same name is replaced once the new one is complete
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
+    /// File with the key that senders must have too
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Take files of everybody who reaches the address; then no file is ever replaced
+    #[arg(long, conflicts_with = "key_file")]
+    open: bool,
+    /// Files at a time; further senders are told that the receiver is busy, or, with --open, the one that has the most
+    /// loses its oldest
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: u16,
+    /// Bytes of the largest file
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 36, value_parser = clap::value_parser!(u64).range(1..))]
+    largest: u64,
     /// End after so many files
     #[arg(long)]
     count: Option<u64>,
@@ -164,13 +187,21 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
     for to in &options.to {
         peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
     }
-    let transport = options.negotiation.of(options.transport.receiver.options())?;
+    let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
+    let needs_key = !key.is_open();
+    let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options() })?;
     runtime()?.block_on(async {
         let mut file = File::open(&options.file).await.about(options.file.display())?;
         let size = file.metadata().await.about(options.file.display())?.len();
         let started = Instant::now();
         let opened = connect(&peers, &options.transport.interface, &transport).await;
         let mut connection = opened.about(format!("connect to {}", options.to.join(", ")))?;
+        if connection.is_plain() && needs_key {
+            return Err(Error::new(format!(
+                "connect to {}: only plain TCP gets through, which cannot prove the key: leave out --announce",
+                options.to.join(", ")
+            )));
+        }
         let bar = progress(size);
         let watch = connection.watch();
         let ticking = bar.clone();
@@ -227,10 +258,28 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     if !options.output.is_dir() {
         return Err(Error::new(format!("{}: this is no folder; make it first", options.output.display())));
     }
+    if options.key_file.is_none() && !options.open {
+        return Err(Error::new(
+            "everybody who reaches this receiver could store files here: give --key-file, or --open, which replaces none",
+        ));
+    }
+    raise_descriptor_limit();
+    let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
+    let most = u64::from(options.connections).min(options.count.unwrap_or(u64::MAX)).max(1) as usize;
+    // Places make room for a newcomer before the listener would turn it away.
+    let connections = if options.open { most + most.min(16) } else { most };
+    let folder = Arc::new(Folder {
+        path: options.output.clone(),
+        replaces: !options.open,
+        largest: options.largest,
+        // Longer than the connection's own time, whose error tells more.
+        patience: 2 * Duration::from_secs(options.receiver.timeout),
+    });
     runtime()?.block_on(async {
-        let transport = options.negotiation.of(options.receiver.options())?;
+        let transport = options.negotiation.of(Options { key, connections, ..options.receiver.options() })?;
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         eprintln!("listening on {}", listener.local_address().about("listen")?);
+        let places = Places::new(most);
         let mut failed = None;
         let mut transfers = tokio::task::JoinSet::new();
         let mut begun = 0;
@@ -238,15 +287,30 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
             let more = options.count.is_none_or(|count| begun < count);
             tokio::select! {
                 accepted = listener.accept(), if more => {
-                    let (connection, output) = (accepted.about("accept")?, options.output.clone());
+                    let (connection, folder) = (accepted.about("accept")?, folder.clone());
+                    if connection.is_plain() && !options.open {
+                        let peer = connection.peer_address().about("peer")?;
+                        report(format_args!("error: receive from {peer}: plain TCP cannot prove the key"));
+                        continue;
+                    }
                     begun += 1;
-                    transfers.spawn(async move { store(connection, &output).await });
+                    let places = places.clone();
+                    transfers.spawn(async move {
+                        let peer = connection.peer_address().about("peer")?;
+                        let stored = places.hold(peer.ip(), store(connection, peer, &folder)).await;
+                        let made_room = || Error::new(format!("receive from {peer}: it had to make room for others"));
+                        stored.unwrap_or_else(|| Err(made_room()))
+                    });
                 }
                 Some(done) = transfers.join_next(), if !transfers.is_empty() => {
                     match done.about("transfer")? {
                         Ok(summary) => summary.print(options.format),
                         Err(error) => {
-                            eprintln!("error: {error}");
+                            // A receiver that ends says all of them; one that stays never waits for who reads them.
+                            match options.count {
+                                Some(_) => eprintln!("error: {error}"),
+                                None => report(format_args!("error: {error}")),
+                            }
                             failed = Some(error);
                         }
                     }
@@ -262,25 +326,77 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     })
 }
 
-async fn store(mut connection: Connection, output: &Path) -> Result<Summary, Error> {
-    let peer = connection.peer_address().about("peer")?;
+/// Where files are stored, and what a sender may do there.
+struct Folder {
+    path: PathBuf,
+    /// A file of the same name gives way to a new one.
+    replaces: bool,
+    /// Bytes of a file.
+    largest: u64,
+    /// A sender that answers and sends nothing for so long is given up.
+    patience: Duration,
+}
+
+/// Reads the header, before a file is made of it. Errors: it is none, or asks for a file that may not be.
+async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, Error> {
+    let said = async {
+        let length = connection.read_u32().await.about("header")? as usize;
+        if length > MAX_HEADER {
+            return Err(Error::new(format!("a header of {length} bytes; is it `hosts batcp send`?")));
+        }
+        let mut header = vec![0; length];
+        connection.read_exact(&mut header).await.about("header")?;
+        serde_json::from_slice::<Header>(&header).about("header")
+    };
+    let late = |_| Error::new(format!("no header came for {} s", folder.patience.as_secs()));
+    let header = tokio::time::timeout(folder.patience, said).await.map_err(late)??;
+    if let Err(what) = check_name(&header.name) {
+        return Err(Error::new(format!("{:?} is no plain file name: {what}", header.name)));
+    }
+    if header.size > folder.largest {
+        let (name, size, most) = (&header.name, header.size, folder.largest);
+        return Err(Error::new(format!("'{name}' has {size} bytes, {most} are allowed (--largest)")));
+    }
+    if !folder.replaces && folder.path.join(&header.name).symlink_metadata().is_ok() {
+        return Err(Error::new(format!("'{}' is there already, and --open replaces nothing", header.name)));
+    }
+    Ok(header)
+}
+
+/// Whether a stranger's file name stays in its folder, is seen there, and does nothing to a terminal that shows it.
+fn check_name(name: &str) -> Result<(), &'static str> {
+    if Path::new(name).file_name().and_then(|base| base.to_str()) != Some(name) {
+        return Err("it leads out of the folder");
+    }
+    if name.starts_with('.') {
+        return Err("it begins with a dot");
+    }
+    if name.len() > MAX_NAME {
+        return Err("it has more than 200 bytes");
+    }
+    if name.chars().any(|c| c.is_control() || is_invisible(c)) {
+        return Err("it has characters that nobody sees");
+    }
+    Ok(())
+}
+
+/// Characters that reorder or hide others (Unicode's bidirectional controls and zero-width characters).
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) -> Result<Summary, Error> {
     let started = Instant::now();
     let about = || format!("receive from {peer}");
-    let length = connection.read_u32().await.about(about())? as usize;
-    if length > MAX_HEADER {
-        return Err(Error::new(format!("{}: a header of {length} bytes; is it `hosts batcp send`?", about())));
-    }
-    let mut header = vec![0; length];
-    connection.read_exact(&mut header).await.about(about())?;
-    let Header { name, size } = serde_json::from_slice(&header).about(about())?;
-    if Path::new(&name).file_name().and_then(|base| base.to_str()) != Some(&name) {
-        return Err(Error::new(format!("{}: '{name}' is no plain file name", about())));
-    }
-    let part = Part(output.join(format!(".{name}.{:08x}.part", rand::random::<u32>())));
-    let mut file = File::create(&part.0).await.about(part.0.display())?;
+    let Header { name, size } = header(&mut connection, folder).await.about(about())?;
+    let part = Part(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
+    let mut file = File::create_new(&part.0).await.about(part.0.display())?;
     let (mut hash, mut chunk, mut left) = (Sha256::new(), vec![0; CHUNK], size);
+    let silent = || Error::new(format!("{}: nothing of '{name}' came for {} s", about(), folder.patience.as_secs()));
     while left > 0 {
-        let length = connection.read(&mut chunk[..left.min(CHUNK as u64) as usize]).await.about(about())?;
+        let room = left.min(CHUNK as u64) as usize;
+        let read = tokio::time::timeout(folder.patience, connection.read(&mut chunk[..room]));
+        let length = read.await.map_err(|_| silent())?.about(about())?;
         if length == 0 {
             return Err(Error::new(format!("{}: '{name}' ends {left} bytes early", about())));
         }
@@ -289,23 +405,43 @@ async fn store(mut connection: Connection, output: &Path) -> Result<Summary, Err
         left -= length as u64;
     }
     let (digest, mut theirs): ([u8; 32], _) = (hash.finalize().into(), [0; 32]);
-    connection.read_exact(&mut theirs).await.about(about())?;
+    let read = tokio::time::timeout(folder.patience, connection.read_exact(&mut theirs));
+    read.await.map_err(|_| silent())?.about(about())?;
     if digest != theirs {
         return Err(Error::new(format!("{}: the SHA-256 of '{name}' differs", about())));
     }
     file.flush().await.about(part.0.display())?;
-    let target = output.join(&name);
-    tokio::fs::rename(&part.0, &target).await.about(target.display())?;
+    file.sync_all().await.about(part.0.display())?;
+    let target = folder.path.join(&name);
+    let (from, to, replaces) = (part.0.clone(), target.clone(), folder.replaces);
+    let published = tokio::task::spawn_blocking(move || publish(&from, &to, replaces));
+    published.await.about("store")?.about(target.display())?;
     let summary = Summary::new(&name, size, started, &digest, connection.status());
-    connection.write_all(&digest).await.about(about())?;
-    connection.shutdown().await.about(about())?;
-    // The end of the other direction: without it the sender's last acknowledgement may be missing.
-    let rest = connection.read(&mut [0; 1]).await.about(about())?;
+    let farewell = async {
+        connection.write_all(&digest).await?;
+        connection.shutdown().await?;
+        // The end of the other direction: without it the sender's last acknowledgement may be missing.
+        connection.read(&mut [0; 1]).await
+    };
+    let rest = tokio::time::timeout(folder.patience, farewell).await.map_err(|_| silent())?.about(about())?;
     if rest != 0 {
         return Err(Error::new(format!("{}: more than the file came", about())));
     }
     connection.closed().await;
     Ok(summary)
+}
+
+/// Gives the finished file its name, which no loss of power takes away. Errors: `AlreadyExists`, unless it may replace one.
+fn publish(part: &Path, target: &Path, replaces: bool) -> std::io::Result<()> {
+    let [from, to] = [part, target].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (from, to) = (from?, to?);
+    let how = if replaces { 0 } else { libc::RENAME_NOREPLACE };
+    // SAFETY: two C strings that live during the call.
+    if unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), how) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(folder)?.sync_all()
 }
 
 /// An unfinished file, gone with the transfer that failed.
@@ -324,4 +460,47 @@ fn progress(size: u64) -> ProgressBar {
 
 fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().about("start threads")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_the_wire_stay_in_the_folder() {
+        for name in ["a", "README.md", "Bericht Mai.pdf", "日本.txt", "a..b", &"x".repeat(MAX_NAME)] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "../a",
+            "/etc/passwd",
+            "a/b",
+            "a/",
+            ".bashrc",
+            "a\0b",
+            "a\nb",
+            "\u{1b}[2J",
+            "gpj\u{202e}.exe",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_receiver_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [part, target] = ["part", "target"].map(|name| folder.path().join(name));
+        std::fs::write(&part, "new").unwrap();
+        std::fs::write(&target, "old").unwrap();
+        assert_eq!(publish(&part, &target, false).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "old");
+        publish(&part, &target, true).unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
+        std::fs::write(&part, "other").unwrap();
+        publish(&part, &folder.path().join("other"), false).unwrap();
+    }
 }

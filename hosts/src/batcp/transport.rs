@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A connection as its subflows and its program share it: who sends what, what came, who lives (paper 003, sections 3.2 to 3.6).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
@@ -34,6 +34,10 @@ const FRESH: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(500);
 /// An arrival that is later by less, in seconds, is no reason to let a subflow rest: on fast paths estimates are no better.
 const SLACK: f64 = 0.005;
+/// A dear interface rests no longer than this between two segments, in seconds.
+const LONGEST_REST: f64 = 60.0;
+/// Subflows of a connection: each may hold a read buffer of some segments.
+pub const MAX_SUBFLOWS: usize = 16;
 /// What a subflow's writer is to do.
 pub enum Work {
     Control(Vec<u8>),
@@ -75,11 +79,32 @@ pub struct State {
     /// What the peer was last told that it may send.
     told_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
-    /// Sequence numbers of the joins so far: each serves once.
-    joins: BTreeSet<u32>,
+    joins: Joins,
     /// The keeper sleeps long, as nothing is on its way.
     pub resting: bool,
     pub ended: bool,
+}
+
+/// Which joins a connection has seen: the newest sequence number, and which of the 64 before it (as RFC 6479 does).
+#[derive(Default)]
+struct Joins {
+    newest: u32,
+    seen: u64,
+}
+
+impl Joins {
+    /// Whether `sequence` is new; it is not the next time. What is older than the last 64 counts as seen.
+    fn is_new(&mut self, sequence: u32) -> bool {
+        if sequence > self.newest {
+            self.seen = self.seen.checked_shl(sequence - self.newest).unwrap_or(0) | 1;
+            self.newest = sequence;
+            return true;
+        }
+        let bit = 1u64.checked_shl(self.newest - sequence).unwrap_or(0);
+        let new = bit != 0 && self.seen & bit == 0;
+        self.seen |= bit;
+        new
+    }
 }
 
 impl Shared {
@@ -99,7 +124,7 @@ impl Shared {
             heard: Instant::now(),
             told_limit: options.window as u64,
             totals: BTreeMap::new(),
-            joins: BTreeSet::new(),
+            joins: Joins::default(),
             resting: false,
             ended: false,
         };
@@ -166,11 +191,12 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// Whether a join's sequence number is new; it is not the next time.
-    pub fn is_new_join(&self, sequence: u32) -> bool {
+    /// Whether an authentic join of this interface may come in: its sequence number is new (it is not the next time), and
+    /// there is room for a subflow.
+    pub fn admits(&self, number: u8, sequence: u32) -> bool {
         let mut state = self.state();
-        // A connection that lasts joins anew whenever an interface comes back; a bound keeps that memory small.
-        state.joins.len() < 65_536 && state.joins.insert(sequence)
+        let replaces = state.subflows.values().any(|subflow| subflow.number == number);
+        state.joins.is_new(sequence) && (replaces || state.subflows.len() < MAX_SUBFLOWS)
     }
 
     /// What the writer of a subflow does next. It is asked when the subflow can take bytes.
@@ -264,7 +290,7 @@ impl State {
             let carrier = Carrier { subflow: id, position: subflow.committed };
             if subflow.dearness > 1.0 {
                 let time = segment.payload.len() as f64 * subflow.dearness / subflow.throughput();
-                subflow.not_before = subflow.not_before.max(now) + Duration::from_secs_f64(time);
+                subflow.not_before = subflow.not_before.max(now) + Duration::from_secs_f64(time.min(LONGEST_REST));
             }
             let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
             total.segments_sent += 1;
@@ -494,5 +520,33 @@ impl State {
         let busy = self.sender.unsent_bytes() + self.sender.outstanding_bytes() > 0;
         self.resting = !busy && self.is_alive();
         if self.resting { REST } else { SAMPLE / 2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_number_serves_once() {
+        let mut joins = Joins::default();
+        for (sequence, new) in [
+            (1, true),
+            (1, false),
+            (3, true),
+            (2, true),
+            (2, false),
+            (3, false),
+            (70, true),
+            (7, true),
+            (6, false),
+            (7, false),
+            (u32::MAX, true),
+            (70, false),
+            (u32::MAX - 63, true),
+            (u32::MAX, false),
+        ] {
+            assert_eq!(joins.is_new(sequence), new, "{sequence}");
+        }
     }
 }

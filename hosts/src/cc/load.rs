@@ -124,7 +124,7 @@ fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
     match error.kind() {
         PermissionDenied => Error::new(format!(
             "loading {} needs root (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN); `hosts cc list` works without, and \
-             programs may choose a loaded control without",
+             programs may choose a loaded control without, but for tcp_av",
             control.name
         )),
         AlreadyExists => Error::new(format!(

@@ -36,17 +36,22 @@ impl Air {
         self.sockets.iter().filter(|(socket, to)| socket.send_to(datagram, to).is_ok()).count() > 0
     }
 
-    /// Hands over what has arrived; longer datagrams than `LONGEST` are cut. The IP versions take turns, so that a terminal's
+    /// Hands over what has arrived, and from whom; longer datagrams than `LONGEST` are cut. The IP versions take turns, so that a terminal's
     /// announcements come in the order in which it sent them.
-    pub fn receive(&self, mut each: impl FnMut(&[u8])) {
+    pub fn receive(&self, mut each: impl FnMut(&[u8], IpAddr)) {
         const LONGEST: usize = 256;
         let mut buffer = [MaybeUninit::<u8>::uninit(); LONGEST];
         for _ in 0..BUDGET {
             let mut empty = true;
             for (socket, _) in &self.sockets {
-                match socket.recv(&mut buffer) {
-                    // SAFETY: recv has initialised that many bytes.
-                    Ok(length) => each(unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast(), length) }),
+                match socket.recv_from(&mut buffer) {
+                    Ok((length, from)) => {
+                        // SAFETY: recvfrom has initialised that many bytes.
+                        let datagram = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast(), length) };
+                        if let Some(from) = from.as_socket() {
+                            each(datagram, from.ip());
+                        }
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                     // An error of an earlier send, reported here.
                     Err(_) => {}

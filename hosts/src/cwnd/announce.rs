@@ -4,7 +4,8 @@
 //! A datagram is 58 bytes in network order: `HCW1`, terminal (8), time in microseconds since 1970 (8), kbit/s sent (4),
 //! connections that send (2), and HMAC-SHA256 (RFC 2104) by the shared key over all before it (32).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -20,8 +21,10 @@ pub const CLOCKS: Duration = Duration::from_secs(10);
 /// A terminal's newest time is remembered so long after its last announcement. Older ones are outside of `CLOCKS` by then,
 /// so forgetting a terminal lets no replayed datagram in.
 const REMEMBERED: Duration = Duration::from_secs(2 * CLOCKS.as_secs() + 1);
-/// Terminals that are remembered at the same time.
+/// Terminals that are remembered at the same time, and those of one address: who has the key and takes many names is counted
+/// once, and leaves room for others.
 pub const TERMINALS: usize = 1024;
+const NAMES: usize = 8;
 /// Bytes of a datagram.
 pub const LENGTH: usize = SIGNED + 32;
 
@@ -51,7 +54,7 @@ pub enum Refusal {
     Stale,
     /// Older than the newest of this terminal
     Replayed,
-    /// More than `TERMINALS`
+    /// More than `TERMINALS`, or more than `NAMES` of one address
     Full,
 }
 
@@ -113,6 +116,8 @@ pub struct Counters {
 pub struct Neighbour {
     pub said: Announcement,
     pub heard: Instant,
+    /// Where its newest announcement came from
+    from: IpAddr,
 }
 
 /// This terminal's announcements and those of the others (paper 002, "CWND-Controlling Middleware").
@@ -143,9 +148,9 @@ impl Neighbours {
         self.key.sign(&self.own)
     }
 
-    /// Counts a received datagram; `wall` in microseconds since 1970. Errors: every `Refusal`; it is counted as such.
-    pub fn hear(&mut self, datagram: &[u8], wall: u64, now: Instant) -> Result<(), Refusal> {
-        let result = self.judge(datagram, wall, now);
+    /// Counts a datagram that came from an address; `wall` in microseconds since 1970. Errors: every `Refusal`; it is counted as such.
+    pub fn hear(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<(), Refusal> {
+        let result = self.judge(datagram, from, wall, now);
         let counters = &mut self.counters;
         *match result {
             Ok(true) => &mut counters.accepted,
@@ -160,7 +165,7 @@ impl Neighbours {
     }
 
     /// Whether it was new.
-    fn judge(&mut self, datagram: &[u8], wall: u64, now: Instant) -> Result<bool, Refusal> {
+    fn judge(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<bool, Refusal> {
         let said = self.key.open(datagram)?;
         if said.terminal == self.own.terminal {
             return Ok(false);
@@ -172,26 +177,32 @@ impl Neighbours {
             Some(known) if said.time == known.said.time => Ok(false),
             Some(known) if said.time < known.said.time => Err(Refusal::Replayed),
             Some(known) => {
-                *known = Neighbour { said, heard: now };
+                *known = Neighbour { said, heard: now, from };
                 Ok(true)
             }
             None => {
-                if self.known.len() >= TERMINALS {
+                let full = |known: &HashMap<u64, Neighbour>| {
+                    known.len() >= TERMINALS || known.values().filter(|known| known.from == from).count() >= NAMES
+                };
+                if full(&self.known) {
                     self.known.retain(|_, known| now.duration_since(known.heard) < REMEMBERED);
                 }
-                if self.known.len() >= TERMINALS {
+                if full(&self.known) {
                     return Err(Refusal::Full);
                 }
-                self.known.insert(said.terminal, Neighbour { said, heard: now });
+                self.known.insert(said.terminal, Neighbour { said, heard: now, from });
                 Ok(true)
             }
         }
     }
 
-    /// The other terminals that are there now, by terminal.
+    /// The other terminals that are there now, by terminal; of those with one address the one that was heard last.
     pub fn present(&self, now: Instant) -> Vec<Neighbour> {
         let recent = |neighbour: &&Neighbour| now.duration_since(neighbour.heard) <= PRESENT;
         let mut present: Vec<_> = self.known.values().filter(recent).copied().collect();
+        present.sort_unstable_by_key(|neighbour| (std::cmp::Reverse(neighbour.heard), neighbour.said.terminal));
+        let mut addresses = HashSet::new();
+        present.retain(|neighbour| addresses.insert(neighbour.from));
         present.sort_unstable_by_key(|neighbour| neighbour.said.terminal);
         present
     }
@@ -205,6 +216,12 @@ mod tests {
 
     const WALL: u64 = 1_700_000_000_000_000;
     const SECOND: u64 = 1_000_000;
+    const FROM: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    /// A terminal's own address.
+    fn of(terminal: u64) -> IpAddr {
+        std::net::Ipv6Addr::from_bits(terminal.into()).into()
+    }
 
     fn neighbours() -> Neighbours {
         Neighbours::new(Key::new(b"a key that all terminals share"))
@@ -224,7 +241,7 @@ mod tests {
     #[test]
     fn a_neighbour_is_counted_while_it_announces() {
         let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
-        assert_eq!(a.hear(&b.announce(WALL, 700, 2), WALL, now), Ok(()));
+        assert_eq!(a.hear(&b.announce(WALL, 700, 2), FROM, WALL, now), Ok(()));
         let heard = a.present(now)[0].said;
         assert_eq!((heard.terminal, heard.kbit_per_s, heard.sending), (b.terminal(), 700, 2));
         assert_eq!(count(&a, now + PRESENT), 1);
@@ -237,7 +254,7 @@ mod tests {
         let own = a.announce(WALL, 0, 0);
         let other = b.announce(WALL, 0, 0);
         for datagram in [own, other, other] {
-            assert_eq!(a.hear(&datagram, WALL, now), Ok(()));
+            assert_eq!(a.hear(&datagram, FROM, WALL, now), Ok(()));
         }
         assert_eq!((a.counters.accepted, a.counters.duplicate, count(&a, now)), (1, 2, 1));
     }
@@ -246,7 +263,7 @@ mod tests {
     fn a_stranger_is_refused() {
         let (mut a, now) = (neighbours(), Instant::now());
         let mut stranger = Neighbours::new(Key::new(b"another key"));
-        assert_eq!(a.hear(&stranger.announce(WALL, 0, 1), WALL, now), Err(Refusal::Forged));
+        assert_eq!(a.hear(&stranger.announce(WALL, 0, 1), FROM, WALL, now), Err(Refusal::Forged));
         assert_eq!((a.counters.forged, count(&a, now)), (1, 0));
     }
 
@@ -255,13 +272,13 @@ mod tests {
         let (mut a, mut b, start) = (neighbours(), neighbours(), Instant::now());
         let (old, new) = (b.announce(WALL, 0, 1), b.announce(WALL + SECOND, 0, 1));
         for datagram in [old, new] {
-            a.hear(&datagram, WALL + SECOND, start).unwrap();
+            a.hear(&datagram, FROM, WALL + SECOND, start).unwrap();
         }
         // The terminal has left; a stranger plays what it recorded, for as long as it likes.
         for second in 2..100 {
             let (wall, now) = (WALL + second * SECOND, start + Duration::from_secs(second - 1));
-            let _ = a.hear(&old, wall, now);
-            let _ = a.hear(&new, wall, now);
+            let _ = a.hear(&old, FROM, wall, now);
+            let _ = a.hear(&new, FROM, wall, now);
             if second > 2 {
                 assert_eq!(count(&a, now), 0, "after {second} s");
             }
@@ -275,11 +292,11 @@ mod tests {
         let (mut a, mut b, start) = (neighbours(), neighbours(), Instant::now());
         // The sender's clock is as far ahead as is allowed: the longest that a datagram stays fresh.
         let last = b.announce(WALL + CLOCKS.as_micros() as u64, 0, 1);
-        a.hear(&last, WALL, start).unwrap();
+        a.hear(&last, FROM, WALL, start).unwrap();
         for second in 0..60 {
             let now = start + Duration::from_secs(second);
             a.known.retain(|_, known| now.duration_since(known.heard) < REMEMBERED);
-            let _ = a.hear(&last, WALL + second * SECOND, now);
+            let _ = a.hear(&last, FROM, WALL + second * SECOND, now);
         }
         assert_eq!((a.counters.accepted, a.known.len()), (1, 0));
     }
@@ -289,21 +306,40 @@ mod tests {
         let (mut a, now) = (neighbours(), Instant::now());
         for terminal in 0..TERMINALS as u64 + 10 {
             let said = Announcement { terminal, time: WALL, kbit_per_s: 0, sending: 0 };
-            let _ = a.hear(&a.key.sign(&said), WALL, now);
+            let _ = a.hear(&a.key.sign(&said), of(terminal), WALL, now);
         }
         assert_eq!((a.known.len(), a.counters.full), (TERMINALS, 10));
         let said = Announcement { terminal: 99_999, time: WALL, kbit_per_s: 0, sending: 0 };
-        assert_eq!(a.hear(&a.key.sign(&said), WALL, now + REMEMBERED), Ok(()));
+        assert_eq!(a.hear(&a.key.sign(&said), of(99_999), WALL, now + REMEMBERED), Ok(()));
         assert_eq!(a.known.len(), 1);
+    }
+
+    #[test]
+    fn one_address_is_one_terminal_whatever_it_calls_itself() {
+        let (mut a, now) = (neighbours(), Instant::now());
+        for terminal in 0..100 {
+            let said = Announcement { terminal, time: WALL, kbit_per_s: 1 << 20, sending: 9 };
+            let _ = a.hear(&a.key.sign(&said), FROM, WALL, now);
+        }
+        assert_eq!((count(&a, now), a.known.len(), a.counters.full), (1, NAMES, 100 - NAMES as u64));
+        let mut b = neighbours();
+        assert_eq!(a.hear(&b.announce(WALL, 0, 1), of(1), WALL, now), Ok(()), "there is room for another one");
+        assert_eq!(count(&a, now), 2);
+        // Which of its names counts is the one that was heard last: a terminal that was restarted is there at once.
+        let later = now + PRESENT;
+        let said = Announcement { terminal: 3, time: WALL + 1, kbit_per_s: 7, sending: 1 };
+        a.hear(&a.key.sign(&said), FROM, WALL, later).unwrap();
+        assert!(a.present(later).iter().any(|neighbour| neighbour.said == said));
+        assert_eq!(count(&a, later), 2);
     }
 
     #[test]
     fn a_clock_set_back_does_not_silence_the_terminal() {
         let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
-        a.hear(&b.announce(WALL, 0, 0), WALL, now).unwrap();
-        a.hear(&b.announce(WALL - 2 * SECOND, 0, 0), WALL, now).unwrap();
+        a.hear(&b.announce(WALL, 0, 0), FROM, WALL, now).unwrap();
+        a.hear(&b.announce(WALL - 2 * SECOND, 0, 0), FROM, WALL, now).unwrap();
         let (before, wall) = (b.terminal(), WALL - 3600 * SECOND);
-        a.hear(&b.announce(wall, 0, 0), wall, now).unwrap();
+        a.hear(&b.announce(wall, 0, 0), FROM, wall, now).unwrap();
         assert_ne!(b.terminal(), before);
     }
 
@@ -317,7 +353,7 @@ mod tests {
         #[test]
         fn any_other_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut a = neighbours();
-            prop_assert!(a.hear(&bytes, WALL, Instant::now()).is_err());
+            prop_assert!(a.hear(&bytes, FROM, WALL, Instant::now()).is_err());
             prop_assert_eq!(a.known.len(), 0);
         }
 
@@ -325,10 +361,10 @@ mod tests {
         fn a_flipped_bit_or_a_cut_is_refused(bit in 0..LENGTH * 8, length in 0..LENGTH) {
             let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
             let mut datagram = b.announce(WALL, 1, 1);
-            prop_assert_eq!(a.hear(&datagram[..length], WALL, now), Err(Refusal::Malformed));
+            prop_assert_eq!(a.hear(&datagram[..length], FROM, WALL, now), Err(Refusal::Malformed));
             datagram[bit / 8] ^= 1 << (bit % 8);
             let expected = if bit < 32 { Refusal::Malformed } else { Refusal::Forged };
-            prop_assert_eq!(a.hear(&datagram, WALL, now), Err(expected));
+            prop_assert_eq!(a.hear(&datagram, FROM, WALL, now), Err(expected));
         }
 
         #[test]
@@ -338,7 +374,7 @@ mod tests {
                 let said = Announcement { terminal: 7, time: WALL + time, kbit_per_s: 0, sending: 0 };
                 let fresh = newest.is_none_or(|newest| time > newest);
                 let before = a.counters.accepted;
-                let _ = a.hear(&a.key.sign(&said), WALL, now);
+                let _ = a.hear(&a.key.sign(&said), FROM, WALL, now);
                 prop_assert_eq!(a.counters.accepted - before, u64::from(fresh));
                 newest = newest.max(Some(time));
             }

@@ -117,9 +117,9 @@ impl Daemon {
         let datagram = self.neighbours.announce(wall, self.kbit_per_s, sending);
         self.announcing = self.air.as_ref().is_some_and(|(_, air)| air.send(&datagram));
         if let Some((_, air)) = &self.air {
-            air.receive(|datagram| {
+            air.receive(|datagram, from| {
                 // A refusal is counted.
-                let _ = self.neighbours.hear(datagram, wall, now);
+                let _ = self.neighbours.hear(datagram, from, wall, now);
             });
         }
         Ok(())

@@ -12,7 +12,6 @@ pub mod sockets;
 pub mod status;
 
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,7 +87,7 @@ pub fn run(command: Command) -> Result<(), Error> {
 }
 
 fn run_daemon(options: RunOptions) -> Result<(), Error> {
-    let key = announce::Key::new(&read_key(&options.key_file)?);
+    let key = announce::Key::new(&crate::key::read(&options.key_file)?);
     let capacity = match (&options.calibration, options.bandwidth) {
         (Some(path), _) => Some(read_json(path)?),
         (None, Some(mbit_per_s)) => Some(Capacity { mbit_per_s, exponent: options.exponent }),
@@ -103,24 +102,6 @@ fn run_daemon(options: RunOptions) -> Result<(), Error> {
         }
     }
     daemon::run(daemon::Settings { interface: options.interface, port: options.port, key, capacity })
-}
-
-/// The key, without the line's end that editors leave. Errors: unreadable, readable by others, or too short.
-fn read_key(path: &Path) -> Result<Vec<u8>, Error> {
-    let name = path.display();
-    let mut key = std::fs::read(path).about(format!("key file {name}"))?;
-    let mode = std::fs::metadata(path).about(format!("key file {name}"))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(Error::new(format!("key file {name} is open to others: `chmod 600 {name}`")));
-    }
-    key.truncate(key.trim_ascii_end().len());
-    if key.len() < 16 {
-        return Err(Error::new(format!(
-            "key file {name} holds {} bytes, at least 16 are needed: `head -c32 /dev/urandom | base64 > {name}`",
-            key.len()
-        )));
-    }
-    Ok(key)
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {

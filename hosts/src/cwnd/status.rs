@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a daemon says of itself: one JSON object to everyone who connects to its unix socket.
 //!
-//! The socket's name is an abstract one: it belongs to the network namespace and ends with the daemon, however that ends.
+//! The socket lies in a directory that only its owner can write to (a name in the abstract namespace is anybody's who comes first):
+//! /run/hosts-cwnd for root, hosts-cwnd in XDG_RUNTIME_DIR or below /tmp for others. Its name tells the network namespace,
+//! as each has an `eth0`. Whoever asks believes only a socket of root or of its own user.
 
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -62,8 +66,69 @@ pub struct Connection {
     pub bound: Option<u32>,
 }
 
-fn address(interface: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("hosts-cwnd/{interface}"))
+/// The directory of a user's sockets.
+fn directory(user: u32) -> PathBuf {
+    if user == 0 {
+        return PathBuf::from("/run/hosts-cwnd");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(runtime) => PathBuf::from(runtime).join("hosts-cwnd"),
+        None => PathBuf::from(format!("/tmp/hosts-cwnd-{user}")),
+    }
+}
+
+/// Its socket for an interface of this network namespace. Errors: /proc is not there.
+fn address(directory: &Path, interface: &str) -> io::Result<PathBuf> {
+    let namespace = fs::metadata("/proc/self/ns/net")?.ino();
+    Ok(directory.join(format!("{namespace}-{interface}.sock")))
+}
+
+fn user() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Errors: it is not `owner`'s, or others may write to it, so that what is in there says nothing.
+fn check_directory(path: &Path, owner: u32) -> io::Result<()> {
+    let is = fs::symlink_metadata(path)?;
+    if is.is_dir() && is.uid() == owner && is.permissions().mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("{} is no directory that only its owner can write to: remove it", path.display()),
+    ))
+}
+
+/// Binds the socket of a daemon. Errors: another one serves the interface (`AddrInUse`), the directory is not this user's.
+fn bind(interface: &str) -> io::Result<(UnixListener, PathBuf)> {
+    let directory = directory(user());
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => check_directory(&directory, user())?,
+    }
+    // One at a time: between the look whether somebody serves and the socket nobody else comes.
+    let lock = File::open(&directory)?;
+    // SAFETY: an open descriptor; the lock goes with it.
+    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    remove_forsaken(&directory)?;
+    let path = address(&directory, interface)?;
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    Ok((listener, path))
+}
+
+/// Removes the sockets of daemons that were killed.
+fn remove_forsaken(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Clients that are served at the same time, and for how long.
@@ -79,13 +144,14 @@ struct Client {
 /// The daemon's end. Never blocks.
 pub struct Server {
     listener: UnixListener,
+    path: PathBuf,
     clients: Vec<Client>,
 }
 
 impl Server {
     /// Errors: another daemon serves this interface.
     pub fn bind(interface: &str) -> Result<Self, Error> {
-        let listener = address(interface).and_then(|address| UnixListener::bind_addr(&address)).map_err(|error| {
+        let (listener, path) = bind(interface).map_err(|error| {
             Error::new(if error.kind() == io::ErrorKind::AddrInUse {
                 format!("another `hosts cwnd run` serves {interface}: end it first")
             } else {
@@ -93,7 +159,7 @@ impl Server {
             })
         })?;
         listener.set_nonblocking(true).about("status socket")?;
-        Ok(Self { listener, clients: Vec::new() })
+        Ok(Self { listener, path, clients: Vec::new() })
     }
 
     /// What to poll for, and for which events.
@@ -128,17 +194,40 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The longest status that is read.
+const LONGEST: u64 = 64 << 20;
+
 /// The status of the daemon on an interface; none when no daemon serves it. Errors: it does not answer.
 pub fn ask(interface: &str) -> Result<Option<Status>, Error> {
     let about = format!("the daemon on {interface} does not answer");
-    let mut stream = match address(interface).and_then(|address| UnixStream::connect_addr(&address)) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
-        stream => stream.about(&about)?,
-    };
+    let Some(mut stream) = find(interface).about(&about)? else { return Ok(None) };
     stream.set_read_timeout(Some(PATIENCE)).about(&about)?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).about(&about)?;
+    (&mut stream).take(LONGEST).read_to_string(&mut answer).about(&about)?;
     serde_json::from_str(&answer).map(Some).about(&about)
+}
+
+/// A connection to this user's daemon, or to root's. Errors: there is one that does not talk to this user.
+fn find(interface: &str) -> io::Result<Option<UnixStream>> {
+    for owner in [user(), 0] {
+        let directory = directory(owner);
+        match check_directory(&directory, owner) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            checked => checked?,
+        }
+        match UnixStream::connect(address(&directory, interface)?) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Prints the status of daemons: one JSON object each, or tables.

@@ -3,23 +3,29 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
 use super::wire::{Answer, Control, Header, Hello, Key, MOST_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
+use crate::log::report;
+use crate::places::{Place, Places};
 use crate::{About, Error};
 
 /// How long a stranger may take to show the key, and a sender to ask for the next thing.
 const PATIENCE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
-/// Connections at a time, most of which only get told that another one is measuring.
+/// Connections at a time that have not shown the key, or only get told that another one is measuring; then the address that
+/// has the most loses its oldest.
 const MOST_CONNECTIONS: usize = 16;
 const RECEIVE_BUFFER: usize = 8 << 20;
+/// Packets that are looked at before it is looked whether the sender said something or time is up: a flood ends no loop.
+const TURN: usize = 1024;
+/// Packets that are thrown away before a trial: more than the buffer holds of the shortest. What is left carries another trial's number.
+const STALE: usize = 65_536;
 /// Longest wait for the last packets of a trial.
 const LONGEST_QUIET: u64 = 5000;
 
@@ -31,38 +37,34 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     // Whoever started this waits for the line.
     println!("listening on {listen}");
     let shared = Arc::new((key, Mutex::new(packets)));
-    let connections = Arc::new(AtomicUsize::new(0));
+    let strangers = Places::new(MOST_CONNECTIONS);
     for stream in listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
             Err(e) => {
                 // Out of descriptors, say: not for ever.
-                eprintln!("accept: {e}");
+                report(format_args!("accept: {e}"));
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
         };
-        if connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-            connections.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (shared, connections) = (shared.clone(), connections.clone());
-        std::thread::spawn(move || {
-            let peer = stream.peer_addr();
-            match converse(stream, &shared.0, &shared.1, max_rate) {
-                Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => match peer {
-                    Ok(peer) => eprintln!("{peer}: {e}"),
-                    Err(_) => eprintln!("a sender: {e}"),
-                },
+        let (Ok(peer), Ok(same)) = (stream.peer_addr(), stream.try_clone()) else { continue };
+        let place = strangers.take(peer.ip(), move || drop(same.shutdown(Shutdown::Both)));
+        let shared = shared.clone();
+        let serving =
+            std::thread::Builder::new().spawn(move || match converse(stream, place, &shared.0, &shared.1, max_rate) {
+                Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => report(format_args!("{peer}: {e}")),
                 _ => {}
-            }
-            connections.fetch_sub(1, Ordering::Relaxed);
-        });
+            });
+        if let Err(e) = serving {
+            report(format_args!("{peer}: start a thread: {e}"));
+        }
     }
     Ok(())
 }
 
-fn converse(stream: TcpStream, key: &Key, packets: &Mutex<Packets>, max_rate: u64) -> io::Result<()> {
+/// Speaks with a sender, which gives its place back to strangers once it has shown the key and measures.
+fn converse(stream: TcpStream, place: Place, key: &Key, packets: &Mutex<Packets>, max_rate: u64) -> io::Result<()> {
     let mut control = Control::new(stream)?;
     let hello = Hello::new();
     control.send(&hello)?;
@@ -73,6 +75,7 @@ fn converse(stream: TcpStream, key: &Key, packets: &Mutex<Packets>, max_rate: u6
     let Ok(mut packets) = packets.try_lock() else {
         return refuse(&mut control, "it is measuring with another sender, try again later");
     };
+    drop(place);
     let token = rand::random();
     let own = key.proof("responder", &hello.nonce, &proof.nonce);
     control.send(&Welcome { proof: own, token, max_rate })?;
@@ -118,7 +121,11 @@ impl Packets {
 
     /// Forgets what an earlier trial left.
     fn drain(&mut self) -> io::Result<()> {
-        while self.receive()?.is_some() {}
+        for _ in 0..STALE {
+            if self.receive()?.is_none() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -134,7 +141,8 @@ impl Packets {
                 break;
             }
             let (data, asked) = self.wait(control, quiet.is_none(), left)?;
-            while data && let Some((header, time)) = self.receive()? {
+            for _ in 0..if data { TURN } else { 0 } {
+                let Some((header, time)) = self.receive()? else { break };
                 match header {
                     Some(h) if h.token == token && h.trial == trial && report.arrivals.len() < MOST_PACKETS => {
                         report.arrivals.push((h.number, time));

@@ -8,7 +8,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::{About, Error};
+use crate::Error;
 
 pub const PORT: u16 = 8630;
 /// Bytes of a line that somebody without the key may send.
@@ -27,7 +26,6 @@ pub const LONG_LINE: usize = 64 << 20;
 /// Packets in one trial.
 pub const MOST_PACKETS: usize = 1 << 20;
 
-const FEWEST_KEY_BYTES: usize = 16;
 const VERSION: u32 = 1;
 
 /// The responder's first line.
@@ -122,23 +120,9 @@ impl Header {
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// The file's bytes, without a line end. Errors: unreadable, readable by others, or too short to be a secret.
+    /// Errors: unreadable, readable by others, or too short to be a secret.
     pub fn read(path: &Path) -> Result<Key, Error> {
-        let name = path.display();
-        let bytes = std::fs::read(path).about(format_args!("key file {name}"))?;
-        let mode = std::fs::metadata(path).about(format_args!("key file {name}"))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            return Err(Error::new(format!("key file {name} is open to others: `chmod 600 {name}`")));
-        }
-        let key = bytes.trim_ascii_end();
-        if key.len() < FEWEST_KEY_BYTES {
-            return Err(Error::new(format!(
-                "key file {name} holds {} bytes, at least {FEWEST_KEY_BYTES} are needed: \
-                 `head -c32 /dev/urandom | base64 > {name}`",
-                key.len()
-            )));
-        }
-        Ok(Key(key.to_vec()))
+        crate::key::read(path).map(Key)
     }
 
     /// What only a holder of the key can say in the role `who` about these nonces.

@@ -17,7 +17,7 @@ mod serve;
 mod socket;
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -52,11 +52,17 @@ pub enum Command {
 pub struct ServeOptions {
     /// TCP address to listen on
     #[arg(long, value_name = "ADDRESS:PORT",
-        default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), protocol::PORT))]
+        default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), protocol::PORT))]
     listen: SocketAddr,
-    /// Connections at a time; more wait
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    /// Serve everybody who reaches the address: needed elsewhere than on loopback
+    #[arg(long)]
+    open: bool,
+    /// Connections at a time; then the address that has the most loses its oldest
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     connections: u32,
+    /// Congestion control that clients may ask for; repeatable [default: net.ipv4.tcp_allowed_congestion_control]
+    #[arg(long = "congestion", value_name = "NAME")]
+    controls: Vec<String>,
 }
 
 #[derive(Args)]
@@ -134,7 +140,7 @@ fn even(text: &str) -> Result<usize, String> {
 
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
-        Command::Serve(options) => runtime()?.block_on(serve::serve(options.listen, options.connections as usize)),
+        Command::Serve(options) => be_the_server(options),
         Command::Run(options) => runtime()?.block_on(run_model(options)),
         Command::Model(options) => print_model(&options),
         Command::Fairness(options) => print_fairness(options),
@@ -160,7 +166,7 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
     }
     let chosen = chosen(&model, &options.users)?;
     let server = run::resolve(&options.to).await?;
-    socket::raise_descriptor_limit();
+    crate::places::raise_descriptor_limit();
     let mut interrupt = signal(SignalKind::interrupt()).about("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).about("SIGTERM")?;
     let interrupted = async {
@@ -203,6 +209,20 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
 async fn raised(flag: &mut watch::Receiver<bool>) {
     // The guard of the value must not be held while others wait.
     drop(flag.wait_for(|&raised| raised).await);
+}
+
+fn be_the_server(options: ServeOptions) -> Result<(), Error> {
+    if !options.open && !options.listen.ip().is_loopback() {
+        return Err(Error::new(format!(
+            "{} is not loopback, and every host could have this one send: say --open, or listen on 127.0.0.1",
+            options.listen
+        )));
+    }
+    let controls = match options.controls.is_empty() {
+        true => serve::Controls::Allowed,
+        false => serve::Controls::These(options.controls.into()),
+    };
+    runtime()?.block_on(serve::serve(options.listen, options.connections as usize, controls))
 }
 
 /// The numbers of the users to run: all, or those named.

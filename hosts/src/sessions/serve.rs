@@ -10,19 +10,27 @@ use std::time::{Duration, SystemTime};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::model::{Direction, Length};
 use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
-use super::socket::{Sender, congestion, discard, info, raise_descriptor_limit, set_congestion};
+use super::socket::{Sender, congestion, discard, info, set_congestion};
+use crate::log::report;
+use crate::places::{Places, raise_descriptor_limit};
 use crate::{About, Error};
 
 /// Reports that wait for a slow control connection; more wait in their sessions.
 const REPORTS: usize = 256;
 /// A client that vanished without a word is missed after about so long.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// What the kernel lets every program choose.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// Bytes of a congestion control's name (TCP_CA_NAME_MAX).
+const LONGEST_NAME: usize = 15;
 
 /// Runs that are under way, by name.
 type Runs = Arc<Mutex<HashMap<String, Run>>>;
@@ -33,38 +41,65 @@ struct Run {
     stop: watch::Receiver<bool>,
 }
 
-/// Serves on `listen` until the process ends. `connections`: how many at a time, more wait.
-pub async fn serve(listen: SocketAddr, connections: usize) -> Result<(), Error> {
+/// Which congestion controls clients may ask for.
+#[derive(Clone)]
+pub enum Controls {
+    /// Those that the kernel lets every program choose
+    Allowed,
+    These(Arc<[String]>),
+}
+
+impl Controls {
+    /// Errors: why not, for the client.
+    fn permit(&self, name: &str) -> Result<(), String> {
+        if name.len() > LONGEST_NAME {
+            return Err("a congestion control of more than 15 bytes".into());
+        }
+        let permitted = match self {
+            Self::Allowed => {
+                std::fs::read_to_string(ALLOWED).is_ok_and(|names| names.split_whitespace().any(|n| n == name))
+            }
+            Self::These(names) => names.iter().any(|n| n == name),
+        };
+        if permitted {
+            Ok(())
+        } else {
+            Err(format!("congestion control '{name}': start the server with --congestion {name}"))
+        }
+    }
+}
+
+/// Serves on `listen` until the process ends. `connections`: how many at a time; then the address that has the most loses
+/// its oldest. `controls`: what clients may have the server send with.
+pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -> Result<(), Error> {
     raise_descriptor_limit();
     let listener = TcpListener::bind(listen).await.about(format_args!("listen on TCP {listen}"))?;
     // Whoever started this waits for the line.
     println!("listening on {}", listener.local_addr().about("the listening address")?);
     let runs = Runs::default();
-    let slots = Arc::new(Semaphore::new(connections));
+    let places = Places::new(connections);
     loop {
-        let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(e) => {
                 // Out of descriptors, say: not for ever.
-                eprintln!("accept: {e}");
+                report(format_args!("accept: {e}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let runs = runs.clone();
+        let (runs, places, controls) = (runs.clone(), places.clone(), controls.clone());
         tokio::spawn(async move {
-            if let Err(e) = converse(stream, runs).await
-                && e.kind() == io::ErrorKind::InvalidData
-            {
-                eprintln!("{peer}: {e}");
+            match places.hold(peer.ip(), converse(stream, runs, &controls)).await {
+                Some(Err(e)) if e.kind() == io::ErrorKind::InvalidData => report(format_args!("{peer}: {e}")),
+                None => report(format_args!("{peer}: it had to make room for others")),
+                Some(_) => {}
             }
-            drop(slot);
         });
     }
 }
 
-async fn converse(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, runs: Runs, controls: &Controls) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(SILENCE / 2).with_interval(SILENCE / 4).with_retries(2);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
@@ -77,7 +112,7 @@ async fn converse(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
         Some(name) => {
             let run = runs.lock().expect("no holder panics").get(name).cloned();
             match run {
-                Some(run) => data(stream, &hello, run).await,
+                Some(run) => data(stream, &hello, run, controls).await,
                 None => refuse(&mut stream, "the run is over").await,
             }
         }
@@ -94,15 +129,15 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     let (reports, mut reported) = mpsc::channel(REPORTS);
     let (stop, stopped) = watch::channel(false);
     runs.lock().expect("no holder panics").insert(name.clone(), Run { reports, stop: stopped });
-    let named = protocol::write(&mut stream, &Answer::Run(name.clone())).await;
+    let under_way = UnderWay { runs, name: name.clone(), _stop: stop };
+    let named = protocol::write(&mut stream, &Answer::Run(name)).await;
     let (mut from_client, mut to_client) = stream.into_split();
-    let ordered = tokio::spawn(async move {
-        // Whatever comes, and if it is the end of the connection.
-        let order: io::Result<Order> = protocol::read(&mut from_client).await;
-        // No new data connections; those there are notice, and the last one closes the channel.
-        runs.lock().expect("no holder panics").remove(&name);
-        let _ = stop.send(true);
-        order.map(|Order::Stop| ())
+    // A set ends its task when it is dropped.
+    let mut ordered = JoinSet::new();
+    ordered.spawn(async move {
+        // Whatever comes, and if it is the end of the connection, ends the run.
+        let _under_way = under_way;
+        protocol::read(&mut from_client).await.map(|Order::Stop| ())
     });
     let mut passed_on = named;
     while let Some(sent) = reported.recv().await {
@@ -110,16 +145,33 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
             passed_on = protocol::write(&mut to_client, &Answer::Sent(sent)).await;
         }
     }
-    ordered.await.map_err(io::Error::other)??;
+    ordered.join_next().await.expect("there is one").map_err(io::Error::other)??;
     passed_on?;
     protocol::write(&mut to_client, &Answer::End).await
 }
 
-async fn data(mut stream: TcpStream, hello: &Hello, mut run: Run) -> io::Result<()> {
-    if let Some(name) = &hello.congestion
-        && let Err(e) = set_congestion(&stream, name)
-    {
-        return refuse(&mut stream, format!("congestion control '{name}': {e}")).await;
+/// A run as long as its control connection lives. Then there are no new data connections; those there are notice, and the last
+/// one closes the channel.
+struct UnderWay {
+    runs: Runs,
+    name: String,
+    _stop: watch::Sender<bool>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.runs.lock().expect("no holder panics").remove(&self.name);
+    }
+}
+
+async fn data(mut stream: TcpStream, hello: &Hello, mut run: Run, controls: &Controls) -> io::Result<()> {
+    if let Some(name) = &hello.congestion {
+        if let Err(why) = controls.permit(name) {
+            return refuse(&mut stream, why).await;
+        }
+        if let Err(e) = set_congestion(&stream, name) {
+            return refuse(&mut stream, format!("congestion control '{name}': {e}")).await;
+        }
     }
     let mut sender = Sender::new(stream)?;
     sender.write(&protocol::line(&Answer::Ready)).await?;

@@ -174,18 +174,6 @@ pub fn congestion(socket: &impl AsRawFd) -> Option<String> {
     (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// Lets this process have as many descriptors as it may.
-pub fn raise_descriptor_limit() {
-    // SAFETY: the kernel writes and reads one rlimit. A failure leaves the limit as it is.
-    unsafe {
-        let mut limit: libc::rlimit = zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
-}
-
 #[repr(C, align(8))]
 struct Ancillary<const N: usize>(MaybeUninit<[u8; N]>);
 

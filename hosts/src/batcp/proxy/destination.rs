@@ -155,7 +155,7 @@ impl fmt::Display for Reply {
 }
 
 /// Addresses with common leading bits, IPv4 as ::ffff:a.b.c.d.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Prefix {
     pub address: Ipv6Addr,
     /// 0 to 128 bits of the mapped address
@@ -164,6 +164,29 @@ pub struct Prefix {
 
 impl Prefix {
     pub const ALL: Self = Self { address: Ipv6Addr::UNSPECIFIED, bits: 0 };
+
+    /// Private networks (RFC 1918, RFC 6598, RFC 4193), multicast and broadcast: what no remote proxy is a way to.
+    pub fn private() -> Vec<Self> {
+        const PRIVATE: [&str; 8] = [
+            "10.0.0.0/8",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "100.64.0.0/10",
+            "fc00::/7",
+            "224.0.0.0/4",
+            "ff00::/8",
+            "255.255.255.255",
+        ];
+        PRIVATE.iter().map(|text| text.parse().expect("a constant prefix")).collect()
+    }
+
+    /// The network of an interface's address.
+    pub fn network(address: IpAddr, mask: IpAddr) -> Self {
+        let bits = mapped(mask).to_bits().count_ones() as u8;
+        // A mapped mask has 16 ones before its own.
+        let bits = if address.is_ipv4() { bits - 16 + 96 } else { bits };
+        Self { address: mapped(address), bits }
+    }
 
     fn contains(self, address: IpAddr) -> bool {
         let difference = self.address.to_bits() ^ mapped(address).to_bits();
@@ -271,6 +294,20 @@ mod tests {
             let expected = bits == 0 || (a ^ b) >> (32 - bits) == 0;
             prop_assert_eq!(prefix.contains(IpAddr::V4(b.into())), expected);
         }
+    }
+
+    #[test]
+    fn networks_of_interfaces() {
+        let network = |address: &str, mask: &str| Prefix::network(address.parse().unwrap(), mask.parse().unwrap());
+        for (net, inside, outside) in [
+            (network("192.0.2.77", "255.255.255.0"), "192.0.2.1", "192.0.3.1"),
+            (network("192.0.2.77", "255.255.255.255"), "192.0.2.77", "192.0.2.76"),
+            (network("2001:db8::1", "ffff:ffff:ffff:ffff::"), "2001:db8::2", "2001:db8:0:1::2"),
+        ] {
+            assert!(net.contains(inside.parse().unwrap()) && !net.contains(outside.parse().unwrap()), "{net:?}");
+        }
+        assert!(Prefix::private().iter().any(|prefix| prefix.contains("172.31.255.255".parse().unwrap())));
+        assert!(!Prefix::private().iter().any(|prefix| prefix.contains("172.32.0.1".parse().unwrap())));
     }
 
     #[test]

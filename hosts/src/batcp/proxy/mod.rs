@@ -11,10 +11,10 @@ mod pair;
 mod relay;
 mod socks;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +23,27 @@ use clap::{Args, Subcommand};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use self::catch::{Catcher, Net};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
-use self::pair::Key;
 use self::socks::Credentials;
 use super::transfer::{ReceiverOptions, TransportOptions};
-use super::{Announcer, Connection, InBand, Interface, Listener, Negotiation, Options, connect};
+use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
+use crate::log::report;
+use crate::places::{Places, raise_descriptor_limit};
 use crate::{About, Error};
 
 /// A destination that does not answer in this time is given up; a client waits for its reply longer.
 const CONNECT: Duration = Duration::from_secs(15);
+/// All addresses of a destination, and its name: a local proxy waits for 30 s.
+const CONNECT_ALL: Duration = Duration::from_secs(28);
+/// How often the networks of this host's interfaces are looked up.
+const NETWORKS: Duration = Duration::from_secs(2);
+/// Clients that have not said who they are and where to, at a time, and those that have and wait to be served.
+const UNKNOWN: usize = 256;
+const WAITING: usize = 256;
 
 /// What all proxies can choose.
 #[derive(Args)]
@@ -43,16 +51,20 @@ struct ProxyOptions {
     /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
     #[arg(long)]
     in_band: bool,
-    /// Connections at one time; further ones wait
+    /// Connections at one time; further ones wait. Without a key, `remote` does not let them wait: whoever has the most of
+    /// them loses the oldest
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
 }
 
 impl ProxyOptions {
-    fn options(&self, transport: &ReceiverOptions) -> Result<Options, Error> {
+    fn options(&self, transport: &ReceiverOptions, key: &Key) -> Result<Options, Error> {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
-        Ok(Options { negotiation, ..transport.options() })
+        // Who has no key is never kept waiting, see `Gate`.
+        let waiting = if key.is_open() { 16 } else { WAITING };
+        let connections = usize::from(self.connections) + waiting;
+        Ok(Options { negotiation, key: key.clone(), connections, ..transport.options() })
     }
 }
 
@@ -99,9 +111,15 @@ pub struct LocalOptions {
     /// Catch only processes of this cgroup, named as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH", default_value = "/")]
     cgroup: String,
-    /// Catch only connects to these destinations [default: all but this host's own and its links']
+    /// Catch only connects to these destinations [default: all but private ones, this host's own and its links']
     #[arg(long, value_name = "PREFIX")]
     only: Vec<Prefix>,
+    /// Never catch connects to these destinations
+    #[arg(long, value_name = "PREFIX")]
+    except: Vec<Prefix>,
+    /// Catch connects to private networks and to those of this host's interfaces, too: the remote proxy is a way there
+    #[arg(long, conflicts_with = "only")]
+    private: bool,
     #[command(flatten)]
     transport: TransportOptions,
     #[command(flatten)]
@@ -134,19 +152,20 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
             options.listen
         )));
     }
+    let key = read_key(options.key_file.as_deref())?;
     let carrier = Arc::new(Carrier {
         via: options.via,
-        key: read_key(options.key_file.as_deref())?,
         rules: Rules(options.allow),
-        options: options.proxy.options(&options.transport.receiver)?,
+        options: options.proxy.options(&options.transport.receiver, &key)?,
         interfaces: options.transport.interface,
     });
     run_async(async {
         let listener = TcpListener::bind(options.listen).await.about(format!("listen on {}", options.listen))?;
-        report(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
-        accept_all(&[listener], options.proxy.connections, |stream, _| {
-            let (carrier, credentials) = (carrier.clone(), credentials.clone());
-            async move { serve_socks(stream, &carrier, credentials.as_deref()).await }
+        ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
+        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        accept_all(&[listener], |stream, peer| {
+            let (carrier, credentials, gate) = (carrier.clone(), credentials.clone(), gate.clone());
+            async move { serve_socks(stream, peer.ip(), &carrier, credentials.as_deref(), &gate).await }
         })
         .await
     })
@@ -161,11 +180,11 @@ pub fn run(command: Command) -> Result<(), Error> {
 }
 
 fn local(options: LocalOptions) -> Result<(), Error> {
+    let key = read_key(options.key_file.as_deref())?;
     let carrier = Arc::new(Carrier {
         via: options.via,
-        key: read_key(options.key_file.as_deref())?,
         rules: Rules::default(),
-        options: options.proxy.options(&options.transport.receiver)?,
+        options: options.proxy.options(&options.transport.receiver, &key)?,
         interfaces: options.transport.interface,
     });
     run_async(async {
@@ -176,52 +195,110 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         for listener in &listeners {
             addresses.push(listener.local_addr().about("address of the listening socket")?);
         }
+        // Who names destinations, or says that private ones are meant, gets them.
+        let all = options.private || !options.only.is_empty();
+        let mut except = options.except.clone();
+        if !all {
+            except.extend(Prefix::private());
+        }
         let catcher = Arc::new(Catcher::start(&Net {
             cgroup: &options.cgroup,
             ipv4: addresses[0],
             ipv6: addresses.get(1).copied(),
             only: if options.only.is_empty() { &[Prefix::ALL] } else { &options.only },
-            except: &carrier.via,
+            except: &except,
+            via: &carrier.via,
         })?);
+        if !all {
+            let mut before = except.into_iter().collect::<HashSet<_>>();
+            let asked: HashSet<_> = before.clone();
+            follow_networks(&catcher, &asked, &mut before)?;
+            let catcher = catcher.clone();
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(NETWORKS).await;
+                    if let Err(error) = follow_networks(&catcher, &asked, &mut before) {
+                        report(error);
+                    }
+                }
+            });
+        }
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
-        report(format_args!("catching {families}connects for {}", carrier.via[0]));
-        accept_all(&listeners, options.proxy.connections, |stream, peer| {
-            let (carrier, catcher) = (carrier.clone(), catcher.clone());
-            async move { serve_caught(stream, peer, &carrier, &catcher).await }
+        ready(format_args!("catching {families}connects for {}", carrier.via[0]));
+        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        accept_all(&listeners, |stream, peer| {
+            let (carrier, catcher, gate) = (carrier.clone(), catcher.clone(), gate.clone());
+            async move { serve_caught(stream, peer, &carrier, &catcher, &gate).await }
         })
         .await
     })
+}
+
+/// Spares what was `asked` for and the networks that this host's interfaces are in now; `before`: those that are spared already.
+fn follow_networks(catcher: &Catcher, asked: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
+    let mut now = catch::connected().about("read the networks of this host's interfaces")?;
+    now.extend(asked);
+    catcher.spare(before, &now)?;
+    *before = now;
+    Ok(())
 }
 
 fn remote(options: RemoteOptions) -> Result<(), Error> {
     if options.key_file.is_none() && options.allow.is_empty() {
         return Err(Error::new("everyone could reach everything through this proxy: give --key-file or --allow"));
     }
-    let key = Arc::new(read_key(options.key_file.as_deref())?);
-    let rules = Arc::new(Rules(options.allow));
-    let transport = options.proxy.options(&options.transport)?;
+    let key = read_key(options.key_file.as_deref())?;
+    let transport = options.proxy.options(&options.transport, &key)?;
+    let gate = Gate::new(options.proxy.connections, key.is_open());
+    let remote = Arc::new(Remote { key, rules: Rules(options.allow), gate });
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
-        report(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
-        let permits = Arc::new(Semaphore::new(options.proxy.connections.into()));
+        ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
         loop {
-            let permit = permits.clone().acquire_owned().await.expect("nobody closes it");
             let connection = listener.accept().await.about(format!("listen on {}", options.listen))?;
-            let (key, rules) = (key.clone(), rules.clone());
+            let remote = remote.clone();
             tokio::spawn(async move {
-                if let Err(error) = serve_remote(connection, &key, &rules).await {
+                if let Err(error) = remote.serve(connection).await {
                     report(error);
                 }
-                drop(permit);
             });
         }
     })
 }
 
+/// Who is served when. Clients take one of `unknown` until they have proved who they are and said where to; so those that never do
+/// keep no place of the others, and a flood of them pushes out its own.
+struct Gate {
+    unknown: Places,
+    waiting: Semaphore,
+    served: Semaphore,
+    /// Nobody proves anything: all clients are unknown as long as they are here.
+    open: bool,
+}
+
+impl Gate {
+    fn new(connections: u16, open: bool) -> Self {
+        let connections = usize::from(connections);
+        let unknown = Places::new(if open { connections } else { UNKNOWN });
+        Self { unknown, waiting: Semaphore::new(WAITING), served: Semaphore::new(connections), open }
+    }
+
+    /// Waits for a place among those that are served. Errors: too many wait.
+    async fn enter(&self) -> Result<SemaphorePermit<'_>, String> {
+        if let Ok(permit) = self.served.try_acquire() {
+            return Ok(permit);
+        }
+        let _waiting = self.waiting.try_acquire().map_err(|_| "too many connections wait already".to_owned())?;
+        Ok(self.served.acquire().await.expect("nobody closes it"))
+    }
+}
+
+/// What a client is told that had to make room.
+const MADE_ROOM: &str = "it had to make room for others";
+
 /// The way from here to destinations.
 struct Carrier {
     via: Vec<SocketAddr>,
-    key: Key,
     rules: Rules,
     interfaces: Vec<Interface>,
     options: Options,
@@ -244,10 +321,13 @@ impl Carrier {
             return connect(&addresses, "connect").await;
         }
         let mut connection = connect(&self.via, "connect to the remote proxy").await?;
-        match pair::request(&mut connection, &self.key, destination).await.map_err(failed("ask the remote proxy"))? {
+        match pair::request(&mut connection, &self.options.key, destination)
+            .await
+            .map_err(failed("ask the remote proxy"))?
+        {
             Reply::Succeeded => Ok(connection),
             reply => {
-                let _ = connection.shutdown().await;
+                let _ = timeout(pair::PATIENCE, connection.shutdown()).await;
                 Err((reply, format!("{destination}: the remote proxy says: {reply}")))
             }
         }
@@ -257,8 +337,15 @@ impl Carrier {
 /// The error is a line for the log; `None` says that there is nothing to say.
 type Served = Result<(), String>;
 
-async fn serve_socks(mut stream: TcpStream, carrier: &Carrier, credentials: Option<&Credentials>) -> Served {
-    let destination = match socks::accept(&mut stream, credentials).await {
+async fn serve_socks(
+    mut stream: TcpStream,
+    peer: IpAddr,
+    carrier: &Carrier,
+    credentials: Option<&Credentials>,
+    gate: &Gate,
+) -> Served {
+    let accepted = gate.unknown.hold(peer, socks::accept(&mut stream, credentials)).await;
+    let destination = match accepted.ok_or_else(|| format!("SOCKS5 client {peer}: {MADE_ROOM}"))? {
         Ok(destination) => destination,
         Err(error) => {
             // What it was told is to arrive.
@@ -266,6 +353,7 @@ async fn serve_socks(mut stream: TcpStream, carrier: &Carrier, credentials: Opti
             return Err(format!("SOCKS5 client: {error}"));
         }
     };
+    let _permit = gate.enter().await.map_err(|error| format!("{destination}: {error}"))?;
     match carrier.open(&destination).await {
         Ok(connection) => {
             let line = |error: io::Error| format!("{destination}: {error}");
@@ -281,28 +369,78 @@ async fn serve_socks(mut stream: TcpStream, carrier: &Carrier, credentials: Opti
     }
 }
 
-async fn serve_caught(stream: TcpStream, peer: SocketAddr, carrier: &Carrier, catcher: &Catcher) -> Served {
+async fn serve_caught(
+    stream: TcpStream,
+    peer: SocketAddr,
+    carrier: &Carrier,
+    catcher: &Catcher,
+    gate: &Gate,
+) -> Served {
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
+    let _permit = gate.enter().await.map_err(|error| format!("{original}: {error}"))?;
     let connection = carrier.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
-async fn serve_remote(mut connection: Connection, key: &Key, rules: &Rules) -> Served {
-    let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
-    let mut name = String::new();
-    let served = pair::serve(&mut connection, key, async |destination: &Destination| {
-        name = destination.to_string();
-        connect_plain(destination, rules).await
-    });
-    match served.await.map_err(|error| format!("local proxy {peer}: {error}"))? {
-        Ok(stream) => relay::relay(stream, connection).await.map_err(|error| format!("{name}: {error}")),
-        Err(reply) => {
-            let _ = connection.shutdown().await;
-            let _ = timeout(pair::PATIENCE, connection.read(&mut [0])).await;
-            let name = if name.is_empty() { "wrong key" } else { &name };
-            Err(format!("local proxy {peer}: {name}: {reply}"))
+/// What the remote proxy serves with.
+struct Remote {
+    key: Key,
+    rules: Rules,
+    gate: Gate,
+}
+
+impl Remote {
+    async fn serve(&self, mut connection: Connection) -> Served {
+        let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
+        let line = |error: io::Error| format!("local proxy {peer}: {error}");
+        let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
+        if self.gate.open {
+            let served = async {
+                let request = pair::hear(&mut connection, &self.key).await.map_err(line)?;
+                self.carry(connection, peer, request).await
+            };
+            return self.gate.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
+        }
+        let request = self.gate.unknown.hold(peer.ip(), pair::hear(&mut connection, &self.key)).await;
+        let request = request.ok_or_else(made_room)?.map_err(line)?;
+        let _permit = match &request {
+            Some(_) => Some(self.gate.enter().await.map_err(|error| format!("local proxy {peer}: {error}"))?),
+            None => None,
+        };
+        self.carry(connection, peer, request).await
+    }
+
+    /// Goes where the request says. `None`: its key was another one, and the client was told.
+    async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: Option<pair::Request<'_>>) -> Served {
+        let Some(request) = request else {
+            part(connection).await;
+            return Err(format!("local proxy {peer}: wrong key"));
+        };
+        let name = request.destination.to_string();
+        let line = |error: io::Error| format!("{name}: {error}");
+        let connected = timeout(CONNECT_ALL, connect_plain(&request.destination, &self.rules)).await;
+        match connected.unwrap_or(Err(Reply::TimedOut)) {
+            Ok(stream) => {
+                request.reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
+                relay::relay(stream, connection).await.map_err(line)
+            }
+            Err(reply) => {
+                let told = request.reply(&mut connection, reply).await;
+                part(connection).await;
+                told.map_err(line)?;
+                Err(format!("local proxy {peer}: {name}: {reply}"))
+            }
         }
     }
+}
+
+/// Ends a connection whose client was told why. One that does not take it is not waited for.
+async fn part(mut connection: Connection) {
+    let _ = timeout(pair::PATIENCE, async {
+        connection.shutdown().await?;
+        connection.read(&mut [0]).await
+    })
+    .await;
 }
 
 async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpStream, Reply> {
@@ -317,18 +455,12 @@ async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpSt
     Err(last)
 }
 
-/// Serves what `listeners` accept, `limit` at a time. Errors: none of one connection; a listener that is broken.
-async fn accept_all<F>(
-    listeners: &[TcpListener],
-    limit: u16,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
-) -> Result<(), Error>
+/// Serves what `listeners` accept. Errors: none of one connection; a listener that is broken.
+async fn accept_all<F>(listeners: &[TcpListener], serve: impl Fn(TcpStream, SocketAddr) -> F) -> Result<(), Error>
 where
     F: Future<Output = Served> + Send + 'static,
 {
-    let permits = Arc::new(Semaphore::new(limit.into()));
     loop {
-        let permit = permits.clone().acquire_owned().await.expect("nobody closes it");
         let accepted = match listeners {
             [first, second] => tokio::select! {
                 accepted = first.accept() => accepted,
@@ -347,7 +479,6 @@ where
                     if let Err(line) = served {
                         report(line);
                     }
-                    drop(permit);
                 });
             }
             // The client is gone already, or there are no file descriptors for now.
@@ -360,42 +491,24 @@ where
 }
 
 fn run_async(program: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    raise_descriptor_limit();
     tokio::runtime::Runtime::new().about("start the runtime")?.block_on(program)
 }
 
-/// A line for the log; a log that is closed stops nothing.
-fn report(line: impl std::fmt::Display) {
+/// The line that whoever started a proxy waits for.
+fn ready(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Reads a secret, less the line's end. Errors: the file cannot be read, or others than its owner may read it.
-fn read_secret(path: &Path) -> Result<Vec<u8>, Error> {
-    let about = || format!("read {}", path.display());
-    let mode = std::fs::metadata(path).about(about())?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(Error::new(format!("{0} is open to others: chmod 600 {0}", path.display())));
-    }
-    let mut secret = std::fs::read(path).about(about())?;
-    while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
-        secret.pop();
-    }
-    Ok(secret)
-}
-
 fn read_key(path: Option<&Path>) -> Result<Key, Error> {
-    let Some(path) = path else { return Ok(Key::default()) };
-    let key = read_secret(path)?;
-    if key.len() < 16 {
-        let path = path.display();
-        return Err(Error::new(format!(
-            "{path}: a key has 16 bytes at least: head -c 32 /dev/urandom | base64 > {path}"
-        )));
-    }
-    Ok(Key(key))
+    path.map(Key::read).transpose().map(Option::unwrap_or_default)
 }
 
 fn read_credentials(path: &Path) -> Result<Credentials, Error> {
-    let secret = read_secret(path)?;
+    let mut secret = crate::key::secret(path)?;
+    while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
+        secret.pop();
+    }
     let colon = secret.iter().position(|byte| *byte == b':');
     colon
         .and_then(|colon| Credentials::new(&secret[..colon], &secret[colon + 1..]))

@@ -10,7 +10,8 @@
 //! The tags are HMAC-SHA-256 (RFC 2104) under the shared key over a word for the direction, challenge, nonce and what
 //! the message says. They prove that both know the key, now and for this destination; a replay fails, as the challenge
 //! is new. Without a key the key is empty. The bytes that follow are neither encrypted nor authenticated: that is the
-//! application's affair (TLS), as without proxies.
+//! application's affair (TLS), as without proxies. A connection over BATCP has proved the key before; over plain TCP this is
+//! the only proof.
 
 use std::io;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::destination::{Destination, Reply};
+use crate::batcp::Key;
 
 const VERSION: u8 = 1;
 const RANDOM: usize = 32;
@@ -29,10 +31,6 @@ const RANDOM: usize = 32;
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The remote proxy may take that long to connect.
 const CONNECT: Duration = Duration::from_secs(30);
-
-/// A key that both proxies know; empty if there is none.
-#[derive(Clone, Default)]
-pub struct Key(pub Vec<u8>);
 
 /// What ties the messages of one connection together.
 struct Session<'k> {
@@ -56,6 +54,12 @@ impl Session<'_> {
 
     fn verify(&self, direction: &[u8], says: &[u8], tag: &[u8]) -> bool {
         self.mac(direction, says).verify_slice(tag).is_ok()
+    }
+
+    async fn reply<S: AsyncWrite + Unpin>(&self, stream: &mut S, reply: Reply) -> io::Result<()> {
+        let says = [reply as u8];
+        stream.write_all(&[&says[..], &self.tag(REPLY, &says)].concat()).await?;
+        stream.flush().await
     }
 }
 
@@ -90,36 +94,40 @@ where
     Ok(Reply::from_byte(reply[0]))
 }
 
-/// The remote proxy's part: hears where `stream` is to go, checks the client's HMAC (RFC 2104), lets `connect` go
-/// there, replies (RFC 1928, section 6). The inner error: refused, and the client was told. Errors: a client that
-/// breaks off or sends no request.
-pub async fn serve<S, C>(
-    stream: &mut S,
-    key: &Key,
-    connect: impl AsyncFnOnce(&Destination) -> Result<C, Reply>,
-) -> io::Result<Result<C, Reply>>
+/// What a local proxy with the key has asked for.
+pub struct Request<'k> {
+    session: Session<'k>,
+    pub destination: Destination,
+}
+
+/// The remote proxy's part: hears where `stream` is to go and checks the client's HMAC (RFC 2104); a client with another key is
+/// told so, and gets `None`. Errors: a client that breaks off, sends no request, or takes longer than `PATIENCE`.
+pub async fn hear<'k, S>(stream: &mut S, key: &'k Key) -> io::Result<Option<Request<'k>>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut session = Session { key, challenge: rand::rng().random(), nonce: [0; RANDOM] };
-    let (tag, destination) = timeout(PATIENCE, async {
+    timeout(PATIENCE, async {
         stream.write_all(&[&[VERSION], &session.challenge[..]].concat()).await?;
         stream.flush().await?;
         let mut tag = [0; RANDOM];
         stream.read_exact(&mut session.nonce).await?;
         stream.read_exact(&mut tag).await?;
-        io::Result::Ok((tag, Destination::read(stream).await?))
+        let destination = Destination::read(stream).await?;
+        if session.verify(REQUEST, &destination.encode(), &tag) {
+            return Ok(Some(Request { session, destination }));
+        }
+        session.reply(stream, Reply::NotAllowed).await?;
+        Ok(None)
     })
-    .await??;
-    let result = if session.verify(REQUEST, &destination.encode(), &tag) {
-        connect(&destination).await
-    } else {
-        Err(Reply::NotAllowed)
-    };
-    let says = [result.as_ref().err().copied().unwrap_or(Reply::Succeeded) as u8];
-    stream.write_all(&[&says[..], &session.tag(REPLY, &says)].concat()).await?;
-    stream.flush().await?;
-    Ok(result)
+    .await?
+}
+
+impl Request<'_> {
+    /// Tells the client what became of it (RFC 1928, section 6). Errors: it does not take that within `PATIENCE`.
+    pub async fn reply<S: AsyncWrite + Unpin>(&self, stream: &mut S, reply: Reply) -> io::Result<()> {
+        timeout(PATIENCE, self.session.reply(stream, reply)).await?
+    }
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -134,16 +142,12 @@ mod tests {
         let (mut a, mut b) = tokio::io::duplex(4096);
         let (local, remote) = (Key(local.into()), Key(remote.into()));
         let to = Destination::Name("example.org".into(), 80);
-        let mut asked = None;
-        let (request, served) = tokio::join!(
-            request(&mut a, &local, &to),
-            serve(&mut b, &remote, async |to: &Destination| {
-                asked = Some(to.clone());
-                reply
-            })
-        );
-        served.unwrap().ok();
-        (request, asked)
+        let serve = async {
+            let heard = hear(&mut b, &remote).await.unwrap()?;
+            heard.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
+            Some(heard.destination)
+        };
+        tokio::join!(request(&mut a, &local, &to), serve)
     }
 
     #[tokio::test]
@@ -171,8 +175,7 @@ mod tests {
         let says = Destination::Address(([10, 0, 0, 1], 80).into()).encode();
         let replayed = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
         a.write_all(&replayed).await.unwrap();
-        let result = serve(&mut b, &key, async |_: &Destination| -> Result<(), Reply> { panic!("connected") }).await;
-        assert_eq!(result.unwrap(), Err(Reply::NotAllowed));
+        assert!(hear(&mut b, &key).await.unwrap().is_none());
     }
 
     proptest::proptest! {
@@ -183,9 +186,7 @@ mod tests {
                 let (mut a, mut b) = tokio::io::duplex(4096);
                 a.write_all(&bytes).await.unwrap();
                 a.shutdown().await.unwrap();
-                let connect = async |_: &Destination| -> Result<(), Reply> { panic!("connected") };
-                let served = serve(&mut b, &Key(b"key".into()), connect).await;
-                assert!(matches!(served, Err(_) | Ok(Err(Reply::NotAllowed))));
+                assert!(matches!(hear(&mut b, &Key(b"key".into())).await, Err(_) | Ok(None)));
             });
         }
     }
