@@ -179,6 +179,40 @@ pub enum Change {
 }
 
 impl Change {
+    /// Part of the same update as the change before it, so that no packet comes between the two.
+    fn continues(&self, before: &Change) -> bool {
+        match (before.entry(), self.entry()) {
+            (Some(before), Some(own)) => {
+                let is_beside = matches!(
+                    self,
+                    Change::SetEntryMeter { .. } | Change::SetEntryCounter { .. } | Change::SetEntryColours { .. }
+                );
+                before == own && is_beside
+            }
+            _ => match (before, self) {
+                // Replicas, and then who takes their place.
+                (Change::SetMulticastGroup { group, .. }, Change::SetMulticastGroup { group: own, .. }) => group == own,
+                (Change::SetCloneSession { session, .. }, Change::SetCloneSession { session: own, .. }) => {
+                    session == own
+                }
+                _ => false,
+            },
+        }
+    }
+
+    /// The entry that it is about: its table and slot.
+    fn entry(&self) -> Option<(usize, u32)> {
+        match *self {
+            Change::InsertEntry { table, slot, .. }
+            | Change::ModifyEntry { table, slot, .. }
+            | Change::RemoveEntry { table, slot }
+            | Change::SetEntryCounter { table, slot, .. }
+            | Change::SetEntryMeter { table, slot, .. }
+            | Change::SetEntryColours { table, slot, .. } => Some((table, slot)),
+            _ => None,
+        }
+    }
+
     /// Whether it makes a difference to packets alone: nothing that the control plane reads comes from what it changes.
     pub fn is_for_packets_only(&self) -> bool {
         matches!(
@@ -239,6 +273,28 @@ impl Change {
     }
 }
 
+/// At least `number` of the changes, and as many more as are of the last one's update.
+pub fn whole(changes: &[Change], number: usize) -> usize {
+    let more = changes.windows(2).skip(number.saturating_sub(1)).take_while(|pair| pair[1].continues(&pair[0]));
+    if number == 0 { 0 } else { number + more.count() }
+}
+
 fn set_colours(cells: &ColourCells, value: ColourCounts) {
     cells.iter().zip(value).for_each(|(cell, value)| cell.set(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_is_whole_wherever_a_turn_ends() {
+        let entry = |slot| Change::InsertEntry { table: 0, slot, row: Box::default(), priority: 0 };
+        let meter = |slot| Change::SetEntryMeter { table: 0, slot, config: None };
+        let counter = |slot| Change::SetEntryCounter { table: 0, slot, value: CounterValue::default() };
+        let group = |group| Change::SetMulticastGroup { group, replicas: None };
+        let changes = [entry(1), meter(1), counter(1), entry(2), meter(3), group(7), group(7), group(8), entry(8)];
+        let ends: Vec<usize> = (0..=changes.len()).map(|number| whole(&changes, number)).collect();
+        assert_eq!(ends, [0, 3, 3, 3, 4, 5, 7, 7, 8, 9]);
+    }
 }

@@ -15,10 +15,12 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::change::Change;
+use crate::engine::Line;
 use crate::link::LinkConfig;
 use crate::machine::Machine;
-use crate::port::PortIo;
+use crate::port::{PortIo, PortNumber};
 use crate::store::Carried;
+use crate::v1model::Port;
 
 /// Changes and packet-outs that are handled before packets are looked at again.
 pub const CHANGES_PER_TURN: usize = 128;
@@ -46,18 +48,25 @@ pub enum Command {
     },
     /// The port has an interface again.
     Open {
-        port: usize,
+        port: PortNumber,
         io: Box<dyn PortIo>,
     },
-    /// Other link models, by the index of the port; all at once. The answer comes when they are in effect.
+    /// Other link models; all at once. The answer comes when they are in effect.
     Links {
-        links: Vec<(usize, LinkConfig)>,
+        links: Vec<(PortNumber, LinkConfig)>,
         done: oneshot::Sender<()>,
     },
     /// Whether the port carries packets.
     Enable {
-        port: usize,
+        port: PortNumber,
         enabled: bool,
+    },
+    /// Another port, whose number none has.
+    AddPort(Box<(Port, Line)>),
+    /// Takes the port away; what waits there is dropped. The answer is what is left of it, to be closed elsewhere.
+    RemovePort {
+        port: PortNumber,
+        done: oneshot::Sender<Option<(Port, Line)>>,
     },
     Stop,
 }

@@ -6,41 +6,49 @@
 //! Reads never reach the packet thread: counters, registers and last-hit times are shared relaxed atomics.
 
 mod links;
+mod ports;
+mod watch;
 mod writes;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
-use self::links::Recent;
 pub use self::links::{LinkView, WINDOW, Window};
+use self::links::{Recent, Standing};
 use crate::change::Outbox;
 pub use crate::change::{
     CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
 };
 use crate::command::{self, Command};
+use crate::drops::DropCells;
+pub use crate::drops::Drops;
 use crate::engine::{Clock, Engine, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
-use crate::port::{Capture, FilePort, Interfaces, LanedPort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
+use crate::machine::register::RegisterArray;
+use crate::machine::{ColourCells, CounterCell};
+use crate::port::{Capture, FilePort, LanedPort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
     Program, RegisterId, TableId, Value, ValueSetId,
 };
-use crate::store::Store;
+use crate::store::{Snapshot, Store};
 pub use crate::update::{
     EntryAction, EntryView, GroupMember, ProfileGroup, Replicated, TableEntry, Update, UpdateError, WeightedCall,
 };
-use crate::v1model::{MIN_PACKETS, Port, Switch, SwitchCells};
+use crate::v1model::{MIN_PACKETS, Port, Switch};
+pub use writes::Prepared;
 use writes::Stage;
 
 /// Events of a kind, or packet-outs, that may wait to be fetched.
@@ -48,9 +56,9 @@ const MAX_EVENTS: usize = 4096;
 /// Frames beyond an interface's MTU: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD: usize = 18;
 const MIN_FRAME_BUFFER: usize = 2048;
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
-/// Entries looked at for idleness at a time.
-const AGE_STEP: usize = 4096;
+
+/// Of each replica of a group or session.
+pub type Backups = Vec<Vec<Replica>>;
 
 /// Rare events.
 #[derive(Clone, Debug)]
@@ -87,7 +95,7 @@ pub struct DataplaneConfig {
     pub cpu_port: Option<PortNumber>,
     /// Queues per port, at most 8.
     pub priority_queues: usize,
-    /// Seeds loss, jitter and P4's `random`.
+    /// Seeds loss, jitter, P4's `random` and the tables' hashes. Who knows it can find keys that collide.
     pub seed: u64,
     /// Where each port's frames are written, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
     pub capture: Option<PathBuf>,
@@ -100,24 +108,20 @@ pub struct DataplaneConfig {
 #[error("{0}")]
 pub struct StartError(pub String);
 
-/// Packets that left the switch without a port's doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SwitchStats {
-    /// As many packets were in flight as memory is set aside for.
-    pub no_buffer: u64,
-    /// The egress port is none of the switch's, or the queue none of the port's.
-    pub no_port: u64,
-    /// Packet-ins and digests that were not fetched in time.
-    pub not_fetched: u64,
-}
-
 struct PortHandle {
     number: PortNumber,
     interface: String,
     cells: Arc<PortCells>,
+    /// As `standing` says.
     up: AtomicBool,
-    enabled: AtomicBool,
+    /// As `up`, as far as the store has heard.
+    told: AtomicBool,
+    standing: Mutex<Standing>,
     failed: Arc<AtomicBool>,
+    /// Index of the interface that it is open on; 0: none yet, or it is gone.
+    interface_index: AtomicI32,
+    /// Bytes of payload in the longest frame; 0: nobody knows.
+    mtu: AtomicUsize,
     /// What the packet thread was told last.
     link: Mutex<Option<LinkConfig>>,
     recent: Mutex<Recent>,
@@ -130,18 +134,24 @@ struct Inner {
     packet_outs: Arc<Semaphore>,
     store: Mutex<Option<Store>>,
     stage: Mutex<Option<Stage>>,
-    ports: Vec<PortHandle>,
+    ports: RwLock<Vec<Arc<PortHandle>>>,
+    cpu_port: Option<PortNumber>,
+    capture: Option<PathBuf>,
     /// Per port.
     queues: usize,
     /// The ports are network interfaces.
     interfaces: bool,
     /// Of each interface.
     io_threads: usize,
-    cells: Arc<SwitchCells>,
+    drops: Arc<DropCells>,
     clock: Clock,
     seed: u64,
     notices: mpsc::Sender<Notice>,
+    /// Takes sockets that are to be closed.
+    closing: std::sync::mpsc::Sender<Box<dyn PortIo>>,
     stopping: AtomicBool,
+    /// Readable when it is.
+    stop: EventFd,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -212,50 +222,39 @@ impl Dataplane {
             port
         });
         let ports: Vec<Port> = ports.collect();
-        let handles = config.ports.iter().zip(&ports).map(|(port_config, port)| PortHandle {
-            number: port.number,
-            interface: port_config.interface.clone(),
-            cells: port.cells.clone(),
-            up: AtomicBool::new(true),
-            enabled: AtomicBool::new(true),
-            failed: Arc::default(),
-            link: Mutex::new(port_config.link.clone()),
-            recent: Mutex::default(),
-        });
-        let handles: Vec<PortHandle> = handles.collect();
+        let handles = config.ports.iter().zip(&ports).map(|(config, port)| Arc::new(PortHandle::new(config, port)));
+        let handles: Vec<Arc<PortHandle>> = handles.collect();
         let in_flight =
             config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.most_in_flight()).sum::<usize>();
         let pool = Pool::new(longest_frame, MIN_PACKETS + in_flight);
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
-        let cells = switch.cells.clone();
-        let lines = lines.into_iter().zip(&handles).map(|((io, _), handle)| {
-            let create = |directory: &PathBuf| Capture::create(directory, &handle.interface).map_err(StartError);
-            Ok(Line {
-                io: Some(io),
-                capture: config.capture.as_ref().map(create).transpose()?,
-                failed: handle.failed.clone(),
-                interface: handle.interface.clone(),
-                enabled: true,
-            })
-        });
+        let drops = switch.drops.clone();
+        let capture = config.capture.as_deref();
+        let lines =
+            lines.into_iter().zip(&handles).map(|((io, _), handle)| handle.line(io, capture).map_err(StartError));
         let lines = lines.collect::<Result<_, StartError>>()?;
-        let engine = Engine { switch, lines, commands: received, clock };
+        let (closing, to_close) = std::sync::mpsc::channel();
+        let engine = Engine::new(switch, lines, received, clock, closing.clone());
         let inner = Arc::new(Inner {
             commands,
             longest_frame,
             packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
             stage: Mutex::new(None),
-            ports: handles,
+            ports: RwLock::new(handles),
+            cpu_port: config.cpu_port,
+            capture: config.capture,
             queues: config.priority_queues,
             interfaces: watch_interfaces,
             io_threads: config.io_threads,
-            cells,
+            drops,
             clock,
             seed: config.seed,
             notices,
+            closing,
             stopping: AtomicBool::new(false),
+            stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|e| fail("eventfd", e.into()))?,
             threads: Mutex::new(Vec::new()),
         });
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -263,9 +262,14 @@ impl Dataplane {
         };
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
-        let interfaces = watch_interfaces.then(Interfaces::new).transpose().map_err(|e| fail("socket", e))?;
-        let watcher = spawn("watch", Box::new(move || watch(&watched, interfaces.as_ref())))?;
+        let watcher = spawn("watch", Box::new(move || watch::watch(&watched, &to_close)))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher]);
+        if watch_interfaces {
+            let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
+            let followed = inner.clone();
+            let follower = spawn("interfaces", Box::new(move || interfaces.follow(&followed)))?;
+            inner.threads.lock().unwrap().push(follower);
+        }
         let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
         Ok((Dataplane { inner, staged: false }, events))
     }
@@ -273,6 +277,8 @@ impl Dataplane {
     /// Stops the packet thread and closes the ports; idempotent.
     pub fn stop(&self) {
         self.inner.stopping.store(true, Relaxed);
+        // Fails only when it is readable already, 2^64 times.
+        let _ = self.inner.stop.write(1);
         self.inner.commands.send(Command::Stop);
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap());
         for thread in threads {
@@ -290,6 +296,10 @@ impl Dataplane {
 
     /// A packet-out: the frame enters ingress on the CPU port.
     pub fn inject(&self, frame: Vec<u8>) -> Result<(), UpdateError> {
+        if self.inner.cpu_port.is_none() {
+            let reason = "this switch has no CPU port, which packet-outs enter by: start it with --cpu-port";
+            return Err(UpdateError::FailedPrecondition(reason.into()));
+        }
         if frame.len() > self.inner.longest_frame {
             let (length, most) = (frame.len(), self.inner.longest_frame);
             return Err(UpdateError::InvalidArgument(format!("a frame of {length} bytes: {most} are the most")));
@@ -325,6 +335,16 @@ impl Dataplane {
         self.read(|store, now| store.entries(table, now))
     }
 
+    /// The same at one time, entry by entry when it is asked for.
+    pub fn snapshot(&self, table: TableId) -> Result<Snapshot, UpdateError> {
+        self.read(|store, now| store.snapshot(table, now))
+    }
+
+    /// Entries of a table, and about how many bytes a snapshot of them has.
+    pub fn snapshot_size(&self, table: TableId) -> Result<(usize, usize), UpdateError> {
+        self.read(|store, _| store.snapshot_size(table))
+    }
+
     /// The default action in effect; `None`: the table has none.
     pub fn default_action(&self, table: TableId) -> Result<Option<ActionCall>, UpdateError> {
         self.read(|store, _| store.default_action(table))
@@ -345,6 +365,20 @@ impl Dataplane {
         self.read(|store, _| store.colours(meter.0, range))
     }
 
+    /// All cells of an indirect counter, of a meter's colours or of a register, to be read when it suits; they stay those
+    /// of the program that runs now.
+    pub fn counter_cells(&self, counter: CounterId) -> Result<Arc<[CounterCell]>, UpdateError> {
+        self.read(|store, _| of(&store.shared.counters, "counter", counter.0))
+    }
+
+    pub fn colour_cells(&self, meter: MeterId) -> Result<Arc<[ColourCells]>, UpdateError> {
+        self.read(|store, _| of(&store.shared.colours, "meter", meter.0))
+    }
+
+    pub fn register_cells(&self, register: RegisterId) -> Result<Arc<RegisterArray>, UpdateError> {
+        self.read(|store, _| of(&store.shared.registers, "register", register.0))
+    }
+
     pub fn registers(&self, register: RegisterId, range: Range<usize>) -> Result<Vec<Value>, UpdateError> {
         self.read(|store, _| store.registers(register.0, range))
     }
@@ -358,9 +392,22 @@ impl Dataplane {
         self.read(|store, _| Ok(store.profile(profile)?.members().map(|(id, action)| (id, action.clone())).collect()))
     }
 
+    pub fn profile_member(&self, profile: ProfileId, member: u32) -> Result<ActionCall, UpdateError> {
+        self.read(|store, _| store.profile(profile)?.member(member).cloned())
+    }
+
     /// The groups of an action profile, by id; one-shot groups have none.
     pub fn profile_groups(&self, profile: ProfileId) -> Result<Vec<(u32, ProfileGroup)>, UpdateError> {
         self.read(|store, _| Ok(store.profile(profile)?.groups().map(|(id, group)| (id, group.clone())).collect()))
+    }
+
+    pub fn profile_group(&self, profile: ProfileId, group: u32) -> Result<ProfileGroup, UpdateError> {
+        self.read(|store, _| store.profile(profile)?.group(group).cloned())
+    }
+
+    /// Members of an action profile and of its groups.
+    pub fn profile_size(&self, profile: ProfileId) -> Result<usize, UpdateError> {
+        self.read(|store, _| Ok(store.profile(profile)?.number()))
     }
 
     /// The members of a value set, as written.
@@ -368,17 +415,27 @@ impl Dataplane {
         self.read(|store, _| store.value_set(set))
     }
 
-    pub fn multicast_groups(&self) -> BTreeMap<u32, Vec<Replica>> {
-        self.read(|store, _| Ok(store.groups().clone())).unwrap_or_default()
+    /// Multicast groups, and what [`Update::SetBackups`] has set of them: one, or all.
+    pub fn multicast_groups(&self, id: Option<u32>) -> BTreeMap<u32, (Vec<Replica>, Backups)> {
+        self.read(|store, _| {
+            let backups = |id| store.backups().get(&Replicated::Group(id)).cloned().unwrap_or_default();
+            Ok(some(store.groups(), id, |id, group| (group.clone(), backups(id))))
+        })
+        .unwrap_or_default()
     }
 
-    pub fn clone_sessions(&self) -> BTreeMap<u32, CloneSession> {
-        self.read(|store, _| Ok(store.sessions().clone())).unwrap_or_default()
+    /// The same of clone sessions.
+    pub fn clone_sessions(&self, id: Option<u32>) -> BTreeMap<u32, (CloneSession, Backups)> {
+        self.read(|store, _| {
+            let backups = |id| store.backups().get(&Replicated::Session(id)).cloned().unwrap_or_default();
+            Ok(some(store.sessions(), id, |id, session| (session.clone(), backups(id))))
+        })
+        .unwrap_or_default()
     }
 
-    /// What [`Update::SetBackups`] has set.
-    pub fn backups(&self) -> BTreeMap<Replicated, Vec<Vec<Replica>>> {
-        self.read(|store, _| Ok(store.backups().clone())).unwrap_or_default()
+    /// Replicas of all groups and sessions together, with backups.
+    pub fn replicas(&self) -> usize {
+        self.read(|store, _| Ok(store.replicas())).unwrap_or_default()
     }
 
     /// A cell of an indirect counter.
@@ -403,19 +460,16 @@ impl Dataplane {
             up: port.up.load(Relaxed),
             stats: port.cells.read(),
         };
-        self.inner.ports.iter().map(view).collect()
+        self.inner.ports().iter().map(|port| view(port)).collect()
     }
 
     pub fn port_numbers(&self) -> Vec<PortNumber> {
-        self.inner.ports.iter().map(|port| port.number).collect()
+        self.inner.ports().iter().map(|port| port.number).collect()
     }
 
-    pub fn stats(&self) -> SwitchStats {
-        SwitchStats {
-            no_buffer: self.inner.cells.no_buffer.load(Relaxed),
-            no_port: self.inner.cells.no_port.load(Relaxed),
-            not_fetched: self.inner.cells.not_fetched.load(Relaxed),
-        }
+    /// Packets that went nowhere, by reason.
+    pub fn drops(&self) -> Drops {
+        self.inner.drops.read()
     }
 
     /// µs since the start of the switch, the clock of every timestamp that P4 sees.
@@ -424,7 +478,42 @@ impl Dataplane {
     }
 }
 
+impl PortHandle {
+    fn new(config: &PortConfig, port: &Port) -> PortHandle {
+        PortHandle {
+            number: port.number,
+            interface: config.interface.clone(),
+            cells: port.cells.clone(),
+            up: AtomicBool::new(true),
+            told: AtomicBool::new(true),
+            standing: Mutex::default(),
+            mtu: AtomicUsize::new(mtu(&config.interface).unwrap_or(0)),
+            failed: Arc::default(),
+            interface_index: AtomicI32::new(0),
+            link: Mutex::new(config.link.clone()),
+            recent: Mutex::default(),
+        }
+    }
+
+    /// What the packet thread gets of the port.
+    fn line(&self, io: Box<dyn PortIo>, capture: Option<&Path>) -> Result<Line, String> {
+        let create = |directory| Capture::create(directory, &self.interface);
+        Ok(Line {
+            io: Some(io),
+            capture: capture.map(create).transpose()?,
+            failed: self.failed.clone(),
+            interface: self.interface.clone(),
+            enabled: true,
+        })
+    }
+}
+
 impl Inner {
+    /// The ports there are now, in their order.
+    fn ports(&self) -> Vec<Arc<PortHandle>> {
+        self.ports.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn store(&self) -> MutexGuard<'_, Option<Store>> {
         locked(&self.store)
     }
@@ -432,6 +521,18 @@ impl Inner {
     fn stage(&self) -> MutexGuard<'_, Option<Stage>> {
         locked(&self.stage)
     }
+}
+
+/// What `view` makes of one of them, if it is there, or of all.
+fn some<T, V>(all: &BTreeMap<u32, T>, id: Option<u32>, view: impl Fn(u32, &T) -> V) -> BTreeMap<u32, V> {
+    match id {
+        Some(id) => all.get(&id).map(|one| (id, view(id, one))).into_iter().collect(),
+        None => all.iter().map(|(&id, one)| (id, view(id, one))).collect(),
+    }
+}
+
+fn of<T: Clone>(things: &[T], what: &str, index: usize) -> Result<T, UpdateError> {
+    things.get(index).cloned().ok_or_else(|| UpdateError::NotFound(format!("{what} {index}")))
 }
 
 /// Who holds one of our locks checks before it changes anything: a panic leaves all whole.
@@ -465,65 +566,4 @@ fn open_error(interface: &str, error: &io::Error) -> String {
         ),
         _ => format!("cannot open `{interface}`: {error}"),
     }
-}
-
-/// Looks after what has time: idle entries, and interfaces that go and come.
-fn watch(inner: &Inner, interfaces: Option<&Interfaces>) {
-    let mut known: Vec<Option<i32>> = vec![None; inner.ports.len()];
-    while !inner.stopping.load(Relaxed) {
-        age(inner);
-        links::sample(inner);
-        if let Some(interfaces) = interfaces {
-            for (index, (port, known)) in inner.ports.iter().zip(&mut known).enumerate() {
-                watch_interface(inner, interfaces, index, port, known);
-            }
-        }
-        thread::park_timeout(WATCH_INTERVAL);
-    }
-}
-
-fn age(inner: &Inner) {
-    let tables = inner.store().as_ref().map_or(0, |store| store.program.tables.len());
-    for table in 0..tables {
-        let mut at = 0;
-        loop {
-            // Short, so that writers never wait long.
-            let idle = match &mut *inner.store() {
-                Some(store) if table < store.program.tables.len() && at < store.ageing_slots(table) => {
-                    store.idle(table, at..at + AGE_STEP, inner.clock.now())
-                }
-                _ => break,
-            };
-            at += AGE_STEP;
-            for entry in idle {
-                if inner.notices.try_send(Notice::IdleTimeout(Box::new(entry))).is_err() {
-                    // Told again after its next timeout.
-                    tracing::debug!("an idle timeout was not fetched in time");
-                }
-            }
-        }
-    }
-}
-
-/// `known`: index of the interface that the port is open on. A port is up when its interface is, and has a carrier.
-fn watch_interface(inner: &Inner, interfaces: &Interfaces, index: usize, port: &PortHandle, known: &mut Option<i32>) {
-    let (now, up) = match interfaces.flags(&port.interface) {
-        Ok((index, flags)) if flags & libc::IFF_UP != 0 => (Some(index), flags & libc::IFF_RUNNING != 0),
-        _ => (None, false),
-    };
-    let failed = port.failed.load(Relaxed);
-    let first = known.is_none() && port.up.load(Relaxed) && !failed;
-    if now.is_some() && (*known != now && !first || failed) {
-        match open_interface(&port.interface, inner.io_threads, inner.longest_frame, &port.cells) {
-            Ok(io) => {
-                inner.commands.send(Command::Open { port: index, io });
-            }
-            Err(e) => {
-                tracing::warn!("port {}: {}", port.number, open_error(&port.interface, &e));
-                return;
-            }
-        }
-    }
-    *known = now;
-    links::set_up(inner, port, up && port.enabled.load(Relaxed));
 }

@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,15 +14,18 @@ use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
 use tokio::sync::oneshot;
 
-use crate::change::Change;
+use crate::change::{Change, whole};
 use crate::command::{CHANGES_PER_TURN, Command, Receiver};
 use crate::machine::frame::Packet;
 use crate::port::{BATCH, Capture, PortIo, bytes_of, count, count_shared, send_all};
 use crate::store::Carried;
+use crate::throttle::Throttle;
 use crate::v1model::Switch;
 
 /// How often the kernel is asked what it dropped.
 const MISSED_INTERVAL_NS: u64 = 100_000_000;
+/// How long to wait for memory at most.
+const STARVED_INTERVAL_NS: u64 = 1_000_000;
 
 /// The clock of the switch: ns since its start.
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +68,16 @@ fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, pac
 }
 
 pub struct Engine {
-    pub switch: Switch,
+    switch: Switch,
     /// One for each port of the switch.
-    pub lines: Vec<Line>,
-    pub commands: Receiver,
-    pub clock: Clock,
+    lines: Vec<Line>,
+    /// Of each: there may be something to receive.
+    readable: Vec<bool>,
+    commands: Receiver,
+    clock: Clock,
+    closing: mpsc::Sender<Box<dyn PortIo>>,
+    /// Of what packets make it log.
+    throttle: Throttle,
 }
 
 /// What a turn's look at the commands found.
@@ -92,6 +100,18 @@ struct Batch {
 }
 
 impl Engine {
+    /// `closing` takes what is to be closed, for which the kernel lets one wait.
+    pub fn new(
+        switch: Switch,
+        lines: Vec<Line>,
+        commands: Receiver,
+        clock: Clock,
+        closing: mpsc::Sender<Box<dyn PortIo>>,
+    ) -> Engine {
+        let readable = vec![true; lines.len()];
+        Engine { switch, lines, readable, commands, clock, closing, throttle: Throttle::default() }
+    }
+
     /// Runs until [`Command::Stop`].
     pub fn run(mut self) {
         // Timers of this thread are as exact as the kernel can: the default slack is 50 us.
@@ -100,7 +120,6 @@ impl Engine {
         }
         let mut batch = None;
         let mut received: Vec<Box<Packet>> = Vec::with_capacity(BATCH);
-        let mut readable = vec![true; self.lines.len()];
         let mut polled = Vec::with_capacity(self.lines.len() + 1);
         let mut missed_at = 0;
         loop {
@@ -112,15 +131,19 @@ impl Engine {
             }
             self.switch.serve(now);
             self.switch.pending(now);
-            for (port, _) in readable.iter().enumerate().filter(|(_, readable)| **readable) {
-                self.receive(port, &mut received);
+            for port in 0..self.lines.len() {
+                if self.readable[port] {
+                    self.receive(port, &mut received);
+                }
             }
             self.serve_and_send();
             if now >= missed_at {
                 missed_at = now + MISSED_INTERVAL_NS;
                 self.count_missed();
             }
-            polled = self.wait(commands == Commands::More, &mut readable, polled);
+            // Nothing can be received without memory, which only time brings.
+            let starved = received.is_empty() && self.fill(&mut received) == 0;
+            polled = self.wait(commands == Commands::More, starved, polled);
         }
     }
 
@@ -130,7 +153,8 @@ impl Engine {
         loop {
             if let Some(mut begun) = batch.take() {
                 let rest = begun.changes.len() - begun.next;
-                let number = if begun.at_once { rest } else { rest.min(budget) };
+                let due = &begun.changes[begun.next..];
+                let number = if begun.at_once { rest } else { whole(due, rest.min(budget)) };
                 for change in &mut begun.changes[begun.next..][..number] {
                     self.switch.apply(change, now);
                 }
@@ -167,28 +191,69 @@ impl Engine {
                     budget -= 1;
                 }
                 Some(Command::Open { port, io }) => {
-                    self.lines[port].io = Some(io);
-                    self.lines[port].failed.store(false, Relaxed);
+                    let Some(line) = self.switch.index(port).map(|index| &mut self.lines[index]) else {
+                        self.close(Some(io));
+                        continue;
+                    };
+                    let old = line.io.replace(io);
+                    line.failed.store(false, Relaxed);
+                    self.close(old);
                 }
                 Some(Command::Links { links, done }) => {
                     self.switch.serve(now);
                     self.switch.set_links(links);
                     let _ = done.send(());
                 }
-                Some(Command::Enable { port, enabled }) => self.lines[port].enabled = enabled,
+                Some(Command::Enable { port, enabled }) => {
+                    if let Some(index) = self.switch.index(port) {
+                        self.lines[index].enabled = enabled;
+                    }
+                }
+                Some(Command::AddPort(added)) => {
+                    let (port, line) = *added;
+                    self.switch.serve(now);
+                    self.switch.add_port(port);
+                    self.lines.push(line);
+                    self.readable.push(true);
+                }
+                Some(Command::RemovePort { port, done }) => {
+                    self.switch.serve(now);
+                    let removed = self.switch.index(port).map(|index| {
+                        self.readable.remove(index);
+                        (self.switch.remove_port(index), self.lines.remove(index))
+                    });
+                    if let Err(Some((_, mut line))) = done.send(removed) {
+                        self.close(line.io.take());
+                    }
+                }
                 Some(Command::Stop) => return Commands::Stop,
                 None => return Commands::Done,
             }
         }
     }
 
-    /// One batch of a port through ingress.
-    fn receive(&mut self, port: usize, received: &mut Vec<Box<Packet>>) {
+    fn close(&self, io: Option<Box<dyn PortIo>>) {
+        if let Some(io) = io {
+            // Without a receiver it is closed here: the switch ends.
+            let _ = self.closing.send(io);
+        }
+    }
+
+    /// Takes packets to receive into; the number that there are.
+    fn fill(&mut self, received: &mut Vec<Box<Packet>>) -> usize {
         while received.len() < BATCH {
             match self.switch.pool.take() {
                 Some(packet) => received.push(packet),
                 None => break,
             }
+        }
+        received.len()
+    }
+
+    /// One batch of a port through ingress.
+    fn receive(&mut self, port: usize, received: &mut Vec<Box<Packet>>) {
+        if self.fill(received) == 0 {
+            return;
         }
         let line = &mut self.lines[port];
         let Some(io) = &mut line.io else { return };
@@ -199,13 +264,20 @@ impl Engine {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
             Err(e) => {
-                tracing::warn!("port {} ({}): {e}", self.switch.ports[port].number, line.interface);
-                line.io = None;
+                if self.throttle.allows(self.clock.now()) {
+                    tracing::warn!("port {} ({}): {e}", self.switch.ports[port].number, line.interface);
+                }
+                let failed = line.io.take();
                 line.failed.store(true, Relaxed);
+                self.close(failed);
                 return;
             }
         };
-        if got.packets == 0 || !line.enabled {
+        if got.packets == 0 {
+            return;
+        }
+        if !line.enabled {
+            count(&self.switch.drops.port_disabled, got.packets as u64);
             return;
         }
         // What the queues owe until now has to leave before something new joins them.
@@ -215,12 +287,14 @@ impl Engine {
         let cells = self.switch.ports[port].cells.clone();
         if got.too_long > 0 {
             count(&cells.rx_errors, got.too_long as u64);
-            tracing::warn!(
-                "port {number}: {} frames longer than the interface's MTU dropped; switch off its offloads \
-                 (ethtool -K {} gro off tso off gso off)",
-                got.too_long,
-                self.lines[port].interface
-            );
+            if self.throttle.allows(now) {
+                tracing::warn!(
+                    "port {number}: {} frames longer than the interface's MTU dropped; switch off its offloads \
+                     (ethtool -K {} gro off tso off gso off)",
+                    got.too_long,
+                    self.lines[port].interface
+                );
+            }
         }
         let line = &mut self.lines[port];
         write_capture(&mut line.capture, &line.interface, false, &received[..got.packets]);
@@ -246,11 +320,9 @@ impl Engine {
 
     /// Sends what the ports hold.
     fn send(&mut self) {
-        for (port, line) in self.switch.ports.iter_mut().zip(&mut self.lines) {
-            if port.output.is_empty() {
-                continue;
-            }
-            let Line { io, capture, interface, enabled, .. } = line;
+        let lines = &mut self.lines;
+        self.switch.send(|index, port| {
+            let Line { io, capture, interface, enabled, .. } = &mut lines[index];
             let refused = match io.as_mut().filter(|_| *enabled) {
                 Some(io) => {
                     let takes_over = io.takes_over();
@@ -268,8 +340,7 @@ impl Engine {
                 None => port.output.len(),
             };
             count_shared(&port.cells.tx_errors, refused as u64);
-            port.output.drain(..).for_each(|packet| self.switch.pool.give(packet));
-        }
+        });
     }
 
     fn count_missed(&mut self) {
@@ -280,40 +351,43 @@ impl Engine {
         }
     }
 
-    /// Whether a port is asked for frames.
-    fn receives(&self, line: &Line) -> bool {
-        line.io.as_ref().is_some_and(|io| self.switch.is_loaded() || !io.waits_for_program())
-    }
-
-    /// Sleeps until there is something to do; tells which ports have frames. `fds`: empty memory, which it gives back.
-    fn wait<'a>(&'a self, busy: bool, readable: &mut [bool], mut fds: Vec<PollFd<'a>>) -> Vec<PollFd<'static>> {
+    /// Sleeps until there is something to do; sees which ports have frames. `starved`: there is no memory to receive them.
+    /// `fds`: empty memory, which it gives back.
+    fn wait(&mut self, busy: bool, starved: bool, fds: Vec<PollFd<'static>>) -> Vec<PollFd<'static>> {
         let now = self.clock.now();
+        let longest = Duration::from_nanos(if starved { STARVED_INTERVAL_NS } else { MISSED_INTERVAL_NS });
         let timeout = if busy || self.switch.is_pending() {
-            Some(Duration::ZERO)
+            Duration::ZERO
         } else {
-            self.switch.deadline().map(|at| Duration::from_nanos(at.saturating_sub(now)))
+            // The kernel's drops are counted also when nothing else happens.
+            let due = self.switch.deadline().map(|at| Duration::from_nanos(at.saturating_sub(now)));
+            if starved { due.unwrap_or(longest).min(longest) } else { due.unwrap_or(longest) }
         };
-        // The kernel's drops are counted also when nothing else happens.
-        let timeout = timeout.unwrap_or(Duration::from_nanos(MISSED_INTERVAL_NS));
-        fds.push(PollFd::new(self.commands.wake.as_fd(), PollFlags::POLLIN));
-        let receiving = self.lines.iter().filter(|line| self.receives(line)).filter_map(|line| line.io.as_ref());
+        let Engine { switch, lines, readable, commands, .. } = self;
+        let receives =
+            |line: &Line| !starved && line.io.as_ref().is_some_and(|io| switch.is_loaded() || !io.waits_for_program());
+        let mut fds: Vec<PollFd<'_>> = fds;
+        fds.push(PollFd::new(commands.wake.as_fd(), PollFlags::POLLIN));
+        let receiving = lines.iter().filter(|line| receives(line)).filter_map(|line| line.io.as_ref());
         fds.extend(receiving.map(|io| PollFd::new(io.fd(), PollFlags::POLLIN)));
         if !timeout.is_zero() {
-            self.commands.asleep();
+            commands.asleep();
         }
         match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None::<SigSet>) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => tracing::error!("ppoll: {e}"),
+            Err(e) if self.throttle.allows(now) => tracing::error!("ppoll: {e}"),
+            Err(_) => {}
         }
-        self.commands.awake();
+        commands.awake();
         let has_events = |fd: &PollFd| fd.any().unwrap_or(true);
         if has_events(&fds[0]) {
             // Emptied before the commands are read: what comes later wakes again.
-            let _ = self.commands.wake.read();
+            let _ = commands.wake.read();
         }
         let mut of_ports = fds[1..].iter();
-        for (line, readable) in self.lines.iter().zip(readable) {
-            *readable = self.receives(line) && of_ports.next().is_some_and(has_events);
+        for (line, readable) in lines.iter().zip(readable) {
+            // Who could not be asked is, next time.
+            *readable = starved || receives(line) && of_ports.next().is_some_and(has_events);
         }
         emptied(fds)
     }

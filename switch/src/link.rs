@@ -27,6 +27,8 @@ const DEFAULT_LIMIT: u32 = 1000;
 /// Bytes of the shortest frame, and how many of them on a long fast wire memory is set aside for.
 const MIN_FRAME: u128 = 60;
 const MAX_ON_THE_WIRE: u128 = 16_384;
+/// What is on any wire: the frame that is being sent, and with a burst those that are sent at once.
+const FEWEST_ON_THE_WIRE: u128 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
@@ -73,11 +75,15 @@ impl LinkConfig {
     pub fn most_in_flight(&self) -> usize {
         let flight_ns = (self.delay_ns + self.jitter_ns) as u128;
         let on_the_wire = match self.rate {
-            Some(rate) => (rate as u128 * flight_ns / (8 * MIN_FRAME * 1_000_000_000)).min(MAX_ON_THE_WIRE),
-            None if flight_ns > 0 => MAX_ON_THE_WIRE,
+            Some(rate) => {
+                rate as u128 * flight_ns / (8 * MIN_FRAME * 1_000_000_000)
+                    + self.burst as u128 / MIN_FRAME
+                    + FEWEST_ON_THE_WIRE
+            }
+            None if flight_ns > 0 || self.trace.is_some() => MAX_ON_THE_WIRE,
             None => 0,
         };
-        self.limit_packets as usize + on_the_wire as usize
+        self.limit_packets as usize + on_the_wire.min(MAX_ON_THE_WIRE) as usize
     }
 }
 
@@ -121,6 +127,8 @@ pub struct Link<T> {
     waiting: u8,
     packets: usize,
     bytes: u64,
+    /// See [`LinkConfig::most_in_flight`].
+    most_in_flight: usize,
     scheduler: Scheduler,
     /// With a trace, `free_at` is the next opportunity.
     wire: Bucket,
@@ -143,6 +151,7 @@ impl<T> Link<T> {
             waiting: 0,
             packets: 0,
             bytes: 0,
+            most_in_flight: 0,
             scheduler: Scheduler::default(),
             wire: Bucket::free_from(player.as_ref().map_or(0, Player::at)),
             player,
@@ -167,6 +176,7 @@ impl<T> Link<T> {
         }
         self.wire.set(config.rate, config.burst);
         self.scheduler.set(&config.queues);
+        self.most_in_flight = config.most_in_flight();
         self.config = config;
     }
 
@@ -190,9 +200,15 @@ impl<T> Link<T> {
         self.bytes
     }
 
-    /// Tail drop: gives the packet back if the port's queues, or this one, are full.
+    /// Packets in the queues and on the wire.
+    pub fn in_flight(&self) -> usize {
+        self.packets + self.flying.len()
+    }
+
+    /// Tail drop: gives the packet back if the port's queues, or this one, are full, or if the link holds as many packets
+    /// as memory is set aside for: a long wire takes none of other ports'.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
-        let too_many = self.packets >= self.config.limit_packets as usize;
+        let too_many = self.packets >= self.config.limit_packets as usize || self.in_flight() >= self.most_in_flight;
         let after = self.bytes + bytes as u64;
         let to = &mut self.queues[queue];
         if too_many
@@ -374,6 +390,26 @@ mod tests {
         assert_eq!(link.enqueue(0, 2, 51, 3), Err(3));
         assert_eq!(link.enqueue(0, 2, 50, 4), Ok(()));
         assert_eq!(link.enqueue(0, 7, 0, 5), Err(5));
+    }
+
+    #[test]
+    fn a_wire_holds_no_more_than_memory_is_set_aside_for() {
+        for rate in [None, Some(100_000_000_000)] {
+            let config = LinkConfig { rate, delay_ns: 60_000_000_000, ..Default::default() };
+            let most = config.most_in_flight();
+            let mut link = link(config);
+            let mut taken = 0;
+            for item in 0..100_000 {
+                let now = item as u64 * 10_000;
+                taken += link.enqueue(now, 0, 60, item).is_ok() as usize;
+                serve(&mut link, now, 60);
+            }
+            assert_eq!((taken, link.in_flight()), (most, most));
+            // What has arrived makes room.
+            let now = link.deadline().unwrap();
+            assert!(link.enqueue(now, 0, 60, 0).is_err());
+            assert!(link.arrived(now).is_some() && link.enqueue(now, 0, 60, 0).is_ok());
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod options;
 mod package;
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,14 +20,18 @@ use clap::Parser;
 use options::{Command, LogFormat, Options};
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 /// Packets go before what else wants the same core, if this process may say so (setpriority(2)): a packet thread that
 /// waits for a few ms loses what has arrived meanwhile. Both are relative to the niceness that the switch starts with.
 const PACKET_NICE: i32 = -10;
 /// Requests go behind packets in any case.
 const CONTROL_NICE: i32 = 5;
+/// Lines of the log that may wait to be written; what comes then is lost.
+const LOG_LINES: usize = 4096;
+/// What takes long goes behind requests: large reads, pipelines that are made ready, gNMI's looks at the tree.
+const ASIDE_NICE: i32 = 10;
 
 fn main() -> ExitCode {
     let options = Options::parse_from(options::without_separator(std::env::args_os()));
@@ -43,7 +49,16 @@ fn main() -> ExitCode {
             }
         };
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let niceness = getpriority_process(None).unwrap_or(0);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("aside")
+        .on_thread_start(move || {
+            if let Err(e) = setpriority_process(None, niceness + ASIDE_NICE) {
+                tracing::debug!("setpriority: {e}");
+            }
+        })
+        .build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run(options)),
         Err(e) => Err(format!("cannot start threads: {e}")),
@@ -58,7 +73,8 @@ fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<(), String> {
-    start_log(&options)?;
+    // Until it is dropped: what is still to be written then has a second.
+    let _log = start_log(&options)?;
     let program = match &options.program {
         Some(path) => {
             let name = path.display();
@@ -78,17 +94,30 @@ async fn run(options: Options) -> Result<(), String> {
         device_id: options.device_id,
         address: options.grpc_server_addr.clone(),
         tls: options.tls(),
+        allow: options.allow.clone(),
         insecure: options.insecure,
     })
     .await?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| e.to_string())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+    let mut asked = signal(SignalKind::user_defined1()).map_err(|e| e.to_string())?;
+    if let Some(secured) = server.secured() {
+        let mut hangup = signal(SignalKind::hangup()).map_err(|e| e.to_string())?;
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                secured.reload();
+            }
+        });
+    }
 
+    // Nobody can tell which keys collide, or which packets are lost.
+    let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
+    tracing::debug!("seed {seed}");
     let config = DataplaneConfig {
         ports,
         cpu_port: options.cpu_port,
         priority_queues: options.priority_queues,
-        seed: options.seed,
+        seed,
         capture: options.pcap.clone(),
         io_threads: options.io_threads.into(),
     };
@@ -112,34 +141,46 @@ async fn run(options: Options) -> Result<(), String> {
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", options.device_id, dataplane.ports().len());
     }
-    let stop = async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+    let counted = dataplane.clone();
+    let stop = async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => return,
+                _ = terminate.recv() => return,
+                _ = asked.recv() => log_counts(&counted),
+            }
         }
     };
     let result = server.serve(dataplane.clone(), events, stop).await;
     dataplane.stop();
-    for port in dataplane.ports() {
-        tracing::info!("port {} ({}): {:?}", port.number, port.interface, port.stats);
-    }
-    tracing::info!("{:?}", dataplane.stats());
+    log_counts(&dataplane);
     result
 }
 
-fn start_log(options: &Options) -> Result<(), String> {
+/// What was counted since the start: at the end, and whenever SIGUSR1 asks for it.
+fn log_counts(dataplane: &Dataplane) {
+    for port in dataplane.ports() {
+        tracing::info!("port {} ({}): {:?}", port.number, port.interface, port.stats);
+    }
+    tracing::info!("dropped packets by reason: {}", dataplane.drops());
+}
+
+/// Lines go through a thread of their own, and are lost when it does not get rid of them: a terminal that is stopped, or a
+/// pipe that nobody reads, stops nothing else.
+fn start_log(options: &Options) -> Result<WorkerGuard, String> {
     let level: LevelFilter = options.log_level.into();
-    let log = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    let (writer, terminal): (BoxMakeWriter, bool) = match &options.log_file {
+    let (target, terminal): (Box<dyn Write + Send>, bool) = match &options.log_file {
         Some(path) => {
             let file = File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
-            (BoxMakeWriter::new(file), false)
+            (Box::new(file), false)
         }
-        None => (BoxMakeWriter::new(std::io::stderr), true),
+        None => (Box::new(std::io::stderr()), true),
     };
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES).finish(target);
+    let log = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_writer(writer);
     match options.log_format {
-        LogFormat::Text => log.with_ansi(terminal).with_writer(writer).init(),
-        LogFormat::Json => log.json().flatten_event(true).with_writer(writer).init(),
+        LogFormat::Text => log.with_ansi(terminal).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
     }
-    Ok(())
+    Ok(guard)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use apswitch::control::{LinkConfig, PortConfig, PortNumber, QueueConfig};
 use apswitch::link::MAX_WEIGHT;
-use apswitch::p4rt::Tls;
+use apswitch::p4rt::{Allowed, Tls};
 use apswitch::trace::Trace;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -89,6 +89,12 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
+    /// What clients may do whose certificate has the name (CN, or DNS, e-mail or URI among the alternative names):
+    /// read, default-role, role:NAME, any-role, gnmi-set, or nothing; `*` is every certificate's name. Repeated; without
+    /// it every client may do everything
+    #[arg(long, value_name = "NAME=RIGHT[,RIGHT...]", requires = "tls_client_ca")]
+    pub allow: Vec<Allowed>,
+
     /// Listen also beyond loopback without TLS
     #[arg(long, conflicts_with = "tls_cert")]
     pub insecure: bool,
@@ -108,9 +114,9 @@ pub struct Options {
     #[arg(conflicts_with = "use_files")]
     pub io_threads: u8,
 
-    /// Seed of loss, jitter and P4's random numbers
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of loss, jitter, P4's random numbers and the tables' hashes, to repeat a run; another one each time if missing
+    #[arg(long)]
+    pub seed: Option<u64>,
 
     /// Write the log to this file instead of standard error
     #[arg(long, value_name = "FILE", conflicts_with = "log_console")]
@@ -437,6 +443,8 @@ mod tests {
             ("apswitch --no-p4 --tls-cert a.pem", "--tls-key"),
             ("apswitch --no-p4 --tls-client-ca a.pem", "--tls-cert"),
             ("apswitch --no-p4 --tls-cert a.pem --tls-key a.key --insecure", "cannot be used with"),
+            ("apswitch --no-p4 --allow ap=read", "--tls-client-ca"),
+            ("apswitch --no-p4 --tls-cert a --tls-key b --tls-client-ca c --allow ap=write", "`write` is no right"),
         ] {
             let Err(error) = parse(line) else { panic!("accepted: {line}") };
             assert!(error.contains(message), "{line}: {error}");

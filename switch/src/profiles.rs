@@ -112,6 +112,11 @@ impl ProfileStore {
         self.groups.iter().map(|(&id, group)| (id, &group.value))
     }
 
+    /// Members, and members of groups.
+    pub fn number(&self) -> usize {
+        self.members.len() + self.groups.values().map(|group| 1 + group.value.members.len()).sum::<usize>()
+    }
+
     pub fn member(&self, id: u32) -> Result<&ActionCall> {
         self.members.get(&id).map(|member| &member.action).ok_or_else(|| self.no_member(id))
     }

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::compile;
 use crate::jit::Native;
+pub use crate::jit::check_native_code;
 use crate::machine::code::Code;
 pub use crate::value::Value;
 

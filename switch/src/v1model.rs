@@ -13,10 +13,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::change::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
 use crate::digest::DigestFilter;
+use crate::drops::DropCells;
 use crate::link::{Link, LinkConfig, QUEUES};
 use crate::machine::code::Place;
 use crate::machine::frame::{Packet, PacketState, Pool};
@@ -36,22 +36,12 @@ mod instance {
 
 /// Copies and returning packets that wait for their turn, at most.
 const MAX_PENDING: usize = 8192;
-/// How many of them are handled before the next frame is received.
+/// How many of them are taken a step further in one turn of the packet thread, whatever has caused them: what a program
+/// does to its packets never keeps the next frames waiting for longer.
 const PENDING_BUDGET: usize = 1024;
 
-/// Packets in flight beside those that links hold.
-pub const MIN_PACKETS: usize = 4096;
-
-/// Packets that left the switch without going through a port. Written by the packet thread alone.
-#[derive(Default, Debug)]
-pub struct SwitchCells {
-    /// As many packets were in flight as memory is set aside for.
-    pub no_buffer: AtomicU64,
-    /// The egress port is none of the switch's, or the queue none of the port's.
-    pub no_port: AtomicU64,
-    /// Packet-ins and digests that the control plane did not fetch in time.
-    pub not_fetched: AtomicU64,
-}
+/// Packets in flight beside those that links hold: more than may wait here, so that there is always memory to receive.
+pub const MIN_PACKETS: usize = MAX_PENDING + 4096;
 
 pub struct Port {
     pub number: PortNumber,
@@ -68,15 +58,24 @@ impl Port {
         let link = link.map(|config| Link::new(config, seed));
         Port { number, cells: Arc::default(), output: Vec::new(), link, seed }
     }
+
+    /// Packets that its link may hold, and does where it could hold more before.
+    fn most_in_flight(&self) -> usize {
+        self.link.as_ref().map_or(0, |link| link.config().most_in_flight().max(link.in_flight()))
+    }
 }
 
 pub struct Switch {
     pub ports: Vec<Port>,
     pub pool: Pool,
-    pub cells: Arc<SwitchCells>,
+    pub drops: Arc<DropCells>,
     machine: Option<Box<Machine>>,
     /// Index into `ports` by number.
     port_index: Vec<Option<usize>>,
+    /// Indices of ports whose output is not empty.
+    sending: Vec<usize>,
+    /// When the first link has something to do; [`u64::MAX`]: none has.
+    due: u64,
     cpu_port: Option<PortNumber>,
     queues: usize,
     groups: HashMap<u32, Vec<Replica>>,
@@ -86,6 +85,8 @@ pub struct Switch {
     copies: VecDeque<(PortNumber, Box<Packet>)>,
     /// Packets, with their PHV, on their way to ingress again.
     returning: VecDeque<Box<Packet>>,
+    /// Of them and of copies: how many may go a step further in this turn.
+    budget: usize,
     outbox: Outbox,
     seed: u64,
     saved_phv: Vec<u64>,
@@ -101,16 +102,13 @@ impl Switch {
         outbox: Outbox,
         seed: u64,
     ) -> Switch {
-        let highest = ports.iter().map(|port| port.number as usize).max().unwrap_or(0);
-        let mut port_index = vec![None; highest + 1];
-        for (index, port) in ports.iter().enumerate() {
-            port_index[port.number as usize] = Some(index);
-        }
-        Switch {
-            port_index,
+        let mut switch = Switch {
+            port_index: Vec::new(),
+            sending: Vec::with_capacity(ports.len()),
+            due: 0,
             ports,
             pool,
-            cells: Arc::default(),
+            drops: Arc::default(),
             machine: None,
             cpu_port,
             queues: queues.min(QUEUES),
@@ -119,20 +117,66 @@ impl Switch {
             digests: Vec::new(),
             copies: VecDeque::new(),
             returning: VecDeque::new(),
+            budget: PENDING_BUDGET,
             outbox,
             seed,
             saved_phv: Vec::new(),
+        };
+        switch.number_ports();
+        switch
+    }
+
+    fn number_ports(&mut self) {
+        self.port_index = vec![None; DROP_PORT as usize + 1];
+        for (index, port) in self.ports.iter().enumerate() {
+            self.port_index[port.number as usize] = Some(index);
         }
+        self.due = 0;
+    }
+
+    /// The index of a port in `ports`.
+    #[inline]
+    pub fn index(&self, number: PortNumber) -> Option<usize> {
+        self.port_index.get(number as usize).copied().flatten()
+    }
+
+    /// Adds a port, behind the others.
+    pub fn add_port(&mut self, port: Port) {
+        self.ports.push(port);
+        self.number_ports();
+        self.set_aside();
+    }
+
+    /// Takes a port away, without the packets that it held.
+    pub fn remove_port(&mut self, index: usize) -> Port {
+        let mut port = self.ports.remove(index);
+        let Port { output, link, .. } = &mut port;
+        let held = output.drain(..).chain(link.iter_mut().flat_map(|link| link.clear()));
+        let dropped = held.map(|packet| self.pool.give(packet)).count();
+        count(&self.drops.port_removed, dropped as u64);
+        port.cells.queues.iter().for_each(|queue| queue.cleared());
+        self.sending.clear();
+        self.sending.extend((0..self.ports.len()).filter(|&index| !self.ports[index].output.is_empty()));
+        self.number_ports();
+        self.set_aside();
+        port
+    }
+
+    /// Lets as many packets be in flight as links may hold, and those beside.
+    fn set_aside(&mut self) {
+        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(Port::most_in_flight).sum::<usize>());
     }
 
     /// Replaces the program; gives the old one back. Packets of the old one are dropped, as are groups and sessions.
     pub fn commit(&mut self, machine: Box<Machine>) -> Option<Box<Machine>> {
         for port in &mut self.ports {
             if let Some(link) = &mut port.link {
-                link.clear().for_each(|packet| self.pool.give(packet));
+                let dropped = link.clear().map(|packet| self.pool.give(packet)).count();
+                count(&self.drops.pipeline_replaced, dropped as u64);
                 port.cells.queues.iter().for_each(|queue| queue.cleared());
             }
         }
+        count(&self.drops.pipeline_replaced, (self.copies.len() + self.returning.len()) as u64);
         self.copies.drain(..).for_each(|(_, packet)| self.pool.give(packet));
         self.returning.drain(..).for_each(|packet| self.pool.give(packet));
         self.groups.clear();
@@ -141,17 +185,17 @@ impl Switch {
         self.machine.replace(machine)
     }
 
-    /// Gives ports, by index, other link models. What they hold stays in its order.
-    pub fn set_links(&mut self, links: Vec<(usize, LinkConfig)>) {
-        for (index, config) in links {
-            let port = &mut self.ports[index];
+    /// Gives ports other link models. What they hold stays in its order.
+    pub fn set_links(&mut self, links: Vec<(PortNumber, LinkConfig)>) {
+        for (number, config) in links {
+            let Some(port) = self.index(number).map(|index| &mut self.ports[index]) else { continue };
             match &mut port.link {
                 Some(link) => link.configure(config),
                 None => port.link = Some(Link::new(config, port.seed)),
             }
         }
-        let in_flight = |port: &Port| port.link.as_ref().map_or(0, |link| link.config().most_in_flight());
-        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(in_flight).sum::<usize>());
+        self.due = 0;
+        self.set_aside();
     }
 
     /// There is a program.
@@ -163,6 +207,7 @@ impl Switch {
     #[inline]
     pub fn receive(&mut self, port: PortNumber, mut packet: Box<Packet>, now: u64) {
         let Some(machine) = &mut self.machine else {
+            count(&self.drops.no_pipeline, 1);
             self.pool.give(packet);
             return;
         };
@@ -175,12 +220,14 @@ impl Switch {
         state.set(code.standard.packet_length, length as u64);
         state.set(code.standard.ingress_global_timestamp, now / 1000);
         self.ingress(packet, now);
+        // Copies leave before what was received later.
+        self.replicas(now);
     }
 
     /// A frame from the control plane.
     pub fn inject(&mut self, frame: &[u8], now: u64) {
         let (Some(port), Some(mut packet)) = (self.cpu_port, self.pool.take()) else {
-            count(&self.cells.no_buffer, 1);
+            count(&self.drops.no_buffer, 1);
             return;
         };
         if packet.frame.set(frame) {
@@ -188,6 +235,7 @@ impl Switch {
             packet.state.lane = 0;
             self.receive(port, packet, now);
         } else {
+            count(&self.drops.no_headroom, 1);
             self.pool.give(packet);
         }
     }
@@ -197,26 +245,42 @@ impl Switch {
         !self.copies.is_empty() || !self.returning.is_empty()
     }
 
-    /// Takes a limited number of copies and returning packets one step further.
+    /// Begins a turn: takes copies and returning packets a step further, each of the latter once, as far as the turn's
+    /// budget goes. As in BMv2, copies go before what returns, and that before what is received.
     pub fn pending(&mut self, now: u64) {
-        for _ in 0..PENDING_BUDGET {
-            if let Some((port, packet)) = self.copies.pop_front() {
-                self.unpark(&packet);
-                self.enqueue(port, packet, now);
-            } else {
+        self.budget = PENDING_BUDGET;
+        self.replicas(now);
+        for _ in 0..self.returning.len().min(self.budget) {
+            if self.budget == 0 {
                 break;
             }
-        }
-        for _ in 0..PENDING_BUDGET.min(self.returning.len()) {
+            self.budget -= 1;
             if let Some(packet) = self.returning.pop_front() {
                 self.unpark(&packet);
                 self.ingress(packet, now);
             }
+            self.replicas(now);
+        }
+    }
+
+    /// Sends copies, and what egress makes of them, on their way, as far as the turn's budget goes.
+    #[inline]
+    fn replicas(&mut self, now: u64) {
+        while self.budget > 0
+            && let Some((port, packet)) = self.copies.pop_front()
+        {
+            self.budget -= 1;
+            self.unpark(&packet);
+            self.enqueue(port, packet, now);
         }
     }
 
     /// Moves packets that are due by `now` from the queues onto the wires and from the wires to the outputs.
     pub fn serve(&mut self, now: u64) {
+        if now < self.due {
+            return;
+        }
+        self.due = u64::MAX;
         for index in 0..self.ports.len() {
             while let Some(dequeued) = self.ports[index].link.as_mut().and_then(|link| link.dequeue(now)) {
                 self.unpark(&dequeued.item);
@@ -244,19 +308,32 @@ impl Switch {
             while let Some(mut packet) = link.arrived(now) {
                 // All by the same one: the order of the queues is that on the wire.
                 packet.state.lane = 0;
+                if port.output.is_empty() {
+                    self.sending.push(index);
+                }
                 port.output.push(packet);
             }
-            port.cells.queue_packets.store(link.packets() as u64, Relaxed);
-            port.cells.queue_bytes.store(link.bytes(), Relaxed);
+            self.due = self.due.min(link.deadline().unwrap_or(u64::MAX));
+            port.cells.holds(link.packets(), link.bytes());
         }
     }
 
     /// When [`Switch::serve`] has something to do next.
     pub fn deadline(&self) -> Option<u64> {
-        self.ports.iter().filter_map(|port| port.link.as_ref()?.deadline()).min()
+        Some(self.due).filter(|&due| due < u64::MAX)
     }
 
-    /// Parses and runs ingress; the registers hold the metadata that the packet starts with.
+    /// Takes the packets that are ready to be sent out of the ports, with the port's index.
+    pub fn send(&mut self, mut send: impl FnMut(usize, &mut Port)) {
+        for index in self.sending.drain(..) {
+            let port = &mut self.ports[index];
+            send(index, port);
+            port.output.drain(..).for_each(|packet| self.pool.give(packet));
+        }
+    }
+
+    /// Parses and runs ingress. Whatever comes of the packet beside itself only joins those that wait: nothing here calls
+    /// back. The registers hold the metadata that the packet starts with.
     fn ingress(&mut self, packet: Box<Packet>, now: u64) {
         let Some(machine) = &mut self.machine else { return };
         machine.state.packet = packet.state;
@@ -279,29 +356,26 @@ impl Switch {
         if group != 0 {
             state.set(standard.instance_type, instance::REPLICATION);
             self.multicast(packet, group as u32);
-            self.pending(now);
             return;
         }
         let port = state.get(standard.egress_spec);
         if port == DROP_PORT {
+            count(&self.drops.ingress, 1);
             self.pool.give(packet);
         } else {
             state.set(standard.instance_type, instance::NORMAL);
             self.enqueue(port as PortNumber, packet, now);
-        }
-        if !self.copies.is_empty() {
-            self.pending(now);
         }
     }
 
     /// The packet in the registers joins a queue, or runs egress if there is none.
     #[inline]
     fn enqueue(&mut self, number: PortNumber, mut packet: Box<Packet>, now: u64) {
+        let index = self.index(number);
         let Some(machine) = &mut self.machine else { return };
         let queue = machine.get(machine.code.standard.priority) as usize;
-        let index = self.port_index.get(number as usize).copied().flatten();
-        if queue >= self.queues || index.is_none() && self.cpu_port != Some(number) {
-            count(&self.cells.no_port, 1);
+        if queue >= self.queues {
+            count(&self.drops.no_queue, 1);
             self.pool.give(packet);
             return;
         }
@@ -321,6 +395,8 @@ impl Switch {
                     self.pool.give(packet);
                 }
             }
+            port.cells.holds(link.packets(), link.bytes());
+            self.due = self.due.min(link.deadline().unwrap_or(u64::MAX));
             return;
         }
         state.set(code.standard.enq_qdepth, 0);
@@ -330,12 +406,23 @@ impl Switch {
         packet.state = state.packet;
         let Some(packet) = self.egress(number, packet, now) else { return };
         match index {
-            Some(index) => self.ports[index].output.push(packet),
-            None => {
-                let report = PacketIn { frame: packet.frame.bytes().to_vec() };
-                if self.outbox.packet_ins.try_send(report).is_err() {
-                    count(&self.cells.not_fetched, 1);
+            Some(index) => {
+                let output = &mut self.ports[index].output;
+                if output.is_empty() {
+                    self.sending.push(index);
                 }
+                output.push(packet);
+            }
+            None if self.cpu_port == Some(number) => {
+                match self.outbox.packet_ins.try_reserve() {
+                    Ok(permit) => permit.send(PacketIn { frame: packet.frame.bytes().to_vec() }),
+                    Err(_) => count(&self.drops.packet_in_overflow, 1),
+                }
+                self.pool.give(packet);
+            }
+            // Egress has run, as in BMv2: it may have cloned or recirculated the packet.
+            None => {
+                count(&self.drops.no_port, 1);
                 self.pool.give(packet);
             }
         }
@@ -360,13 +447,12 @@ impl Switch {
         let machine = self.machine.as_mut()?;
         let dropped = machine.get(machine.code.standard.egress_spec) == DROP_PORT;
         if dropped || !machine.deparse(&mut packet.frame, now) {
+            count(if dropped { &self.drops.egress } else { &self.drops.no_headroom }, 1);
             self.pool.give(packet);
             return None;
         }
         if let Some(fields) = requests.recirculate {
-            let length = packet.frame.len() as u32;
-            let state = &mut machine.state.packet;
-            (state.length, state.ingress_length, state.truncate) = (length, length, u32::MAX);
+            machine.state.packet.ingress_length = packet.frame.len() as u32;
             self.return_to_ingress(packet, fields, instance::RECIRCULATED, now);
             return None;
         }
@@ -377,11 +463,17 @@ impl Switch {
         let replicas = self.groups.get(&group).map(Vec::as_slice).unwrap_or_default();
         let Some(machine) = &mut self.machine else { return };
         let Some((last, others)) = replicas.split_last() else {
+            count(&self.drops.no_multicast_group, 1);
             self.pool.give(packet);
             return;
         };
+        if self.copies.len() + self.returning.len() >= MAX_PENDING {
+            count(&self.drops.replication_limit, replicas.len() as u64);
+            self.pool.give(packet);
+            return;
+        }
         for replica in others {
-            if let Some(copy) = copy(&mut self.pool, &packet, self.copies.len(), &self.cells) {
+            if let Some(copy) = copy(&mut self.pool, &packet, self.copies.len() + self.returning.len(), &self.drops) {
                 replicate(machine, *replica, copy, &mut self.copies);
             }
         }
@@ -390,7 +482,10 @@ impl Switch {
 
     /// The packet as it came, parsed again, with the listed fields of what became of it.
     fn clone_ingress(&mut self, packet: &Packet, session: u32, fields: u16, now: u64) {
-        let Some(config) = self.sessions.get(&session) else { return };
+        let Some(config) = self.sessions.get(&session) else {
+            count(&self.drops.no_clone_session, 1);
+            return;
+        };
         let Some(machine) = &mut self.machine else { return };
         self.saved_phv.clear();
         self.saved_phv.extend_from_slice(machine.phv());
@@ -399,11 +494,11 @@ impl Switch {
 
         machine.reset();
         machine.set(machine.code.standard.ingress_port, ingress_port);
-        machine.state.packet = PacketState { truncate: u32::MAX, ..packet.state };
+        machine.state.packet = packet.state;
         machine.parse(&packet.frame, now);
         prepare_clone(machine, config, fields, &self.saved_phv, instance::INGRESS_CLONE);
         for replica in &config.replicas {
-            if let Some(copy) = copy(&mut self.pool, packet, self.copies.len(), &self.cells) {
+            if let Some(copy) = copy(&mut self.pool, packet, self.copies.len() + self.returning.len(), &self.drops) {
                 replicate(machine, *replica, copy, &mut self.copies);
             }
         }
@@ -413,14 +508,17 @@ impl Switch {
 
     /// The packet as egress leaves it.
     fn clone_egress(&mut self, packet: &Packet, session: u32, fields: u16) {
-        let Some(config) = self.sessions.get(&session) else { return };
+        let Some(config) = self.sessions.get(&session) else {
+            count(&self.drops.no_clone_session, 1);
+            return;
+        };
         let Some(machine) = &mut self.machine else { return };
         self.saved_phv.clear();
         self.saved_phv.extend_from_slice(machine.phv());
         let saved = machine.state.packet;
         prepare_clone(machine, config, fields, &self.saved_phv, instance::EGRESS_CLONE);
         for replica in &config.replicas {
-            if let Some(copy) = copy(&mut self.pool, packet, self.copies.len(), &self.cells) {
+            if let Some(copy) = copy(&mut self.pool, packet, self.copies.len() + self.returning.len(), &self.drops) {
                 replicate(machine, *replica, copy, &mut self.copies);
             }
         }
@@ -431,8 +529,8 @@ impl Switch {
     /// Puts the packet in the registers back in front of the parser, with nothing but the listed fields.
     fn return_to_ingress(&mut self, mut packet: Box<Packet>, fields: u16, instance_type: u64, now: u64) {
         let Some(machine) = &mut self.machine else { return };
-        if self.returning.len() >= MAX_PENDING {
-            count(&self.cells.no_buffer, 1);
+        if self.copies.len() + self.returning.len() >= MAX_PENDING {
+            count(&self.drops.replication_limit, 1);
             self.pool.give(packet);
             return;
         }
@@ -450,7 +548,8 @@ impl Switch {
             (standard.ingress_global_timestamp, now / 1000),
         ];
         settings.into_iter().for_each(|(place, value)| machine.set(place, value));
-        machine.state.packet.length = length;
+        // As in BMv2, a packet begins anew: what was said of its length is forgotten.
+        (machine.state.packet.length, machine.state.packet.truncate) = (length, u32::MAX);
         park(machine, &mut packet);
         self.returning.push_back(packet);
     }
@@ -470,7 +569,7 @@ impl Switch {
                     permit.send(Digest { digest: DigestId(digest), sequence, values, timestamp_us: now / 1000 });
                 }
                 // Not remembered as sent: the next packet tries again.
-                Err(_) => count(&self.cells.not_fetched, 1),
+                Err(_) => count(&self.drops.digest_overflow, 1),
             }
         }
     }
@@ -519,11 +618,14 @@ fn park(machine: &Machine, packet: &mut Packet) {
     packet.state = machine.state.packet;
 }
 
-/// `None`, and counted: there is no room for another copy.
-fn copy(pool: &mut Pool, packet: &Packet, waiting: usize, cells: &SwitchCells) -> Option<Box<Packet>> {
-    let copy = if waiting < MAX_PENDING { pool.take() } else { None };
-    let Some(mut copy) = copy else {
-        count(&cells.no_buffer, 1);
+/// `None`, and counted: there is no room for another copy. `waiting`: copies and returning packets.
+fn copy(pool: &mut Pool, packet: &Packet, waiting: usize, drops: &DropCells) -> Option<Box<Packet>> {
+    if waiting >= MAX_PENDING {
+        count(&drops.replication_limit, 1);
+        return None;
+    }
+    let Some(mut copy) = pool.take() else {
+        count(&drops.no_buffer, 1);
         return None;
     };
     copy.frame.copy_from(&packet.frame);
@@ -552,7 +654,9 @@ fn prepare_clone(machine: &mut Machine, config: &CloneSession, fields: u16, orig
     machine.copy_fields(fields, original);
     machine.set(machine.code.standard.ingress_port, ingress_port);
     machine.set(machine.code.standard.instance_type, instance_type);
-    if config.packet_length_bytes > 0 {
-        machine.state.packet.truncate = config.packet_length_bytes;
-    }
+    // What the original is cut to is not the clone's.
+    machine.state.packet.truncate = match config.packet_length_bytes {
+        0 => u32::MAX,
+        bytes => bytes,
+    };
 }

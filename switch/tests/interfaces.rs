@@ -60,6 +60,119 @@ fn one_call_takes_all_that_have_come() {
     }
 }
 
+/// Hosts leave checksums to their interfaces' hardware, which a veth has not.
+#[test]
+fn checksums_that_were_left_to_hardware_are_there() {
+    if !enter() {
+        return;
+    }
+    pair("s1", "h1");
+    ip("addr add 10.0.0.1/24 dev h1");
+    ip("neigh add 10.0.0.2 dev h1 lladdr 02:00:00:00:00:02");
+    let mut port = PacketPort::open("s1").unwrap();
+    let mut pool = Pool::new(2048, 8);
+    let socket = std::net::UdpSocket::bind("10.0.0.1:0").unwrap();
+    for length in [0, 1, 18, 1471, 1472] {
+        socket.send_to(&vec![0xa5; length], "10.0.0.2:7").unwrap();
+        let frame = receive(&mut port, &mut pool, &[2, 0, 0, 0, 0, 2]);
+        assert_eq!((frame[23], frame.len().max(60)), (17, (42 + length).max(60)));
+        assert!(is_whole(&frame), "{length} bytes: {frame:02x?}");
+    }
+    // Nobody answers: what counts is the first segment.
+    let connecting = std::thread::spawn(|| {
+        std::net::TcpStream::connect_timeout(&"10.0.0.2:7".parse().unwrap(), Duration::from_millis(50)).is_err()
+    });
+    let frame = receive(&mut port, &mut pool, &[2, 0, 0, 0, 0, 2]);
+    assert!(frame[23] == 6 && is_whole(&frame), "{frame:02x?}");
+    assert!(connecting.join().unwrap());
+}
+
+#[test]
+fn ports_come_and_go_while_packets_flow() {
+    if !enter() {
+        return;
+    }
+    for number in 1..=3 {
+        pair(&format!("s{number}"), &format!("h{number}"));
+    }
+    let port = |number: u16, link| PortConfig { number, interface: format!("s{number}"), link };
+    let config = DataplaneConfig {
+        ports: vec![port(1, None)],
+        cpu_port: Some(510),
+        priority_queues: 8,
+        seed: 1,
+        capture: None,
+        io_threads: 0,
+    };
+    let (dataplane, mut events) = Dataplane::start(config).unwrap();
+    dataplane.commit_blocking(program("features")).unwrap();
+    let refused = |config: PortConfig| dataplane.add_port(config).unwrap_err().to_string();
+    assert!(refused(port(1, None)).contains("port 1 is s1 already"));
+    assert!(refused(PortConfig { number: 9, ..port(1, None) }).contains("port 1 is s1 already"));
+    assert!(refused(port(510, None)).contains("not the CPU port's"));
+    assert!(refused(port(9, None)).contains("there is no interface `s9`"));
+    ip("link set s2 mtu 4000");
+    assert!(refused(port(2, None)).contains("ip link set s2 mtu 2030"));
+    ip("link set s2 mtu 1500");
+
+    // What is for a port that is not there is dropped, and passes once it is.
+    let mut pool = Pool::new(2048, 16);
+    let mut h1 = PacketPort::open("h1").unwrap();
+    let send = |h1: &mut PacketPort, pool: &mut Pool, to: u8| {
+        // Kind 0x15 goes to the port that is its value (see tests/programs/features.p4).
+        let mut packet = pool.take().unwrap();
+        packet.frame.set(&[&[0x15, 0, 0, 0, 0, to][..], &[7; 54]].concat());
+        let mut packets = [packet];
+        h1.send(&mut packets).unwrap();
+        packets.into_iter().for_each(|packet| pool.give(packet));
+    };
+    let wait_for = |what: &str, found: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + SOON;
+        while !found() {
+            assert!(Instant::now() < deadline, "{what}: {}", dataplane.drops());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    send(&mut h1, &mut pool, 2);
+    wait_for("nobody is there", &|| dataplane.drops().no_port == 1);
+    dataplane.add_port(port(2, None)).unwrap();
+    // A minute for each bit: it keeps what it gets.
+    dataplane.add_port(port(3, Some(LinkConfig { rate: Some(1), ..Default::default() }))).unwrap();
+    assert_eq!(dataplane.port_numbers(), [1, 2, 3]);
+    let mut h2 = PacketPort::open("h2").unwrap();
+    send(&mut h1, &mut pool, 2);
+    let answer = [0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(receive(&mut h2, &mut pool, &answer)[14], 0x15);
+    (0..5).for_each(|_| send(&mut h1, &mut pool, 3));
+    wait_for("four wait", &|| dataplane.ports()[2].stats.queue_packets == 4);
+
+    // Gone, with what waits there: four in the queue and one on the wire. The others go on.
+    dataplane.remove_port_blocking(3).unwrap();
+    assert_eq!((dataplane.port_numbers(), dataplane.drops().port_removed), (vec![1, 2], 5));
+    assert!(dataplane.remove_port_blocking(3).unwrap_err().to_string().contains("port 3 does not exist"));
+    send(&mut h1, &mut pool, 3);
+    wait_for("nobody is there again", &|| dataplane.drops().no_port == 2);
+    send(&mut h1, &mut pool, 2);
+    receive(&mut h2, &mut pool, &answer);
+    // In the place of another.
+    dataplane.remove_port_blocking(1).unwrap();
+    dataplane.add_port(PortConfig { number: 7, ..port(1, None) }).unwrap();
+    send(&mut h1, &mut pool, 2);
+    assert_eq!(receive(&mut h2, &mut pool, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 7])[14], 0x15);
+    // It follows its interface as the others do.
+    ip("link set h1 down");
+    assert_eq!(notice(&mut events), (7, false));
+    dataplane.stop();
+}
+
+/// The checksum of the UDP or TCP segment in an IPv4 frame is right (RFC 1071): with it everything sums up to nothing.
+fn is_whole(frame: &[u8]) -> bool {
+    let end = 14 + u16::from_be_bytes([frame[16], frame[17]]) as usize;
+    let length = (end - 34) as u16;
+    let covered = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes(), &frame[34..end]].concat();
+    common::internet_checksum(&covered) == 0
+}
+
 #[test]
 fn ports_follow_their_interfaces() {
     follow(0);
@@ -112,7 +225,7 @@ fn follow(io_threads: usize) {
     let mut h2 = PacketPort::open("h2").unwrap();
     round(&mut h1, &mut h2);
 
-    // Down and up again.
+    // Down and up again; the kernel tells of it, nobody has to look.
     ip("link set s1 down");
     assert_eq!(notice(&mut events), (1, false));
     assert!(!dataplane.ports()[0].up);

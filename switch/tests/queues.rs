@@ -300,11 +300,11 @@ fn the_switch_has_no_buffer_beside_its_queues() {
     let mut out = Vec::new();
     while let Some(at) = switch.deadline() {
         switch.serve(at);
-        for packet in switch.ports[1].output.drain(..) {
-            let bytes = packet.frame.bytes();
-            out.push((bytes[16], bytes.len(), (at - start) / 1_000_000, (at - start) % 1_000_000));
-            switch.pool.give(packet);
-        }
+        switch.send(|_, port| {
+            for bytes in port.output.iter().map(|packet| packet.frame.bytes()) {
+                out.push((bytes[16], bytes.len(), (at - start) / 1_000_000, (at - start) % 1_000_000));
+            }
+        });
     }
     // 1000 bytes at 8 Mbit/s are 1 ms, then 3 ms of delay. Packet 0 was on the wire; packet 5 found four waiting.
     assert_eq!(out, [(0, 1000, 4, 0), (2, 1000, 5, 0), (1, 1000, 6, 0), (3, 1000, 7, 0), (4, 1000, 8, 0)]);

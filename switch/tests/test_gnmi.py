@@ -450,3 +450,41 @@ def test_gnmic_does_what_the_page_says(switch: Switch) -> None:
             assert next(states) == "DOWN"
         finally:
             client.kill()
+
+
+def wild(*names: str) -> gnmi.Path:
+    return gnmi.Path(elem=[gnmi.PathElem(name=name) for name in names])
+
+
+def test_wildcards_upon_wildcards_are_answered_at_once(switch: Switch) -> None:
+    began = time.monotonic()
+    for names in (["..."] * 20, ["..."] * 32, ["*", "...", "*", "...", "name"]):
+        answer = switch.stub.Get(gnmi.GetRequest(path=[wild(*names)], encoding="PROTO"), timeout=WAIT)
+        assert answer.notification[0].update
+    assert time.monotonic() - began < 5
+    whole = len(switch.get("/"))
+    deep = gnmi.GetRequest(path=[wild(*["..."] * 32)] * 64, encoding="PROTO")
+    assert sum(len(part.update) for part in switch.stub.Get(deep).notification) == 64 * whole
+
+
+def test_what_may_be_asked_for_at_once_has_an_end(switch: Switch) -> None:
+    exhausted = grpc.StatusCode.RESOURCE_EXHAUSTED
+    policies = {f"{POLICY.format(number)}/config/name": str(number) for number in range(1025)}
+    for text, call in (
+        ("33 steps", lambda: switch.stub.Get(gnmi.GetRequest(path=[wild(*["..."] * 33)]))),
+        ("of 5000 bytes", lambda: switch.stub.Get(gnmi.GetRequest(path=[wild("x" * 5000)]))),
+        ("65 paths", lambda: switch.stub.Get(gnmi.GetRequest(path=[wild("interfaces")] * 65))),
+        ("1025 operations", lambda: switch.set(update=policies)),
+        (
+            "a text or key of 300 bytes",
+            lambda: switch.set(update={POLICY.format("x" * 300) + "/config/name": "x" * 300}),
+        ),
+    ):
+        refused(exhausted, text, call)
+    entries = [{"name": str(number), "config": {"name": str(number)}} for number in range(17_000)]
+    refused(exhausted, "leaves", lambda: switch.set(update={"/qos/scheduler-policies": {"scheduler-policy": entries}}))
+    # Policies that nobody uses cost what they are, not what all of them are together.
+    began = time.monotonic()
+    switch.set(update={"/qos/scheduler-policies": {"scheduler-policy": entries[: 1 << 13]}})
+    assert time.monotonic() - began < WAIT
+    assert len(switch.get("/qos/scheduler-policies/scheduler-policy/config/name")) == (1 << 13) + 1

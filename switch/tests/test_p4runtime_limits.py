@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What clients can make the switch hold, and that one of them harms no other."""
 
+import asyncio
 import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,15 @@ OK, FULL, INVALID = rpc_code.OK, rpc_code.RESOURCE_EXHAUSTED, rpc_code.INVALID_A
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 MOST_STREAMS, MOST_CONNECTIONS, LARGEST_REQUEST = 512, 256, 64 << 20
+MOST_SILENT, LONGEST_SILENCE = 64, 20  # streams of a connection that have not arbitrated; seconds
+MOST_MEMORY = 512 << 20
 
 
 async def test_streams_are_counted(address: str) -> None:
-    channels = [grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MOST_STREAMS // 100 + 1)]
+    channels = [grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MOST_STREAMS // MOST_SILENT + 1)]
     try:
-        streams = [p4r_grpc.P4RuntimeStub(channels[number // 100]).StreamChannel() for number in range(MOST_STREAMS)]
+        stubs = [p4r_grpc.P4RuntimeStub(channel) for channel in channels]
+        streams = [stubs[number // MOST_SILENT].StreamChannel() for number in range(MOST_STREAMS)]
         for stream in streams:
             await stream.initial_metadata()  # it is open
         stub = p4r_grpc.P4RuntimeStub(channels[-1])
@@ -44,6 +50,24 @@ async def test_streams_are_counted(address: str) -> None:
     finally:
         for channel in channels:
             await channel.close()
+
+
+async def test_streams_that_say_nothing_end(address: str) -> None:
+    async with grpc.aio.insecure_channel(address, OWN_CONNECTION) as channel:
+        stub = p4r_grpc.P4RuntimeStub(channel)
+        streams = [stub.StreamChannel() for _ in range(MOST_SILENT)]
+        for stream in streams:
+            await stream.initial_metadata()
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await stub.StreamChannel().read()
+        assert failure.value.code() == EXHAUSTED and "not arbitrated" in (failure.value.details() or "")
+        await streams[0].write(p4r.StreamMessageRequest(arbitration={"device_id": 1}))
+        assert (await streams[0].read()).arbitration.device_id == 1
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await asyncio.wait_for(streams[1].read(), LONGEST_SILENCE + WAIT)
+        assert failure.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        await streams[0].write(p4r.StreamMessageRequest(arbitration={"device_id": 1}))
+        assert (await streams[0].read()).arbitration.device_id == 1
 
 
 def test_connections_are_counted(client: Client, address: str) -> None:
@@ -118,6 +142,129 @@ def test_a_pipeline_that_no_memory_holds_is_refused(client: Client) -> None:
             assert "lpm_table" in failure.value.details()
 
 
+def test_arrays_are_counted_in_bytes(client: Client) -> None:
+    document = json.loads(client.program.device_config)
+    wide = next(array for array in document["register_arrays"] if array["name"].endswith("newest"))
+    for size, width, fits in ((1 << 24, 2048, False), (1 << 21, 2048, False), (1 << 19, 2048, True)):
+        wide["size"], wide["bitwidth"] = size, width
+        p4info = type(client.program.p4info)()
+        p4info.CopyFrom(client.program.p4info)
+        register = next(register for register in p4info.registers if register.preamble.alias == "newest")
+        register.size = size
+        register.type_spec.bitstring.bit.bitwidth = width
+        config = {"p4info": p4info, "p4_device_config": json.dumps(document).encode()}
+        if fits:
+            client.push("VERIFY", **config)
+            continue
+        failures = []
+        for action in ("VERIFY", "VERIFY_AND_COMMIT"):
+            with pytest.raises(grpc.RpcError) as failure:
+                client.push(action, **config)
+            assert code(failure) == grpc.StatusCode.INVALID_ARGUMENT
+            failures.append(failure.value.details())
+        assert failures[0] == failures[1] and f"newest` takes {size * width // 8} bytes" in failures[0]
+
+
+class Small:
+    """Another client's small reads, whose times it keeps."""
+
+    def __init__(self, address: str, request: p4r.ReadRequest) -> None:
+        self.channel = grpc.insecure_channel(address, OWN_CONNECTION)
+        self.stub, self.request = p4r_grpc.P4RuntimeStub(self.channel), request
+        self.times: list[float] = []
+
+    def __enter__(self) -> "Small":
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self.thread.join()
+        self.channel.close()
+
+    def _run(self) -> None:
+        while not self.stopped.wait(0.002):
+            began = time.perf_counter()
+            assert sum(len(answer.entities) for answer in self.stub.Read(self.request, timeout=WAIT)) == 10
+            self.times.append(time.perf_counter() - began)
+
+    def median(self) -> float:
+        return sorted(self.times)[len(self.times) // 2]
+
+
+def ten_counters(program: Program, counter: str) -> p4r.ReadRequest:
+    number = program.id("counters", counter)
+    cells = [p4r.CounterEntry(counter_id=number, index={"index": index}) for index in range(10)]
+    return p4r.ReadRequest(device_id=1, entities=[p4r.Entity(counter_entry=cell) for cell in cells])
+
+
+@contextlib.contextmanager
+def access_point_switch(access_point: Program) -> Iterator[tuple[Client, subprocess.Popen, Small]]:
+    """A switch with the access point's program, its primary, and another client that reads all the time."""
+    address = free_address()
+    process = start_switch(address)
+    with running(address, process):
+        client = Client(address, program=access_point).become_primary()
+        client.push(program=access_point)
+        counter = max(access_point.p4info.counters, key=lambda counter: counter.size).preamble.name
+        with Small(address, ten_counters(access_point, counter)) as small:
+            yield client, process, small
+        client.close()
+
+
+def test_reads_are_counted_before_they_are_collected(access_point: Program) -> None:
+    with access_point_switch(access_point) as (client, process, small):
+        everything = p4r.Entity(register_entry=p4r.RegisterEntry())
+        for number in (5000, 500_000):
+            began = time.monotonic()
+            with pytest.raises(grpc.RpcError) as failure:
+                list(client.stub.Read(p4r.ReadRequest(device_id=1, entities=[everything] * number), timeout=6 * WAIT))
+            assert code(failure) == EXHAUSTED and "are the most" in failure.value.details()
+            assert time.monotonic() - began < 3 * WAIT
+        # As much as is allowed comes, portion by portion.
+        request = p4r.ReadRequest(device_id=1, entities=[everything] * 10)
+        found = sum(len(answer.entities) for answer in client.stub.Read(request, timeout=12 * WAIT))
+        assert found == 10 * sum(register.size for register in access_point.p4info.registers)
+        too_long = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(counter_entry={})] * (1 << 21))
+        with pytest.raises(grpc.RpcError) as failure:
+            list(client.stub.Read(too_long, timeout=6 * WAIT))
+        assert code(failure) == EXHAUSTED and "bytes" in failure.value.details()
+        assert small.times and peak(process) < MOST_MEMORY
+        assert small.median() < 0.1
+
+
+def test_a_pipeline_is_made_ready_beside_what_others_ask(access_point: Program) -> None:
+    with access_point_switch(access_point) as (client, _, small):
+        # A program that takes its time: the tables of the access point, over and over.
+        began, before = time.monotonic(), len(small.times)
+        for _ in range(3):
+            client.push("VERIFY", access_point)
+        took = time.monotonic() - began
+        meanwhile = small.times[before:]
+        assert len(meanwhile) >= 5
+        # Nobody waited for as long as one of them takes.
+        assert sorted(meanwhile)[len(meanwhile) // 2] < took / 6, (took, meanwhile)
+
+
+def test_requests_under_way_have_a_budget(client: Client, address: str) -> None:
+    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(60 << 20))
+    request = p4r.WriteRequest(device_id=1, election_id={"low": 99}, updates=[insert(entry)])
+    process_memory, refused = [], 0
+    with contextlib.ExitStack() as stack:
+        options = [*OWN_CONNECTION, ("grpc.max_send_message_length", -1)]
+        channels = [stack.enter_context(grpc.insecure_channel(address, options)) for _ in range(6)]
+        calls = [p4r_grpc.P4RuntimeStub(channel).Write.future(request, timeout=6 * WAIT) for channel in channels * 2]
+        for call in calls:
+            assert client.read(table_entry=p4r.TableEntry(table_id=entry.table_id)) == []
+            failure = call.exception()
+            assert failure.code() in (EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED)
+            refused += failure.code() == EXHAUSTED
+        del process_memory
+    assert client.read(table_entry=p4r.TableEntry()) is not None
+
+
 @pytest.fixture
 def large_table(client: Client, access_point: Program) -> p4r.ReadRequest:
     """A request whose answer has many portions."""
@@ -151,6 +298,12 @@ def resident(process: subprocess.Popen) -> int:
     """Bytes of memory."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def peak(process: subprocess.Popen) -> int:
+    """Bytes of memory at most so far."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
 def test_packets_go_before_requests() -> None:

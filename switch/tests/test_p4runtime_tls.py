@@ -4,14 +4,18 @@
 import contextlib
 import shutil
 import socket
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
-from finsy.proto import p4r
-from p4rt_client import WAIT, Client
-from p4rt_switch import free_address, start_switch, wait_until_it_listens
+from finsy import GNMIPath
+from finsy.proto import gnmi, gnmi_grpc, p4r, rpc_code
+from p4rt_client import WAIT, Client, Program, modify
+from p4rt_switch import BINARY, free_address, running, start_switch, wait_until_it_listens
 
 from controller.tests.certificates import Authority
 
@@ -43,11 +47,11 @@ def server_options(authority: Authority) -> list[str]:
     return ["--tls-cert", str(cert), "--tls-key", str(key)]
 
 
-def credentials(trusted: Authority, of: Authority | None = None) -> grpc.ChannelCredentials:
-    """A client's: the server's authority, and whose certificate the client shows."""
+def credentials(trusted: Authority, of: Authority | None = None, name: str = "client") -> grpc.ChannelCredentials:
+    """A client's: the server's authority, and whose certificate the client shows, for which name."""
     if of is None:
         return grpc.ssl_channel_credentials(trusted.ca.read_bytes())
-    cert, key = of.certificate("client")
+    cert, key = of.certificate(name)
     return grpc.ssl_channel_credentials(trusted.ca.read_bytes(), key.read_bytes(), cert.read_bytes())
 
 
@@ -82,6 +86,115 @@ def test_with_mutual_tls_the_server_knows_its_clients(authority: Authority, tmp_
             assert not answers(address, credentials(authority, strangers))
         primary = Client(address, credentials=credentials(authority, authority)).become_primary()
         primary.close()
+
+
+def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
+    """What a request is answered with."""
+    try:
+        call()
+    except grpc.RpcError as failure:
+        return failure.code()
+    return grpc.StatusCode.OK
+
+
+@needs_openssl
+def test_a_certificate_s_name_says_what_its_client_may_do(authority: Authority, kinds: Program) -> None:
+    ok, denied = grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED
+    rules = ["client=default-role,gnmi-set", "monitor=read", "qos=role:qos", "nobody="]
+    options = [option for rule in rules for option in ("--allow", rule)]
+    enabled = gnmi.SetRequest(delete=[GNMIPath("/qos/scheduler-policies/scheduler-policy[name=x]").path])
+    wanted = {  # default role, role qos, read, gNMI Get, gNMI Set
+        "client": [ok, denied, ok, ok, ok],
+        "monitor": [denied, denied, ok, ok, denied],
+        "qos": [denied, ok, ok, ok, denied],
+        "nobody": [denied, denied, denied, denied, denied],
+        "stranger": [denied, denied, denied, denied, denied],
+    }
+    with switch(*server_options(authority), "--tls-client-ca", str(authority.ca), *options) as address:
+        primary = Client(address, credentials=credentials(authority, authority), program=kinds).become_primary()
+        primary.push(program=kinds)
+        for name, codes in wanted.items():
+            shown = credentials(authority, authority, name)
+            # Who knows the primary's election id is not the primary yet.
+            entry = kinds.entry("keyless_table", action=("note", 3), is_default_action=True)
+            thief = Client(address, credentials=shown, program=kinds, election_id=1)
+            assert code_of(lambda thief=thief, entry=entry: thief.write(modify(entry))) == codes[0]
+            thief.close()
+            clients = [Client(address, credentials=shown, role=role) for role in ("", "qos")]
+            stub = gnmi_grpc.gNMIStub(clients[0].channel)
+            assert [
+                code_of(lambda: (clients[0].arbitrate(0), clients[0].status())),  # noqa: B023
+                code_of(lambda: (clients[1].arbitrate(2), clients[1].status())),  # noqa: B023
+                code_of(lambda: clients[0].read(table_entry=p4r.TableEntry())),  # noqa: B023
+                code_of(lambda: stub.Get(gnmi.GetRequest())),  # noqa: B023
+                code_of(lambda: stub.Set(enabled)),  # noqa: B023
+            ] == codes, name
+            for client in clients:
+                client.close()
+        primary.close()
+
+
+@needs_openssl
+def test_new_certificates_are_taken_over_while_it_serves(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other")
+    files = [tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"]
+
+    def place(of: Authority) -> None:
+        for source, target in zip((*of.certificate("switch"), of.ca), files, strict=True):
+            (tmp_path / "new").write_bytes(source.read_bytes())
+            (tmp_path / "new").replace(target)
+
+    def wait_for(of: Authority) -> None:
+        deadline = time.monotonic() + WAIT
+        while not answers(address, credentials(of, of)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    place(authority)
+    cert, key, ca = map(str, files)
+    with switch("--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca) as address:
+        before = Client(address, credentials=credentials(authority, authority)).become_primary()
+        place(other)
+        wait_for(other)
+        assert not answers(address, credentials(authority, authority))
+        # What makes no sense changes nothing.
+        files[0].write_text("no certificate")
+        time.sleep(3)
+        assert answers(address, credentials(other, other))
+        place(authority)
+        wait_for(authority)
+        # Who was here all the time did not notice.
+        before.arbitrate(1)
+        assert before.status()[1] == 1
+        before.close()
+
+
+def test_health_and_reflection(kinds: Program) -> None:
+    with switch() as address, grpc.insecure_channel(address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        for service in (b"", b"p4.v1.P4Runtime", b"gnmi.gNMI"):
+            request = bytes([0x0A, len(service)]) + service if service else b""
+            assert check(request, timeout=WAIT) == b"\x08\x01"  # SERVING
+        assert code_of(lambda: check(b"\x0a\x01x", timeout=WAIT)) == grpc.StatusCode.NOT_FOUND
+        for version in ("v1", "v1alpha"):
+            info = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+            listed = next(info(iter([b"\x3a\x00"]), timeout=WAIT))  # list_services
+            assert all(name in listed for name in (b"p4.v1.P4Runtime", b"gnmi.gNMI", b"grpc.health.v1.Health"))
+            symbol = b"p4.v1.WriteRequest"
+            file = next(info(iter([bytes([0x22, len(symbol)]) + symbol]), timeout=WAIT))
+            assert b"p4/v1/p4runtime.proto" in file and b"updates" in file
+
+
+def test_a_packet_out_without_a_cpu_port_is_refused(kinds: Program) -> None:
+    address = free_address()
+    command = [str(BINARY), "--no-p4", "--grpc-server-addr", address]
+    with running(address, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)):
+        client = Client(address, program=kinds).become_primary()
+        client.push(program=kinds)
+        client.send(packet=p4r.PacketOut(payload=b"frame", metadata=[p4r.PacketMetadata(metadata_id=1, value=b"\1")]))
+        error = client.receive("error")
+        assert error.canonical_code == rpc_code.FAILED_PRECONDITION and "--cpu-port" in error.message
+        client.close()
 
 
 def ends(address: str, *options: str) -> str:

@@ -12,6 +12,9 @@ use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Compare, Effect, Op, Reg};
 use crate::machine::wide::{Binary, low_word};
 
+/// Times that an action may go back to an earlier primitive; with more it ends.
+const MAX_JUMPS_BACK: u64 = 4096;
+
 /// Compiles the body of an action. [`Assembler::params`] tells what its parameters are.
 pub fn body(
     primitives: &[Primitive],
@@ -22,14 +25,22 @@ pub fn body(
 ) -> Result<(), LoadError> {
     // Jump targets are indices of primitives; one past the last is the end.
     let labels: Vec<Label> = (0..=primitives.len()).map(|_| asm.new_label()).collect();
+    // Only jumps need it, and most actions have none.
+    let rounds = match primitives.iter().any(|primitive| primitive.op.starts_with("_jump")) {
+        true => Some(asm.keep_zero()?),
+        false => None,
+    };
     for (index, primitive) in primitives.iter().enumerate() {
         asm.bind(labels[index]);
         asm.next_statement();
         asm.place = place_of(&format!("action `{action}`, primitive"), &primitive.op, &primitive.source_info);
         let mut step = Step { asm: &mut *asm, objects, primitive };
-        step.compile(&labels, messages)?;
+        step.compile(&Labels { all: &labels, behind: index + 1, rounds }, messages)?;
     }
     asm.bind(labels[primitives.len()]);
+    if rounds.is_some() {
+        asm.keep_no_more();
+    }
     Ok(())
 }
 
@@ -43,7 +54,14 @@ pub fn single(
 ) -> Result<(), LoadError> {
     asm.next_statement();
     asm.place = place_of(&format!("{context}, primitive"), &primitive.op, &primitive.source_info);
-    Step { asm, objects, primitive }.compile(&[], messages)
+    Step { asm, objects, primitive }.compile(&Labels { all: &[], behind: 0, rounds: None }, messages)
+}
+
+/// What a primitive may jump to. `rounds`: the register that counts how often one went back, so that every action ends.
+struct Labels<'l> {
+    all: &'l [Label],
+    behind: usize,
+    rounds: Option<Reg>,
 }
 
 /// Where a primitive leaves its result.
@@ -60,7 +78,8 @@ struct Step<'s, 'a> {
 }
 
 impl Step<'_, '_> {
-    fn compile(&mut self, labels: &[Label], messages: &mut Vec<Message>) -> Result<(), LoadError> {
+    fn compile(&mut self, labels: &Labels, messages: &mut Vec<Message>) -> Result<(), LoadError> {
+        self.asm.check_length()?;
         match self.primitive.op.as_str() {
             "assign" | "set" => {
                 let value = self.expr(1)?;
@@ -74,7 +93,10 @@ impl Step<'_, '_> {
                 }
             }
             "assign_VL" => {
-                let (dst, src) = (self.varbit(0)?, self.varbit(1)?);
+                let ((dst, to), (src, from)) = (self.varbit(0)?, self.varbit(1)?);
+                if to != from {
+                    return self.asm.refuse(format!("the two are of different lengths: at most {to} and {from} bits"));
+                }
                 self.asm.header_op(HeaderOp::CopyVarbit { dst, src });
             }
             "assign_header" => {
@@ -87,6 +109,9 @@ impl Step<'_, '_> {
             }
             "assign_header_stack" | "assign_union_stack" => {
                 let ((_, to), (_, from)) = (self.stack(0)?, self.stack(1)?);
+                if to.elements.len() != from.elements.len() {
+                    return self.asm.refuse("the two are of different types");
+                }
                 let fixed = |info: &StackInfo| info.elements.concat().into_iter().map(HeaderRef::Fixed).collect();
                 let (dst, src) = (fixed(to), fixed(from));
                 self.push(Op::Move { dst: to.next.reg, a: from.next.reg });
@@ -337,13 +362,13 @@ impl Step<'_, '_> {
         reference::stack(self.param(index)?, self.asm.phv, &self.asm.place)
     }
 
-    /// The header of a varbit.
-    fn varbit(&mut self, index: usize) -> Result<headers::HeaderRef, LoadError> {
+    /// The header of a varbit, and the bits that it has at most.
+    fn varbit(&mut self, index: usize) -> Result<(headers::HeaderRef, u16), LoadError> {
         match self.lvalue(index)? {
-            Expr::Field(field) if field.length.is_some() => Ok(headers::HeaderRef::Fixed(field.header)),
+            Expr::Field(field) if field.length.is_some() => Ok((headers::HeaderRef::Fixed(field.header), field.width)),
             Expr::Element(fields, index) if fields[0].length.is_some() => {
                 let headers = fields.iter().map(|field| field.header).collect();
-                self.asm.header_ref(&HeaderRef::Indexed { headers, index })
+                Ok((self.asm.header_ref(&HeaderRef::Indexed { headers, index })?, fields[0].width))
             }
             _ => self.asm.refuse("a varbit is needed"),
         }
@@ -361,7 +386,7 @@ impl Step<'_, '_> {
 
     fn copy_header(&mut self, dst: &HeaderRef, src: &HeaderRef) -> Result<(), LoadError> {
         let info = |header: &HeaderRef| &self.asm.phv.headers[header.sample() as usize];
-        if info(dst).registers.len() != info(src).registers.len() {
+        if !info(dst).shape().eq(info(src).shape()) {
             return self.asm.refuse("the two are of different types");
         }
         match (dst, src) {
@@ -414,11 +439,18 @@ impl Step<'_, '_> {
         }
     }
 
-    fn label(&self, index: usize, labels: &[Label]) -> Result<Label, LoadError> {
+    /// The label that a parameter names. If it is not behind this primitive (P4's for loops go back), what is emitted next
+    /// is counted, and the action ends with more than [`MAX_JUMPS_BACK`].
+    fn label(&mut self, index: usize, labels: &Labels) -> Result<Label, LoadError> {
         let target = self.number(index)? as usize;
-        match labels.get(target) {
-            Some(&label) => Ok(label),
-            None => self.asm.refuse(format!("there is no primitive {target} to jump to")),
+        let (Some(&label), Some(&end)) = (labels.all.get(target), labels.all.last()) else {
+            return self.asm.refuse(format!("there is no primitive {target} to jump to"));
+        };
+        if let Some(rounds) = labels.rounds.filter(|_| target < labels.behind) {
+            let (one, most) = (self.asm.constant(1)?, self.asm.constant(MAX_JUMPS_BACK)?);
+            self.push(Op::Add { dst: rounds, a: rounds, b: one });
+            self.asm.branch_if(Compare::Less, most, rounds, end);
         }
+        Ok(label)
     }
 }

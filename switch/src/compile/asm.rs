@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From expression trees to instructions: registers for parameters, temporaries and constants, labels and jumps.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use num_bigint::BigInt;
@@ -13,6 +14,10 @@ use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Address, Compare, Effect, Op, REGISTERS, Reg};
 use crate::machine::wide::{Binary, Fit, Wide, is_true, low_word, power, store};
 use crate::value;
+
+/// Instructions of a program at most, and operands and operations of all its wide expressions together.
+const MOST_CODE: usize = 1 << 18;
+const MOST_WIDE: usize = 1 << 21;
 
 /// A place in the code that is not yet known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +47,10 @@ pub struct Assembler<'a> {
     constants: HashMap<u64, Reg>,
     first_temporary: usize,
     next_temporary: usize,
+    /// Behind those of any statement: no constant may stand where one of them was.
+    behind_temporaries: usize,
+    /// Of all wide expressions so far.
+    wide_nodes: Cell<usize>,
 }
 
 impl<'a> Assembler<'a> {
@@ -61,11 +70,23 @@ impl<'a> Assembler<'a> {
             constants: HashMap::new(),
             first_temporary,
             next_temporary: first_temporary,
+            behind_temporaries: first_temporary,
+            wide_nodes: Cell::new(0),
         }
     }
 
     pub fn refuse<T>(&self, reason: impl Into<String>) -> Result<T, LoadError> {
         refuse(self.place.clone(), reason)
+    }
+
+    /// Refuses more code than a program may have; asked before every statement and expression.
+    pub fn check_length(&self) -> Result<(), LoadError> {
+        match self.code.len() > MOST_CODE || self.wide_nodes.get() > MOST_WIDE {
+            true => {
+                self.refuse("the program is too long: its actions, expressions and calls of them take too much code")
+            }
+            false => Ok(()),
+        }
     }
 
     pub fn new_label(&mut self) -> Label {
@@ -106,6 +127,19 @@ impl<'a> Assembler<'a> {
         self.temporaries(1)
     }
 
+    /// A register that is 0 here and that statements leave alone until [`Assembler::keep_no_more`].
+    pub fn keep_zero(&mut self) -> Result<Reg, LoadError> {
+        self.next_statement();
+        let (reg, zero) = (self.temporary()?, self.constant(0)?);
+        self.first_temporary = self.next_temporary;
+        self.code.push(Op::Move { dst: reg, a: zero });
+        Ok(reg)
+    }
+
+    pub fn keep_no_more(&mut self) {
+        self.first_temporary -= 1;
+    }
+
     /// A temporary of so many bits.
     pub fn temporary_field(&mut self, width: u16) -> Result<Field, LoadError> {
         Ok(Field::of_none(self.temporaries(value::words(width) as Reg)?, width))
@@ -115,6 +149,7 @@ impl<'a> Assembler<'a> {
     pub fn temporaries(&mut self, words: u16) -> Result<Reg, LoadError> {
         let first = self.next_temporary;
         self.next_temporary += words as usize;
+        self.behind_temporaries = self.behind_temporaries.max(self.next_temporary);
         if self.next_temporary + self.constants.len() + 2 >= REGISTERS {
             return self.refuse("the program needs more registers than there are");
         }
@@ -126,7 +161,7 @@ impl<'a> Assembler<'a> {
             return Ok(reg);
         }
         let reg = REGISTERS - 1 - self.constants.len();
-        if reg < self.first_temporary + REGISTERS / 8 {
+        if reg < self.behind_temporaries.max(self.first_temporary + REGISTERS / 8) {
             return self.refuse("the program has more constants than the register file holds");
         }
         self.constants.insert(value, reg as Reg);
@@ -298,6 +333,7 @@ impl<'a> Assembler<'a> {
     }
 
     fn try_narrow(&mut self, expr: &Expr, want: Option<Reg>) -> Result<Result<(Reg, Range), NeedsWide>, LoadError> {
+        self.check_length()?;
         macro_rules! narrow {
             ($e:expr) => {
                 narrow!($e, None)
@@ -426,6 +462,8 @@ impl<'a> Assembler<'a> {
     }
 
     pub fn to_wide(&self, expr: &Expr) -> Result<Wide, LoadError> {
+        self.wide_nodes.update(|nodes| nodes + if let Expr::Element(fields, _) = expr { fields.len() } else { 1 });
+        self.check_length()?;
         let wide = |e: &Expr| -> Result<Box<Wide>, LoadError> { Ok(Box::new(self.to_wide(e)?)) };
         Ok(match expr {
             Expr::Constant(value) => Wide::Constant(value.clone()),

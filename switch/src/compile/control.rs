@@ -51,6 +51,67 @@ enum Node<'d> {
     ActionCall(&'d json::ActionCall),
 }
 
+impl<'d> Node<'d> {
+    /// Names of the nodes that may follow.
+    fn next(&self) -> Vec<&'d str> {
+        let names: Vec<&'d Option<String>> = match self {
+            Node::Table(table) => table.next_tables.values().chain([&table.base_default_next]).collect(),
+            Node::Conditional(conditional) => vec![&conditional.true_next, &conditional.false_next],
+            Node::ActionCall(call) => vec![&call.next_node],
+        };
+        names.into_iter().flatten().map(String::as_str).collect()
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Node::Table(table) => place_of("table", &table.name, &table.source_info),
+            Node::Conditional(conditional) => place_of("condition", &conditional.name, &conditional.source_info),
+            Node::ActionCall(call) => place_of("action call", &call.name, &None),
+        }
+    }
+}
+
+/// Every packet leaves a pipeline: no node leads back to one that it was reached from.
+fn check_flow<'d>(nodes: &HashMap<&'d str, Node<'d>>, init: &'d Option<String>) -> Result<(), LoadError> {
+    let known = |name: &str| nodes.get_key_value(name);
+    /// Of a node that was reached.
+    #[derive(PartialEq)]
+    enum Reached {
+        OnTheWay,
+        Left,
+    }
+    let mut reached: HashMap<&str, Reached> = HashMap::new();
+    // The way to the node that is looked at: of each, its name and what is still to be followed from it.
+    let mut way: Vec<(&str, Vec<&str>)> = Vec::new();
+    let enter = |name: &'d str, way: &mut Vec<(&'d str, Vec<&'d str>)>, reached: &mut HashMap<&'d str, Reached>| {
+        if let Some((&name, node)) = known(name) {
+            reached.insert(name, Reached::OnTheWay);
+            way.push((name, node.next()));
+        }
+    };
+    if let Some(init) = init {
+        enter(init, &mut way, &mut reached);
+    }
+    while let Some((name, next)) = way.last_mut() {
+        let name = *name;
+        match next.pop() {
+            None => {
+                reached.insert(name, Reached::Left);
+                way.pop();
+            }
+            Some(next) => match reached.get(next) {
+                None => enter(next, &mut way, &mut reached),
+                Some(Reached::Left) => {}
+                Some(Reached::OnTheWay) => {
+                    let reason = format!("the control flow loops: it leads back to `{next}`, which leads to it");
+                    return refuse(nodes[name].place(), reason);
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
 pub fn compile(
     doc: &Document,
     asm: &mut Assembler,
@@ -114,6 +175,7 @@ impl<'d> Compiler<'_, 'd, '_> {
         nodes.extend(pipeline.tables.iter().map(|t| (t.name.as_str(), Node::Table(t))));
         nodes.extend(pipeline.conditionals.iter().map(|c| (c.name.as_str(), Node::Conditional(c))));
         nodes.extend(pipeline.action_calls.iter().map(|c| (c.name.as_str(), Node::ActionCall(c))));
+        check_flow(&nodes, &pipeline.init_table)?;
 
         let end = self.asm.new_label();
         let mut labels: HashMap<&'d str, Label> = HashMap::new();

@@ -21,8 +21,8 @@ use crate::value::words;
 pub enum Expr {
     Constant(BigInt),
     Field(Field),
-    /// The field of the element at the index; 0 beyond the last.
-    Element(Rc<[Field]>, Box<Expr>),
+    /// The field of the element at the index; 0 beyond the last. Each field of a header has the same index.
+    Element(Rc<[Field]>, Rc<Expr>),
     /// Parameter of the enclosing action.
     Param(usize),
     Not(Box<Expr>),
@@ -38,8 +38,67 @@ pub enum Range {
     Signed(u32),
 }
 
-/// No value has more bits; only a left shift by a variable can.
+/// No constant has more bits, and no left shift by a variable adds more.
 const MAX_BITS: u32 = 1 << 16;
+/// Bits of a value on its way at most.
+const MOST_BITS: u32 = 1 << 20;
+/// Nodes of an expression at most.
+const MOST_NODES: usize = 1 << 16;
+
+/// The expression, if it takes no more than so much memory and time to evaluate.
+fn bounded(expr: Expr, place: &str) -> Result<Expr, LoadError> {
+    if !expr.is_within(&mut { MOST_NODES }) {
+        return refuse(place, format!("its expression is too large: more than {MOST_NODES} operands and operations"));
+    }
+    match expr.bits() {
+        ..=MOST_BITS => Ok(expr),
+        bits => {
+            refuse(place, format!("its expression has values of up to {bits} bits: at most {MOST_BITS} are supported"))
+        }
+    }
+}
+
+impl Expr {
+    /// Takes its nodes from `left`; false: there are more.
+    fn is_within(&self, left: &mut usize) -> bool {
+        let own = if let Expr::Element(fields, _) = self { fields.len() } else { 1 };
+        let Some(rest) = left.checked_sub(own) else { return false };
+        *left = rest;
+        match self {
+            Expr::Constant(_) | Expr::Field(_) | Expr::Param(_) => true,
+            Expr::Element(_, index) => index.is_within(left),
+            Expr::Not(a) | Expr::Fit(_, a, _) => a.is_within(left),
+            Expr::Binary(_, a, b) => a.is_within(left) && b.is_within(left),
+            Expr::Select(condition, a, b) => condition.is_within(left) && a.is_within(left) && b.is_within(left),
+        }
+    }
+
+    /// Bits of the largest value on the way at most, with its sign.
+    fn bits(&self) -> u32 {
+        match self {
+            Expr::Constant(value) => Range::of_constant(value).signed_bits(),
+            Expr::Field(field) => u32::from(field.width) + 1,
+            Expr::Element(fields, index) => (u32::from(fields[0].width) + 1).max(index.bits()),
+            Expr::Param(_) => u32::from(MAX_WIDTH) + 1,
+            Expr::Not(a) => a.bits(),
+            Expr::Fit(_, a, width) => a.bits().max(u32::from(*width) + 1),
+            Expr::Select(condition, a, b) => condition.bits().max(a.bits()).max(b.bits()),
+            Expr::Binary(op, a, b) => {
+                let (left, right) = (a.bits(), b.bits());
+                match op {
+                    Binary::Multiply => left.saturating_add(right),
+                    Binary::ShiftLeft => match &**b {
+                        Expr::Constant(amount) => left.saturating_add(u32::try_from(amount).unwrap_or(0).min(MAX_BITS)),
+                        _ if right < 16 => left.saturating_add(1 << right),
+                        _ => left.saturating_add(MAX_BITS),
+                    }
+                    .max(right),
+                    _ => left.max(right).saturating_add(1),
+                }
+            }
+        }
+    }
+}
 
 impl Range {
     /// A 64-bit register tells all values apart.
@@ -135,6 +194,9 @@ pub fn constant(value: u64) -> Expr {
 
 /// Parses `0x1f`, `-0x1f`.
 pub fn hex(text: &str, place: &str) -> Result<BigInt, LoadError> {
+    if text.len() > MAX_BITS as usize / 4 {
+        return refuse(place, format!("a constant of {} digits is longer than {MAX_BITS} bits", text.len()));
+    }
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (Sign::Minus, rest),
         None => (Sign::Plus, text),
@@ -162,10 +224,10 @@ pub fn parse(typed: &Typed, phv: &Phv, place: &str) -> Result<Expr, LoadError> {
         "expression" => match typed.value.get("type") {
             // p4c wraps an expression in another where it stands for a value.
             Some(_) => parse(&to_typed(&typed.value, place)?, phv, place),
-            None => parse_operation(&typed.value, phv, place),
+            None => bounded(parse_operation(&typed.value, phv, place)?, place),
         },
         "field" | "stack_field" | "union_stack_field" => match reference::field(typed, phv, place)? {
-            Some(field) => Ok(field),
+            Some(field) => bounded(field, place),
             None => refuse(place, format!("{} is not a field", typed.value)),
         },
         "hexstr" => Ok(Expr::Constant(hex(typed.value.as_str().unwrap_or_default(), place)?)),
@@ -290,13 +352,27 @@ fn parse_operation(value: &Value, phv: &Phv, place: &str) -> Result<Expr, LoadEr
 }
 
 fn any(conditions: Vec<Expr>) -> Expr {
-    let or = |a, b| Expr::Binary(Binary::Or, Box::new(a), Box::new(b));
-    conditions.into_iter().reduce(or).unwrap_or_else(|| constant(0))
+    combine(Binary::Or, conditions).unwrap_or_else(|| constant(0))
 }
 
 fn all(conditions: Vec<Expr>) -> Expr {
-    let and = |a, b| Expr::Binary(Binary::And, Box::new(a), Box::new(b));
-    conditions.into_iter().reduce(and).unwrap_or_else(|| constant(1))
+    combine(Binary::And, conditions).unwrap_or_else(|| constant(1))
+}
+
+/// As a tree that is not deep: a header may have thousands of fields.
+fn combine(op: Binary, mut conditions: Vec<Expr>) -> Option<Expr> {
+    while conditions.len() > 1 {
+        let mut pairs = Vec::with_capacity(conditions.len().div_ceil(2));
+        let mut rest = conditions.into_iter();
+        while let Some(a) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(b) => Expr::Binary(op, Box::new(a), Box::new(b)),
+                None => a,
+            });
+        }
+        conditions = pairs;
+    }
+    conditions.pop()
 }
 
 fn equal(a: Expr, b: Expr) -> Expr {

@@ -21,7 +21,7 @@ use self::phv::{Field, MAX_WIDTH, Phv};
 use crate::jit::Native;
 use crate::machine::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Message, Place, Snippet, Standard};
 use crate::machine::headers::Stack;
-use crate::machine::op::{Address, Op};
+use crate::machine::op::{Address, Op, REGISTERS};
 use crate::machine::wide::store;
 use crate::machine::wire::NOT_IN_FRAME;
 use crate::program::{
@@ -30,7 +30,17 @@ use crate::program::{
 use crate::value::words;
 
 fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, LoadError> {
-    Err(LoadError { place: place.into(), reason: reason.into() })
+    Err(LoadError { place: shortened(place.into()), reason: shortened(reason.into()) })
+}
+
+/// What a refusal quotes may be as long as the document.
+fn shortened(mut text: String) -> String {
+    const MOST: usize = 400;
+    if text.len() > MOST {
+        text.truncate(text.floor_char_boundary(MOST));
+        text.push_str("...");
+    }
+    text
 }
 
 /// ``kind `name` (file:line)``.
@@ -40,6 +50,9 @@ fn place_of(kind: &str, name: &str, source: &Option<SourceInfo>) -> String {
         _ => format!("{kind} `{name}`"),
     }
 }
+
+/// Registers that the parameters of an action take at most.
+const MOST_PARAMS: usize = REGISTERS / 8;
 
 /// Indices of named objects, for references by name or id.
 struct Objects {
@@ -70,12 +83,11 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
         }
     }
     check_format(&doc)?;
+    check_numbers(&doc)?;
     let phv = Phv::new(&doc)?;
     let (mut objects, mut program) = declare(&doc, &phv)?;
 
-    let words = |a: &json::Action| a.runtime_data.iter().map(|p| words(p.bitwidth)).sum::<usize>();
-    let param_registers = doc.actions.iter().map(words).max().unwrap_or(0);
-    let mut asm = Assembler::new(&phv, param_registers);
+    let mut asm = Assembler::new(&phv, param_registers(&doc)?);
     let mut messages = Vec::new();
 
     let (mut calculations, verify, update) = checksums(&doc, &mut asm, &objects)?;
@@ -119,6 +131,9 @@ pub fn load(text: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, Load
         field_lists,
         messages,
         standard,
+        counters: program.counters.len(),
+        meters: program.meters.len(),
+        registers: program.registers.iter().map(|register| register.width).collect(),
     });
     match Native::compile(&program.code) {
         Ok(native) => program.native = Some(Arc::new(native)),
@@ -139,6 +154,50 @@ fn check_format(doc: &Document) -> Result<(), LoadError> {
         return refuse(place_of("extern", &object.name, &object.source_info), "not supported");
     }
     Ok(())
+}
+
+/// Everything has a number of its own, of 16 bits, and whatever has a size can be counted.
+fn check_numbers(doc: &Document) -> Result<(), LoadError> {
+    const MOST: usize = u16::MAX as usize;
+    let all = |count: fn(&json::Pipeline) -> usize| doc.pipelines.iter().map(count).sum();
+    let calculations = doc.calculations.len() + all(|pipeline| pipeline.action_profiles.len());
+    for (what, count) in [
+        ("headers", doc.headers.len()),
+        ("header_stacks", doc.header_stacks.len() + doc.header_union_stacks.len()),
+        ("parse_states", doc.parsers.iter().map(|parser| parser.parse_states.len()).max().unwrap_or(0)),
+        ("parse_vsets", doc.parse_vsets.len()),
+        ("counter_arrays", doc.counter_arrays.len()),
+        ("meter_arrays", doc.meter_arrays.len()),
+        ("register_arrays", doc.register_arrays.len()),
+        ("calculations", calculations),
+        ("learn_lists", doc.learn_lists.len()),
+        ("field_lists", doc.field_lists.len()),
+        ("actions", doc.actions.len()),
+        ("tables", all(|pipeline| pipeline.tables.len())),
+    ] {
+        if count > MOST {
+            return refuse(format!("`{what}`"), format!("{count} of them are not supported (at most {MOST})"));
+        }
+    }
+    Ok(())
+}
+
+/// Registers of the longest list of parameters.
+fn param_registers(doc: &Document) -> Result<usize, LoadError> {
+    let mut most = 0;
+    for action in &doc.actions {
+        let registers = action.runtime_data.iter().map(|param| words(param.bitwidth)).sum();
+        if registers > MOST_PARAMS {
+            let reason = format!(
+                "parameters of {} bits together are not supported (at most {})",
+                64 * registers,
+                64 * MOST_PARAMS
+            );
+            return refuse(place_of("action", &action.name, &action.source_info), reason);
+        }
+        most = most.max(registers);
+    }
+    Ok(most)
 }
 
 /// Everything that is only named and sized.

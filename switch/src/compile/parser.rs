@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Parser states.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use num_bigint::{BigInt, BigUint};
 use serde_json::Value as Json;
@@ -43,6 +43,8 @@ pub fn compile(
             },
         }
     };
+    // Value sets whose fields a select has told.
+    let mut told = BTreeSet::new();
     let compiled = parser.parse_states.iter().map(|state| {
         let place = place_of("parser state", &state.name, &state.source_info);
         let ops = operations(state, &place, asm, objects, messages)?;
@@ -57,20 +59,23 @@ pub fn compile(
         match simple_select(&parts, &transitions) {
             Some((keys, cases, default)) => Ok(ParserState { ops, keys, cases, default, select: None }),
             None => {
-                let select = Box::new(select(parts, &transitions, &place, objects, program)?);
+                let select = Box::new(select(parts, &transitions, &place, objects, &mut told, program)?);
                 Ok(ParserState { ops, keys: Vec::new(), cases: Vec::new(), default: None, select: Some(select) })
             }
         }
     });
     let states_compiled = compiled.collect::<Result<Vec<_>, _>>()?;
     let start = next(&parser.init_state, "parser")?;
-    Ok(ParserCode { states: states_compiled, start, errors: errors(doc) })
+    Ok(ParserCode { states: states_compiled, start, errors: errors(doc)? })
 }
 
 /// The program's numbers for the errors that the parser itself raises.
-fn errors(doc: &Document) -> ParserErrors {
+fn errors(doc: &Document) -> Result<ParserErrors, LoadError> {
+    if let Some((name, value)) = doc.errors.iter().find(|(_, value)| u32::try_from(*value).is_err()) {
+        return refuse("`errors`", format!("{name} is number {value}: they have 32 bits"));
+    }
     let number = |name: &str| doc.errors.iter().find(|(n, _)| n == name).map_or(0, |(_, value)| *value);
-    ParserErrors {
+    Ok(ParserErrors {
         none: number("NoError"),
         packet_too_short: number("PacketTooShort"),
         no_match: number("NoMatch"),
@@ -78,7 +83,7 @@ fn errors(doc: &Document) -> ParserErrors {
         invalid_argument: number("ParserInvalidArgument"),
         stack_out_of_bounds: number("StackOutOfBounds"),
         header_too_short: number("HeaderTooShort"),
-    }
+    })
 }
 
 fn operations(
@@ -219,6 +224,9 @@ fn set_lookahead(op: &JsonOp, value: &Typed, asm: &Assembler) -> Result<ParserOp
     let Some(Expr::Field(dst)) = reference::field(&typed(op, 0, asm)?, asm.phv, &asm.place)? else {
         return asm.refuse("a lookahead into anything but a field is not supported");
     };
+    if dst.length.is_some() {
+        return asm.refuse("a lookahead into a varbit is not supported");
+    }
     let (offset, width) = lookahead(&value.value, asm)?;
     let place = super::place(dst);
     if width <= dst.width && dst.width <= MAX_SELECT as u16 && !dst.signed {
@@ -371,6 +379,7 @@ fn select(
     transitions: &Transitions,
     where_: &str,
     objects: &Objects,
+    told: &mut BTreeSet<u16>,
     program: &mut Program,
 ) -> Result<Select, LoadError> {
     let widths: Vec<u16> = parts.iter().map(SelectPart::width).collect();
@@ -393,7 +402,8 @@ fn select(
                 let info = &mut program.value_sets[set as usize];
                 // Until a select tells its fields, a set is known by the total of their widths.
                 let total = |widths: &[u16]| widths.iter().map(|w| *w as u32).sum::<u32>();
-                if info.widths != widths && (info.widths.len() > 1 || total(&info.widths) != total(&widths)) {
+                let first = told.insert(set);
+                if info.widths != widths && !(first && total(&info.widths) == total(&widths)) {
                     return refuse(where_, format!("value set `{name}` is of other fields than the select"));
                 }
                 info.widths = widths.clone();

@@ -22,6 +22,8 @@ use crate::value;
 pub const MAX_WIDTH: u16 = 2048;
 /// Bits of the longest varbit.
 const MAX_VARBIT: u64 = 1 << 14;
+/// Elements of a stack and members of a union at most.
+const MOST_ELEMENTS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -74,6 +76,12 @@ pub struct HeaderInfo {
 impl HeaderInfo {
     pub fn varbit(&self) -> Option<&Field> {
         self.fields.iter().find(|field| field.length.is_some())
+    }
+
+    /// What two headers have in common if one can be copied onto the other: width and sign of each field, and which is a
+    /// varbit. Their registers are then laid out alike.
+    pub fn shape(&self) -> impl Iterator<Item = (u16, bool, bool)> {
+        self.fields.iter().map(|field| (field.width, field.signed, field.length.is_some()))
     }
 
     /// Neither of variable length nor in a union: whatever is done to it concerns its own registers only.
@@ -194,10 +202,19 @@ impl Phv {
     }
 
     fn add_unions_and_stacks(&mut self, doc: &Document) -> Result<(), LoadError> {
-        let by_id: HashMap<u64, u16> = doc.headers.iter().enumerate().map(|(at, h)| (h.id, at as u16)).collect();
+        let by_id: HashMap<u64, (u16, bool)> =
+            doc.headers.iter().zip(0..).map(|(header, at)| (header.id, (at, header.metadata))).collect();
         let headers = |place: String, ids: &[u64]| -> Result<Vec<u16>, LoadError> {
-            match ids.iter().map(|id| by_id.get(id).copied()).collect() {
-                Some(headers) => Ok(headers),
+            if ids.len() > MOST_ELEMENTS {
+                return refuse(place, format!("{} elements are not supported (at most {MOST_ELEMENTS})", ids.len()));
+            }
+            let found: Option<Vec<(u16, bool)>> = ids.iter().map(|id| by_id.get(id).copied()).collect();
+            match found {
+                // Those are never on the wire, and need not be whole bytes.
+                Some(found) if found.iter().any(|(_, metadata)| *metadata) => {
+                    refuse(place, "metadata in a stack or union is not supported: its elements have to be headers")
+                }
+                Some(found) => Ok(found.into_iter().map(|(header, _)| header).collect()),
                 None => refuse(place, "unknown header id"),
             }
         };
@@ -227,13 +244,14 @@ impl Phv {
             stacks.push((place, &stack.name, elements, members));
         }
         for (place, name, elements, members) in stacks {
-            let shape = |h: &u16| {
-                let fields = self.headers[*h as usize].fields.iter();
-                fields.map(|f| (f.width, f.signed, f.length.is_some())).collect::<Vec<_>>()
-            };
-            let shapes = |element: &Vec<u16>| element.iter().map(shape).collect::<Vec<_>>();
-            let alike = elements.windows(2).all(|pair| shapes(&pair[0]) == shapes(&pair[1]));
-            if elements.is_empty() || !alike || elements.iter().any(|e| e.len() != members.len().max(1)) {
+            let same = |(a, b): (&u16, &u16)| self.headers[*a as usize].shape().eq(self.headers[*b as usize].shape());
+            let alike = |pair: &[Vec<u16>]| pair[0].len() == pair[1].len() && pair[0].iter().zip(&pair[1]).all(same);
+            let is_whole = |element: &Vec<u16>| element.len() == members.len().max(1);
+            if elements.len() > MOST_ELEMENTS {
+                let reason = format!("{} elements are not supported (at most {MOST_ELEMENTS})", elements.len());
+                return refuse(place, reason);
+            }
+            if elements.is_empty() || !elements.windows(2).all(alike) || !elements.iter().all(is_whole) {
                 return refuse(place, "it has no elements, or such of different types");
             }
             let index = self.stacks.len();

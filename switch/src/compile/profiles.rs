@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Action profiles and selectors.
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::json::{self, Document};
 use super::phv::Phv;
 use super::{LoadError, Objects, calculation, place_of, refuse};
@@ -65,11 +67,21 @@ pub fn of_table(
         info.actions = actions.to_vec();
         return Ok(Some(ProfileId(profile)));
     }
-    let name_of = |action: &ActionId| program.actions[action.0].name.as_str();
-    let place = |action: &ActionId| info.actions.iter().position(|known| name_of(known) == name_of(action));
-    if actions.len() != info.actions.len() || actions.iter().any(|action| place(action).is_none()) {
-        return refuse(where_, format!("it has other actions than the other tables of action profile `{name}`"));
+    // A member is written once, for all tables: number and widths of its parameters have to be the same everywhere.
+    let shape = |action: &ActionId| {
+        let action = &program.actions[action.0];
+        (action.name.as_str(), action.params.iter().map(|param| param.width).collect::<Vec<_>>())
+    };
+    let known: HashMap<_, usize> = info.actions.iter().map(shape).zip(0..).collect();
+    let place = |action: &ActionId| known.get(&shape(action)).copied();
+    let places: Option<BTreeSet<usize>> = actions.iter().map(place).collect();
+    let all = info.actions.len();
+    if actions.len() != all || places.is_none_or(|places| places.len() != all) {
+        let reason = format!(
+            "its actions or their parameters are others than those of the other tables of action profile `{name}`"
+        );
+        return refuse(where_, reason);
     }
-    actions.sort_by_key(|action| place(action));
+    actions.sort_by_cached_key(place);
     Ok(Some(ProfileId(profile)))
 }

@@ -17,14 +17,14 @@ pub enum HeaderRef {
     /// One for each element of a stack.
     Indexed {
         headers: Vec<u16>,
-        index: Box<Expr>,
+        index: Rc<Expr>,
     },
 }
 
 /// The members of a union.
 enum UnionRef {
     Fixed(Vec<u16>),
-    Indexed { elements: Vec<Vec<u16>>, index: Box<Expr> },
+    Indexed { elements: Vec<Vec<u16>>, index: Rc<Expr> },
 }
 
 impl HeaderRef {
@@ -76,10 +76,10 @@ pub fn stack<'p>(typed: &Typed, phv: &'p Phv, place: &str) -> Result<(u16, &'p S
 }
 
 /// What `dereference_..._stack` chooses from.
-fn element(typed: &Typed, phv: &Phv, place: &str) -> Result<(Vec<Vec<u16>>, Box<Expr>), LoadError> {
+fn element(typed: &Typed, phv: &Phv, place: &str) -> Result<(Vec<Vec<u16>>, Rc<Expr>), LoadError> {
     let (_, info) = stack(&operand(typed, "left", place)?, phv, place)?;
     let index = expr::parse(&operand(typed, "right", place)?, phv, place)?;
-    Ok((info.elements.clone(), Box::new(index)))
+    Ok((info.elements.clone(), Rc::new(index)))
 }
 
 pub fn header(typed: &Typed, phv: &Phv, place: &str) -> Result<HeaderRef, LoadError> {
@@ -183,7 +183,7 @@ pub fn field(typed: &Typed, phv: &Phv, place: &str) -> Result<Option<Expr>, Load
         }
         ("stack_field" | "union_stack_field", _) => {
             let (next, fields) = last(&typed.value, phv, place)?;
-            Ok(Some(Expr::Element(fields, Box::new(last_index(next)))))
+            Ok(Some(Expr::Element(fields, Rc::new(last_index(next)))))
         }
         ("expression", "access_field") => {
             let header = header(&operand(&typed, "left", place)?, phv, place)?;

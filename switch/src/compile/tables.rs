@@ -19,6 +19,11 @@ const SCAN_SIZE: usize = 64;
 /// Exact keys up to this many bits, such as a port and a class, index an array.
 const DIRECT_BITS: u32 = 12;
 
+/// Words of a key at most: so many stand on the stack while it is looked up.
+const MOST_KEY_WORDS: usize = 1024;
+/// Entries of a table at most that are counted at all; far more than there is memory for.
+const MOST_ENTRIES: usize = u32::MAX as usize;
+
 /// The parts of a table that do not depend on the control flow.
 pub fn compile(
     table: &json::Table,
@@ -29,6 +34,9 @@ pub fn compile(
     program: &mut Program,
 ) -> Result<(TableInfo, TableCode), LoadError> {
     let where_ = place_of("table", &table.name, &table.source_info);
+    if table.max_size > MOST_ENTRIES {
+        return refuse(where_, format!("a size of {} entries is not supported", table.max_size));
+    }
     let mut actions = Vec::new();
     for id in &table.action_ids {
         match action_ids.get(id) {
@@ -60,6 +68,10 @@ pub fn compile(
     let mut key = Vec::new();
     for field in &table.key {
         key.push(key_field(field, phv, &where_, &mut used, &mut code)?);
+        let in_ranges: usize = code.ranges.iter().map(|range| range.words.len()).sum();
+        if used.len() + in_ranges > MOST_KEY_WORDS {
+            return refuse(where_, format!("a key of more than {} bits is not supported", 64 * MOST_KEY_WORDS));
+        }
     }
     code.key_words = used.len();
     code.key_bits = used.iter().sum();
@@ -208,7 +220,11 @@ pub fn const_entries(
         }
         let fields = entry.match_key.iter().zip(&info.key).map(|(field, key)| entry_field(field, key, &where_));
         let fields = fields.collect::<Result<Vec<_>, _>>()?;
-        let priority = if info.needs_priority() { (last - entry.priority + 1) as i32 } else { 0 };
+        let priority = match i32::try_from(i128::from(last) - i128::from(entry.priority) + 1) {
+            _ if !info.needs_priority() => 0,
+            Ok(priority) => priority,
+            Err(_) => return refuse(where_, format!("priority {} is too far from {last}", entry.priority)),
+        };
         let call = &entry.action_entry;
         let action = action_call(call.action_id, &call.action_data, info, &where_, action_ids, program)?;
         result.push((EntryKey { fields, priority }, action));
@@ -227,7 +243,13 @@ fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<Ke
     Ok(match (key.kind, field.match_type.as_str()) {
         (MatchKind::Exact, "exact") => KeyField::Exact(value()?),
         (MatchKind::Lpm, "lpm") => {
-            KeyField::Lpm { value: value()?, prefix_len: field.prefix_length.unwrap_or(key.field.width) }
+            let prefix_len = field.prefix_length.unwrap_or(width);
+            if prefix_len > width {
+                return refuse(where_, format!("a prefix of {prefix_len} bits is longer than its field of {width}"));
+            }
+            // p4c leaves the bits behind the prefix as they stand in the source.
+            let value = &value()? & &Value::prefix(prefix_len.into(), width.into());
+            KeyField::Lpm { value, prefix_len }
         }
         (MatchKind::Ternary | MatchKind::Optional, "ternary" | "optional") => {
             let mask = part(&field.mask)?;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports at run time: link models, queues, whether they are enabled, and what they carried lately.
 
+use std::sync::TryLockError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Notice, PortHandle, UpdateError, locked};
+use crate::change::Change;
 use crate::command::Command;
 use crate::link::{LinkConfig, QUEUES};
 use crate::port::{PortStats, QueueStats, mtu, quantile};
+use crate::store::Store;
 
 /// What [`Window`] covers.
 pub const WINDOW: Duration = Duration::from_secs(1);
@@ -24,6 +27,20 @@ pub struct Window {
     pub out_packets: u64,
     /// Median and 99th percentile of the time (ns) that packets were in each queue; `None`: none left it.
     pub sojourn: [Option<(u64, u64)>; QUEUES],
+}
+
+/// What decides whether a port is up. Held until everybody has been told, so that who is told last hears how it is.
+#[derive(Debug)]
+pub struct Standing {
+    enabled: bool,
+    /// Its interface is up and has a carrier.
+    running: bool,
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing { enabled: true, running: true }
+    }
 }
 
 /// The last sample of a port, and the window that it ended.
@@ -61,14 +78,14 @@ impl Dataplane {
             let link = locked(&port.link).clone();
             let queues = if link.is_some() { self.inner.queues } else { 0 };
             LinkView {
-                enabled: port.enabled.load(Relaxed),
-                mtu: if self.inner.interfaces { mtu(&port.interface).ok() } else { None },
+                enabled: locked(&port.standing).enabled,
+                mtu: Some(port.mtu.load(Relaxed)).filter(|&mtu| mtu > 0),
                 link,
                 queues: port.cells.queues[..queues].iter().map(|queue| queue.read()).collect(),
                 window: locked(&port.recent).window.clone(),
             }
         };
-        self.inner.ports.iter().map(view).collect()
+        self.inner.ports().iter().map(|port| view(port)).collect()
     }
 
     /// Gives ports, by their places, other link models, all at once; what waits there is kept. A trace stays as it was.
@@ -84,53 +101,95 @@ impl Dataplane {
 
     fn begin_set_links(&self, links: Vec<(usize, LinkConfig)>) -> oneshot::Receiver<()> {
         let (done, answer) = oneshot::channel();
-        for (port, config) in &links {
-            *locked(&self.inner.ports[*port].link) = Some(config.clone());
-        }
+        let ports = self.inner.ports();
+        // A port that was removed meanwhile needs none.
+        let links = links.into_iter().filter_map(|(place, config)| Some((ports.get(place)?, config)));
+        let links = links.map(|(port, config)| {
+            *locked(&port.link) = Some(config.clone());
+            (port.number, config)
+        });
+        let links = links.collect();
         self.inner.commands.send(Command::Links { links, done });
         answer
     }
 
     /// A port, by its place, that is not enabled is down: it takes and sends nothing.
     pub fn set_enabled(&self, port: usize, enabled: bool) {
-        let handle = &self.inner.ports[port];
-        handle.enabled.store(enabled, Relaxed);
-        self.inner.commands.send(Command::Enable { port, enabled });
-        if !enabled || !self.inner.interfaces {
-            set_up(&self.inner, handle, enabled);
-        }
-        // Otherwise it is up when its interface is, which the watcher sees.
+        let ports = self.inner.ports();
+        let Some(handle) = ports.get(port) else { return };
+        let mut standing = locked(&handle.standing);
+        standing.enabled = enabled;
+        self.inner.commands.send(Command::Enable { port: handle.number, enabled });
+        tell(&self.inner, handle, &standing);
     }
 }
 
+/// The port's interface comes or goes.
+pub fn set_running(inner: &Inner, port: &PortHandle, running: bool) {
+    let mut standing = locked(&port.standing);
+    standing.running = running;
+    tell(inner, port, &standing);
+}
+
 /// The port goes up or down; nothing happens if it is so already.
-pub fn set_up(inner: &Inner, port: &PortHandle, up: bool) {
+fn tell(inner: &Inner, port: &PortHandle, standing: &Standing) {
+    let up = standing.enabled && standing.running;
     if port.up.swap(up, Relaxed) == up {
         return;
     }
     let state = if up { "up" } else { "down" };
     tracing::info!("port {} ({}) is {state}", port.number, port.interface);
-    let mut changes = Vec::new();
-    // Held until the changes are on their way, as by a write.
-    let mut store = inner.store();
-    if let Some(store) = &mut *store {
-        store.set_port(port.number, up, &mut changes);
-    }
-    inner.commands.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
-    drop(store);
     if inner.notices.try_send(Notice::PortState { port: port.number, up }).is_err() {
         tracing::debug!("a port state was not fetched in time");
+    }
+    // Who holds the store may do so for long, as while a program is made ready: the watcher then tells it.
+    match inner.store.try_lock() {
+        Ok(mut store) => tell_store(inner, &mut store),
+        Err(TryLockError::Poisoned(store)) => tell_store(inner, &mut store.into_inner()),
+        Err(TryLockError::WouldBlock) => {}
+    }
+}
+
+/// Groups that watch ports hear which are up. The store is held until its changes are on their way, as by a write.
+pub fn tell_store(inner: &Inner, store: &mut Option<Store>) {
+    let Some(store) = store else { return };
+    let mut changes = Vec::new();
+    for port in inner.ports() {
+        let up = port.up.load(Relaxed);
+        if port.told.swap(up, Relaxed) != up {
+            store.set_port(port.number, up, &mut changes);
+        }
+    }
+    send(inner, changes);
+}
+
+/// The port is gone.
+pub fn remove(inner: &Inner, port: &PortHandle) {
+    let mut changes = Vec::new();
+    let mut store = inner.store();
+    if let Some(store) = &mut *store {
+        store.set_port(port.number, false, &mut changes);
+    }
+    send(inner, changes);
+}
+
+fn send(inner: &Inner, changes: Vec<Change>) {
+    if !changes.is_empty() {
+        inner.commands.send(Command::Changes { changes, at_once: false, done: oneshot::channel().0 });
     }
 }
 
 /// Ends windows that are over.
 pub fn sample(inner: &Inner) {
     let now = inner.clock.now();
-    for port in &inner.ports {
+    for port in inner.ports() {
         let has_queues = locked(&port.link).is_some();
         let mut recent = locked(&port.recent);
         if now < recent.at + WINDOW.as_nanos() as u64 {
             continue;
+        }
+        if inner.interfaces {
+            port.mtu.store(mtu(&port.interface).unwrap_or(0), Relaxed);
         }
         let stats = port.cells.read();
         let queues = if has_queues { inner.queues } else { 0 };
@@ -151,5 +210,34 @@ pub fn sample(inner: &Inner) {
             window.sojourn[queue] = quantile(&lately, 0.5).zip(quantile(&lately, 0.99));
         }
         *recent = Recent { at: now, stats, sojourn, window };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{DataplaneConfig, PortConfig};
+
+    #[test]
+    fn a_port_goes_down_while_somebody_holds_the_store() {
+        let ports = vec![PortConfig { number: 1, interface: "memory".into(), link: None }];
+        let (cpu_port, capture) = (None, None);
+        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
+        let (dataplane, mut events, _ends) = Dataplane::start_in_memory(config).unwrap();
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json");
+        let program = crate::program::Program::load(&std::fs::read(program).unwrap()).unwrap();
+        dataplane.commit_blocking(program).unwrap();
+        let port = dataplane.inner.ports().remove(0);
+        let held = dataplane.inner.store();
+        dataplane.set_enabled(0, false);
+        assert!(matches!(events.notices.try_recv(), Ok(Notice::PortState { port: 1, up: false })));
+        assert!(!dataplane.ports()[0].up && port.told.load(Relaxed));
+        drop(held);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while port.told.load(Relaxed) {
+            assert!(std::time::Instant::now() < deadline, "the store is not told");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        dataplane.stop();
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Program, Update, UpdateError};
@@ -15,7 +16,10 @@ use crate::store::{self, Carried, Reach, Store};
 /// Updates that packets can see all at once; more would hold packets up.
 const MOST_AT_ONCE: usize = 8192;
 
-/// A program that is ready to run, with what was written to it.
+/// A program that was made ready to run.
+pub struct Prepared(Stage);
+
+/// The same, with what was written to it.
 pub struct Stage {
     pub store: Store,
     machine: Box<Machine>,
@@ -39,65 +43,98 @@ impl Dataplane {
     /// Replaces the pipeline. All entries, groups, sessions and counters start anew; queued packets are dropped.
     /// Returns when the new program processes packets.
     pub async fn commit(&self, program: Program) -> Result<(), UpdateError> {
-        self.stage(program)?;
-        self.commit_staged().await
+        self.commit_prepared(self.prepare(program)?).await
     }
 
     /// As [`Dataplane::commit`], for callers without an async runtime.
     pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
-        self.stage(program)?;
-        let old = self.begin_commit()?.blocking_recv().map_err(|_| UpdateError::Stopped)?;
-        drop(old);
+        let replaced = self.begin_commit(self.prepare(program)?);
+        drop(replaced.blocking_recv().map_err(|_| UpdateError::Stopped)?);
         Ok(())
     }
 
-    /// Makes a program ready; what is written to and read from the answer is its state. It replaces one that waits
-    /// already.
+    /// Makes a program ready, which takes its time, and nobody waits for that.
+    pub fn prepare(&self, program: Program) -> Result<Prepared, UpdateError> {
+        self.inner.make_stage(program, None).map(Prepared)
+    }
+
+    /// The same for [`Dataplane::reconcile_prepared`]: its counters and registers are those of the running program.
+    pub fn prepare_to_reconcile(&self, program: Program) -> Result<Prepared, UpdateError> {
+        let shares = self.inner.store().as_ref().map(|store| (store.program.clone(), store.shared.clone()));
+        self.inner.make_stage(program, shares).map(Prepared)
+    }
+
+    /// What is written to and read from the answer is the state of the program that was made ready. It replaces one
+    /// that waits already.
+    pub fn stage_prepared(&self, Prepared(stage): Prepared) -> Dataplane {
+        let before = self.inner.stage().replace(stage);
+        free(before);
+        Dataplane { inner: self.inner.clone(), staged: true }
+    }
+
+    /// The same with a program that has to be made ready.
     pub fn stage(&self, program: Program) -> Result<Dataplane, UpdateError> {
-        let stage = self.inner.make_stage(program, None)?;
-        *self.inner.stage() = Some(stage);
-        Ok(Dataplane { inner: self.inner.clone(), staged: true })
+        Ok(self.stage_prepared(self.prepare(program)?))
     }
 
     /// Forgets the program that waits.
     pub fn unstage(&self) {
         let stage = self.inner.stage().take();
-        drop(stage);
+        free(stage);
     }
 
     /// Replaces the pipeline by the one that waits, with what was written to it.
     pub async fn commit_staged(&self) -> Result<(), UpdateError> {
-        let old = self.begin_commit()?.await.map_err(|_| UpdateError::Stopped)?;
-        drop(old);
+        let stage = self.inner.stage().take();
+        let stage = stage.ok_or_else(|| UpdateError::FailedPrecondition("no program waits to be committed".into()))?;
+        self.commit_prepared(Prepared(stage)).await
+    }
+
+    /// As [`Dataplane::commit`], with a program that was made ready.
+    pub async fn commit_prepared(&self, prepared: Prepared) -> Result<(), UpdateError> {
+        let old = self.begin_commit(prepared).await.map_err(|_| UpdateError::Stopped)?;
+        free(old);
         Ok(())
     }
 
     /// Replaces the pipeline and keeps what was written to the old one, or refuses. No packet meets a state between
     /// the two; queued packets are dropped, and meters start with full buckets.
     pub async fn reconcile(&self, program: Program) -> Result<(), UpdateError> {
-        let old = self.begin_reconcile(program)?.await.map_err(|_| UpdateError::Stopped)?;
-        drop(old);
+        self.reconcile_prepared(self.prepare_to_reconcile(program)?).await
+    }
+
+    /// The same with a program that was made ready for it, since when no other has been committed.
+    pub async fn reconcile_prepared(&self, Prepared(mut stage): Prepared) -> Result<(), UpdateError> {
+        let dataplane = self.clone();
+        let begin = move || {
+            let now = dataplane.inner.clock.now();
+            // Held from the copy on: what is written later has to be written to the new program.
+            let mut store = dataplane.inner.store();
+            if let Some(old) = store.as_ref() {
+                let mut changes = Vec::new();
+                stage.carried = stage.store.carry(old, now, &mut changes)?;
+                stage.apply(changes, now);
+            }
+            let (old, answer) = dataplane.inner.replace(&mut store, stage);
+            drop(store);
+            free(old);
+            Ok(answer)
+        };
+        // Everything is copied, which may take a while.
+        let answer: Replaced = match Handle::try_current() {
+            Ok(runtime) => runtime.spawn_blocking(begin).await.map_err(|_| UpdateError::Stopped)??,
+            Err(_) => begin()?,
+        };
+        free(answer.await.map_err(|_| UpdateError::Stopped)?);
         Ok(())
     }
 
-    fn begin_commit(&self) -> Result<Replaced, UpdateError> {
-        let stage = self.inner.stage().take();
-        let stage = stage.ok_or_else(|| UpdateError::FailedPrecondition("no program waits to be committed".into()))?;
+    fn begin_commit(&self, Prepared(stage): Prepared) -> Replaced {
         let mut store = self.inner.store();
         let (old, answer) = self.inner.replace(&mut store, stage);
         drop(store);
-        drop(old);
-        Ok(answer)
-    }
-
-    fn begin_reconcile(&self, program: Program) -> Result<Replaced, UpdateError> {
-        // Held from the copy on: what is written later has to be written to the new program.
-        let mut store = self.inner.store();
-        let stage = self.inner.make_stage(program, store.as_ref())?;
-        let (old, answer) = self.inner.replace(&mut store, stage);
-        drop(store);
-        drop(old);
-        Ok(answer)
+        free(old);
+        answer
     }
 
     /// Applies the updates in order, each on its own; one result for each. Returns when all are in effect.
@@ -220,22 +257,19 @@ impl Dataplane {
 }
 
 impl Inner {
-    /// `old`: what was written to it is kept.
-    fn make_stage(&self, program: Program, old: Option<&Store>) -> Result<Stage, UpdateError> {
+    /// `running`: what counts and registers are shared with.
+    fn make_stage(&self, program: Program, running: Option<(Arc<Program>, Arc<Shared>)>) -> Result<Stage, UpdateError> {
         store::check_size(&program)?;
         let now = self.clock.now();
         let program = Arc::new(program);
         let mut shared = Shared::new(&program);
-        if let Some(old) = old {
-            store::share(old, &program, &mut shared);
+        if let Some((old, counted)) = running {
+            store::share(&old, &counted, &program, &mut shared);
         }
         let shared = Arc::new(shared);
         let machine = Box::new(Machine::new(&program, shared.clone(), self.seed));
-        let (store, mut changes) = Store::new(program, shared)?;
+        let (store, changes) = Store::new(program, shared)?;
         let mut stage = Stage { store, machine, carried: Vec::new() };
-        if let Some(old) = old {
-            stage.carried = stage.store.carry(old, now, &mut changes)?;
-        }
         stage.apply(changes, now);
         Ok(stage)
     }
@@ -243,7 +277,7 @@ impl Inner {
     /// Puts the program that was made ready into the place of `store`'s.
     fn replace(&self, store: &mut Option<Store>, mut stage: Stage) -> (Option<Store>, Replaced) {
         let mut changes = Vec::new();
-        for port in &self.ports {
+        for port in self.ports() {
             stage.store.set_port(port.number, port.up.load(Relaxed), &mut changes);
         }
         stage.apply(changes, self.clock.now());
@@ -252,6 +286,14 @@ impl Inner {
         let old = store.replace(stage.store);
         self.commands.send(Command::Commit { machine: stage.machine, changes, carried: stage.carried, done });
         (old, answer)
+    }
+}
+
+/// What holds much memory is given back without anybody waiting.
+fn free<T: Send + 'static>(old: Option<T>) {
+    match Handle::try_current() {
+        Ok(runtime) if old.is_some() => drop(runtime.spawn_blocking(move || drop(old))),
+        _ => drop(old),
     }
 }
 

@@ -214,7 +214,9 @@ struct Scheduler {
 /// share by weight, as one round, and one whose output is the interface, for the port as a whole.
 fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Status> {
     let mut schedulers: BTreeMap<u64, Scheduler> = BTreeMap::new();
-    for (path, value) in leaves.iter().filter(|(path, _)| path.starts_with(&policy_path(name))) {
+    let whole = policy_path(name);
+    let own = leaves.range(whole.clone()..).take_while(|(path, _)| path.starts_with(&whole));
+    for (path, value) in own {
         let Some(sequence) = path.key("scheduler") else { continue };
         let Ok(sequence) = sequence.parse::<u32>() else {
             return refuse(format!("{path}: the sequence {sequence} is not a number of 32 bits"));

@@ -29,7 +29,10 @@ use crate::control::Dataplane;
 use proto::gnmi::g_nmi_server::GNmiServer;
 
 /// The largest request.
-const LARGEST_REQUEST: usize = 4 << 20;
+const LARGEST_REQUEST: usize = 1 << 20;
+
+/// Of the service, in gRPC's paths.
+pub const NAME: &str = "gnmi.gNMI";
 
 /// The service of a data plane; its configuration starts as the data plane's.
 pub fn server(dataplane: Dataplane) -> GNmiServer<service::Service> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Paths: of leaves, and as requests have them, with wildcards (gNMI specification 0.10, section 2.2.2).
 
+use std::collections::HashSet;
 use std::fmt;
 
 use tonic::Status;
@@ -8,6 +9,10 @@ use tonic::Status;
 use super::proto::gnmi;
 use super::schema::{MODELS, Node, ROOT};
 use super::value::{self, Value};
+
+/// Steps of a path in a request, with those of its prefix, and bytes of their names and keys.
+const MOST_STEPS: usize = 32;
+const LONGEST_PATH: usize = 4096;
 
 /// A step to a node: its name, and which entry if it is one of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +122,7 @@ impl Pattern {
                 return Err(Status::unimplemented("`element` in a path is what gNMI had before `elem`: use that"));
             }
         }
+        check_size(&messages)?;
         for elem in messages.iter().flat_map(|message| &message.elem) {
             text += &format!("/{}", elem.name);
             elem.key.iter().for_each(|(name, value)| text += &format!("[{name}={value}]"));
@@ -141,7 +147,10 @@ impl Pattern {
                 }
                 key = (value != "*").then(|| value.clone());
             }
-            wants.push(Want { name, key });
+            // Any number of steps twice is any number of them.
+            if name != Name::Deep || wants.last().is_none_or(|last: &Want| last.name != Name::Deep) {
+                wants.push(Want { name, key });
+            }
         }
         if text.is_empty() {
             text.push('/');
@@ -182,9 +191,23 @@ impl Pattern {
         true
     }
 
-    /// How many steps of a path are the node that is wanted; `None`: the path is not in it.
+    /// How many steps of a path are the node that is wanted, at most; `None`: the path is not in it.
     pub fn depth(&self, steps: &[Step]) -> Option<usize> {
-        depth(&self.wants, steps)
+        // Which numbers of steps all that is wanted so far can be.
+        let mut can = vec![false; steps.len() + 1];
+        can[0] = true;
+        for want in &self.wants {
+            if want.name == Name::Deep {
+                let from = can.iter().position(|&can| can)?;
+                can[from..].fill(true);
+                continue;
+            }
+            for (number, step) in steps.iter().enumerate().rev() {
+                can[number + 1] = can[number] && want.matches(step);
+            }
+            can[0] = false;
+        }
+        can.iter().rposition(|&can| can)
     }
 
     /// A state is asked for, which nobody can set.
@@ -209,28 +232,102 @@ impl Want {
     }
 }
 
-fn depth(wants: &[Want], steps: &[Step]) -> Option<usize> {
-    match wants.split_first() {
-        None => Some(0),
-        Some((want, rest)) if want.name == Name::Deep => {
-            // What follows decides where it ends; without that it is everything.
-            (0..=steps.len()).rev().find_map(|skip| Some(skip + depth(rest, &steps[skip..])?))
-        }
-        Some((want, rest)) => match steps.split_first() {
-            Some((step, steps)) if want.matches(step) => Some(1 + depth(rest, steps)?),
-            _ => None,
-        },
+/// What a request may ask for, before anything is looked up.
+fn check_size(messages: &[&gnmi::Path]) -> Result<(), Status> {
+    let steps = messages.iter().map(|message| message.elem.len()).sum::<usize>();
+    if steps > MOST_STEPS {
+        let reason = format!("a path of {steps} steps: {MOST_STEPS} are the most, with those of its prefix");
+        return Err(Status::resource_exhausted(reason));
     }
+    let keys = |elem: &gnmi::PathElem| elem.key.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    let elems = messages.iter().flat_map(|message| &message.elem);
+    let bytes = elems.map(|elem| elem.name.len() + keys(elem)).sum::<usize>();
+    if bytes > LONGEST_PATH {
+        let reason = format!("a path of {bytes} bytes: {LONGEST_PATH} are the most, with those of its prefix");
+        return Err(Status::resource_exhausted(reason));
+    }
+    Ok(())
 }
 
-/// The nodes and all that is below them.
+/// The nodes and all that is below them, each once.
 fn descendants(nodes: &[&'static Node]) -> Vec<&'static Node> {
-    let mut all = nodes.to_vec();
-    let mut at = 0;
-    while at < all.len() {
-        let node = all[at];
-        all.extend(node.children());
-        at += 1;
+    let mut all: Vec<&'static Node> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut waiting = nodes.to_vec();
+    while let Some(node) = waiting.pop() {
+        if seen.insert(std::ptr::from_ref(node)) {
+            all.push(node);
+            waiting.extend(node.children());
+        }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn path(names: &[&str]) -> gnmi::Path {
+        let elem = |name: &&str| gnmi::PathElem { name: name.to_string(), ..Default::default() };
+        gnmi::Path { elem: names.iter().map(elem).collect(), ..Default::default() }
+    }
+
+    fn pattern(names: &[&str]) -> Pattern {
+        Pattern::parse(None, &path(names)).unwrap()
+    }
+
+    fn steps(names: &[&'static str]) -> Vec<Step> {
+        names.iter().map(|&name| Step { name, key: None }).collect()
+    }
+
+    #[test]
+    fn many_wildcards_cost_no_more_than_the_tree() {
+        let started = Instant::now();
+        let twice = [["...", "*"]; 16].concat();
+        for names in [vec!["..."; MOST_STEPS], vec!["*", "...", "*", "...", "state"], twice[..6].to_vec()] {
+            let pattern = pattern(&names);
+            let deep = steps(&["qos", "interfaces", "interface", "output", "queues", "queue", "state", "name"]);
+            for _ in 0..1000 {
+                pattern.depth(&deep);
+            }
+        }
+        // More steps than the tree has: refused, and that at once.
+        assert!(Pattern::parse(None, &path(&twice)).is_err());
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn the_longest_match_counts() {
+        let leaf = steps(&["interfaces", "interface", "state", "counters", "in-pkts"]);
+        for (names, depth) in [
+            (&[][..], Some(0)),
+            (&["..."][..], Some(5)),
+            (&["...", "..."][..], Some(5)),
+            (&["...", "state"][..], Some(3)),
+            (&["interfaces", "...", "in-pkts"][..], Some(5)),
+            (&["...", "interface", "...", "counters"][..], Some(4)),
+            (&["*", "...", "interfaces"][..], None),
+            (&["interfaces", "interface", "config"][..], None),
+            (&["interfaces", "*", "*"][..], Some(3)),
+        ] {
+            assert_eq!(pattern(names).depth(&leaf), depth, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_an_end() {
+        let name = "x".repeat(LONGEST_PATH + 1);
+        for (names, text) in [(vec!["..."; MOST_STEPS + 1], "33 steps"), (vec![name.as_str()], "4097 bytes")] {
+            let error = Pattern::parse(None, &path(&names)).unwrap_err();
+            assert_eq!(
+                (error.code(), error.message().contains(text)),
+                (tonic::Code::ResourceExhausted, true),
+                "{error}"
+            );
+        }
+        let (prefix, path) = (path(&["..."; 20]), path(&["..."; 20]));
+        assert!(Pattern::parse(Some(&prefix), &path).unwrap_err().message().contains("40 steps"));
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -14,16 +14,23 @@ use super::proto::gnmi;
 use super::proto::gnmi::Encoding;
 use super::proto::gnmi::get_request::DataType;
 use super::schema::MODELS;
-use super::set::Edit;
+use super::set::{self, Edit};
+use super::tree::MOST_LEAVES;
 use super::value::Value;
 use super::{render, subscribe, tree};
-use crate::control::Dataplane;
+use crate::control::{Dataplane, LinkConfig};
+use crate::peer::{self, Peer};
 
 /// The version of the protos.
 const VERSION: &str = "0.10.0";
 /// Streams that may be open at once, and messages that may wait for each client.
 const MOST_SUBSCRIBERS: usize = 64;
-const BACKLOG: usize = 16;
+const BACKLOG: usize = 2;
+/// Paths of a Get.
+const MOST_PATHS: usize = 64;
+/// Leaves in the answers to Gets that are under way, and those that streams remember.
+const MOST_LEAVES_ANSWERED: usize = 2 * MOST_LEAVES;
+const MOST_LEAVES_WATCHED: usize = 2 * MOST_LEAVES;
 
 pub struct Shared {
     dataplane: Dataplane,
@@ -31,7 +38,14 @@ pub struct Shared {
     /// Held while something is set.
     setting: Mutex<()>,
     subscribers: Arc<Semaphore>,
+    /// Whose turn it is to look at the tree.
+    turn: Arc<Mutex<()>>,
+    answered: Arc<Semaphore>,
+    watched: Arc<Semaphore>,
 }
+
+/// Leaves that somebody holds, out of those that all may hold.
+pub type Held = Arc<OwnedSemaphorePermit>;
 
 impl Shared {
     pub fn new(dataplane: Dataplane) -> Shared {
@@ -41,6 +55,9 @@ impl Shared {
             config: RwLock::new(Arc::new(config)),
             setting: Mutex::new(()),
             subscribers: Arc::new(Semaphore::new(MOST_SUBSCRIBERS)),
+            turn: Arc::default(),
+            answered: Arc::new(Semaphore::new(MOST_LEAVES_ANSWERED)),
+            watched: Arc::new(Semaphore::new(MOST_LEAVES_WATCHED)),
         }
     }
 
@@ -48,65 +65,128 @@ impl Shared {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The leaves that patterns may want.
-    pub fn leaves(&self, wanted: &[Pattern]) -> BTreeMap<Path, Value> {
+    /// Work that looks at the whole tree has a thread of its own, so that it holds up no other request; one at a time.
+    pub async fn aside<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Shared) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let turn = self.turn.clone().lock_owned().await;
+        let shared = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(&shared)
+        });
+        done.await.unwrap_or_else(|_| Err(Status::internal("the request could not be completed")))
+    }
+
+    /// The leaves that a pattern wants.
+    pub fn leaves(&self, wanted: &Pattern) -> Result<BTreeMap<Path, Value>, Status> {
         tree::leaves(&self.dataplane, &self.config(), wanted)
     }
 
-    fn get(&self, request: &gnmi::GetRequest) -> Result<gnmi::GetResponse, Status> {
+    /// Room for leaves that a stream remembers.
+    pub fn watch(&self, leaves: usize) -> Result<OwnedSemaphorePermit, Status> {
+        hold(&self.watched, leaves)
+            .ok_or_else(|| Status::resource_exhausted(format!("{MOST_LEAVES_WATCHED} leaves are watched already")))
+    }
+
+    fn get(&self, request: &gnmi::GetRequest) -> Result<(gnmi::GetResponse, Held), Status> {
         no_extensions(&request.extension)?;
         let encoding = render::encoding(request.encoding)?;
         let kind = DataType::try_from(request.r#type)
             .map_err(|_| Status::invalid_argument("type: ALL, CONFIG, STATE or OPERATIONAL"))?;
         let whole = [gnmi::Path::default()];
         let paths = if request.path.is_empty() { &whole[..] } else { &request.path };
-        let mut notification = Vec::new();
-        for path in paths {
-            let pattern = Pattern::parse(request.prefix.as_ref(), path)?;
-            let mut leaves = self.leaves(std::slice::from_ref(&pattern));
+        let patterns = paths.iter().map(|path| Pattern::parse(request.prefix.as_ref(), path));
+        let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
+        let prefix = request.prefix.as_ref().filter(|prefix| !prefix.target.is_empty());
+        let prefix = prefix.map(|prefix| gnmi::Path { target: prefix.target.clone(), ..Default::default() });
+        let (mut notification, mut number) = (Vec::new(), 0);
+        let mut held = self.hold_answer(0)?;
+        for pattern in patterns {
+            let mut leaves = self.leaves(&pattern)?;
             leaves.retain(|path, _| is_of(kind, path));
+            number += leaves.len();
+            if number > MOST_LEAVES {
+                let reason = format!("{pattern}: more than {MOST_LEAVES} leaves with the paths before it");
+                return Err(Status::resource_exhausted(reason));
+            }
+            held.merge(self.hold_answer(leaves.len())?);
             let update = render::updates(&pattern, &leaves, encoding);
             // Wildcards may match nothing, as on a switch that has no port yet.
             if update.is_empty() && pattern.exact().is_ok() {
                 return Err(Status::not_found(format!("{pattern}: there is none")));
             }
-            let prefix = request.prefix.as_ref().filter(|prefix| !prefix.target.is_empty());
-            let prefix = prefix.map(|prefix| gnmi::Path { target: prefix.target.clone(), ..Default::default() });
-            notification.push(gnmi::Notification {
-                timestamp: render::timestamp(),
-                prefix,
-                update,
-                ..Default::default()
-            });
+            let (timestamp, prefix) = (render::timestamp(), prefix.clone());
+            notification.push(gnmi::Notification { timestamp, prefix, update, ..Default::default() });
         }
-        Ok(gnmi::GetResponse { notification, ..Default::default() })
+        Ok((gnmi::GetResponse { notification, ..Default::default() }, Arc::new(held)))
     }
 
-    async fn set(&self, request: gnmi::SetRequest) -> Result<gnmi::SetResponse, Status> {
+    fn hold_answer(&self, leaves: usize) -> Result<OwnedSemaphorePermit, Status> {
+        hold(&self.answered, leaves).ok_or_else(|| {
+            Status::resource_exhausted(format!("answers with {MOST_LEAVES_ANSWERED} leaves are under way"))
+        })
+    }
+
+    async fn set(self: Arc<Self>, request: gnmi::SetRequest) -> Result<gnmi::SetResponse, Status> {
         no_extensions(&request.extension)?;
         let _setting = self.setting.lock().await;
+        let (prefix, work) = (request.prefix.clone(), move |shared: &Shared| shared.plan(&request));
+        let Plan { leaves, results, enabled, links } = self.aside(work).await?;
+        for (port, enabled) in enabled {
+            self.dataplane.set_enabled(port, enabled);
+        }
+        self.dataplane.set_links(links).await.map_err(|error| Status::unavailable(error.to_string()))?;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(leaves);
+        let timestamp = render::timestamp();
+        Ok(gnmi::SetResponse { prefix, response: results, timestamp, ..Default::default() })
+    }
+
+    /// What a request makes of the configuration, and what is to be done then.
+    fn plan(&self, request: &gnmi::SetRequest) -> Result<Plan, Status> {
         let everything = Pattern::parse(None, &gnmi::Path::default())?;
-        let tree = self.leaves(std::slice::from_ref(&everything));
+        let tree = self.leaves(&everything)?;
         let mut edit = Edit { leaves: (*self.config()).clone(), tree: &tree, results: Vec::new() };
-        edit.run(&request)?;
+        edit.run(request)?;
         let Edit { leaves, results, .. } = edit;
 
+        let views = self.dataplane.links();
         let ports = ports(&self.dataplane);
         let meanings = config::meaning(&leaves, &ports, self.dataplane.queues())?;
-        let mut links = Vec::new();
+        let (mut enabled, mut links) = (Vec::new(), Vec::new());
         for (index, (port, meaning)) in ports.into_iter().zip(meanings).enumerate() {
-            if self.dataplane.links()[index].enabled != meaning.enabled {
-                self.dataplane.set_enabled(index, meaning.enabled);
+            if views[index].enabled != meaning.enabled {
+                enabled.push((index, meaning.enabled));
             }
             if let Some(link) = meaning.link.filter(|link| port.link.as_ref() != Some(link)) {
                 links.push((index, link));
             }
         }
-        self.dataplane.set_links(links).await.map_err(|error| Status::unavailable(error.to_string()))?;
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(leaves);
-        let timestamp = render::timestamp();
-        Ok(gnmi::SetResponse { prefix: request.prefix, response: results, timestamp, ..Default::default() })
+        Ok(Plan { leaves, results, enabled, links })
     }
+}
+
+/// Before the request waits for its turn.
+fn check_paths(number: usize) -> Result<(), Status> {
+    match number {
+        ..=MOST_PATHS => Ok(()),
+        _ => Err(Status::resource_exhausted(format!("{number} paths: {MOST_PATHS} are the most"))),
+    }
+}
+
+/// What a Set comes to.
+struct Plan {
+    leaves: Leaves,
+    results: Vec<gnmi::UpdateResult>,
+    /// By the places of ports, as `links`.
+    enabled: Vec<(usize, bool)>,
+    links: Vec<(usize, LinkConfig)>,
+}
+
+/// So many of those that there are, if nobody else has them.
+fn hold(all: &Arc<Semaphore>, number: usize) -> Option<OwnedSemaphorePermit> {
+    all.clone().try_acquire_many_owned(u32::try_from(number).ok()?).ok()
 }
 
 fn ports(dataplane: &Dataplane) -> Vec<Port> {
@@ -161,13 +241,21 @@ impl gnmi::g_nmi_server::GNmi for Service {
     }
 
     async fn get(&self, request: Request<gnmi::GetRequest>) -> Result<Response<gnmi::GetResponse>, Status> {
-        self.0.get(request.get_ref()).map(Response::new)
+        peer::check_reads(Peer::of(request.extensions()))?;
+        let request = request.into_inner();
+        check_paths(request.path.len())?;
+        let (answer, held) = self.0.aside(move |shared| shared.get(&request)).await?;
+        let mut answer = Response::new(answer);
+        answer.extensions_mut().insert(held);
+        Ok(answer)
     }
 
     async fn set(&self, request: Request<gnmi::SetRequest>) -> Result<Response<gnmi::SetResponse>, Status> {
+        peer::check_sets(Peer::of(request.extensions()))?;
         let (shared, request) = (self.0.clone(), request.into_inner());
+        set::check_operations(&request)?;
         // To its end, even when the client goes away.
-        match tokio::spawn(async move { shared.set(request).await }).await {
+        match tokio::spawn(shared.set(request)).await {
             Ok(result) => result.map(Response::new),
             Err(_) => Err(Status::internal("the request could not be completed")),
         }
@@ -179,6 +267,7 @@ impl gnmi::g_nmi_server::GNmi for Service {
         &self,
         request: Request<Streaming<gnmi::SubscribeRequest>>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
+        peer::check_reads(Peer::of(request.extensions()))?;
         let Ok(place) = self.0.subscribers.clone().try_acquire_owned() else {
             return Err(Status::resource_exhausted(format!("{MOST_SUBSCRIBERS} subscribers are here already")));
         };
@@ -186,8 +275,7 @@ impl gnmi::g_nmi_server::GNmi for Service {
         let shared = self.0.clone();
         tokio::spawn(async move {
             if let Err(status) = subscribe::serve(&shared, request.into_inner(), &outgoing).await {
-                // Who has gone needs no reason.
-                let _ = outgoing.try_send(Err(status));
+                subscribe::refuse(&outgoing, status).await;
             }
             drop(place);
         });

@@ -15,12 +15,26 @@ use super::proto::gnmi::update_result::Operation;
 use super::schema::{Kind, Node};
 use super::value::{self, Value};
 
+/// Operations of a request, and bytes of a text or a key in it.
+const MOST_OPERATIONS: usize = 1024;
+const LONGEST_TEXT: usize = 256;
+/// Leaves that a configuration may hold.
+const MOST_SET: usize = 1 << 14;
+
 /// What a request makes of the configuration.
 pub struct Edit<'a> {
     pub leaves: Leaves,
     /// All leaves that there are.
     pub tree: &'a BTreeMap<Path, Value>,
     pub results: Vec<gnmi::UpdateResult>,
+}
+
+/// To be called before the request waits for its turn.
+pub fn check_operations(request: &gnmi::SetRequest) -> Result<(), Status> {
+    match request.delete.len() + request.replace.len() + request.update.len() {
+        ..=MOST_OPERATIONS => Ok(()),
+        number => Err(exhausted(format!("{number} operations: {MOST_OPERATIONS} are the most"))),
+    }
 }
 
 impl Edit<'_> {
@@ -48,7 +62,10 @@ impl Edit<'_> {
             }
         }
         config::with_keys(&mut self.leaves);
-        Ok(())
+        match self.leaves.len() {
+            ..=MOST_SET => Ok(()),
+            leaves => Err(exhausted(format!("a configuration of {leaves} leaves: {MOST_SET} are the most"))),
+        }
     }
 
     fn result(&mut self, path: &gnmi::Path, operation: Operation) {
@@ -120,6 +137,15 @@ impl Edit<'_> {
     }
 
     fn leaf(&mut self, path: Path, node: &'static Node, value: Value) -> Result<(), Status> {
+        let keys = path.0.iter().filter_map(|step| Some(step.key.as_ref()?.1.len()));
+        let text = if let Value::Text(text) = &value { text.len() } else { 0 };
+        if let Some(bytes) = keys.chain([text]).find(|bytes| *bytes > LONGEST_TEXT) {
+            let of = path.name();
+            return Err(exhausted(format!("{of}: a text or key of {bytes} bytes: {LONGEST_TEXT} are the most")));
+        }
+        if self.leaves.len() > MOST_SET {
+            return Err(exhausted(format!("{path}: more than {MOST_SET} leaves are set")));
+        }
         let above = path.0.len().checked_sub(2).map(|index| &path.0[index]);
         let is_config = above.is_some_and(|step| step.name == "config");
         // The key of an entry, once beside its config and once in it.
@@ -148,6 +174,10 @@ impl Edit<'_> {
             }
         }
     }
+}
+
+fn exhausted(reason: String) -> Status {
+    Status::resource_exhausted(reason)
 }
 
 /// A path that is not in the schema is one that is not there.

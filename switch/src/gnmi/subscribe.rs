@@ -3,9 +3,10 @@
 //! that it has no more to do when somebody watches.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
 
@@ -27,13 +28,14 @@ const USUAL: Duration = Duration::from_secs(1);
 /// A client that takes nothing for so long loses its stream.
 const STALL: Duration = Duration::from_secs(30);
 const MOST_SUBSCRIPTIONS: usize = 64;
+/// Leaves in a message.
+const PORTION: usize = 512;
 
 pub type Outgoing = mpsc::Sender<Result<gnmi::SubscribeResponse, Status>>;
 
 /// One subscription of a stream.
 struct Watch {
-    /// One, as a list.
-    pattern: [Pattern; 1],
+    pattern: Pattern,
     interval: Duration,
     /// Only what has changed is sent.
     changes: bool,
@@ -41,10 +43,12 @@ struct Watch {
     due: Instant,
     heartbeat_due: Option<Instant>,
     last: BTreeMap<Path, Value>,
+    /// The place of `last` among what all streams remember.
+    held: Option<OwnedSemaphorePermit>,
 }
 
 struct Stream<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     outgoing: &'a Outgoing,
     encoding: Encoding,
     /// Echoed, as the specification (2.2.2.1) demands.
@@ -53,7 +57,7 @@ struct Stream<'a> {
 
 /// Serves a stream to its end.
 pub async fn serve(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     mut incoming: Streaming<gnmi::SubscribeRequest>,
     outgoing: &Outgoing,
 ) -> Result<(), Status> {
@@ -69,7 +73,7 @@ pub async fn serve(
     let mut watches = watches(&list)?;
     if list.updates_only {
         for watch in &mut watches {
-            watch.last = stream.look(watch);
+            stream.look(watch).await?;
         }
     } else {
         stream.all(&mut watches).await?;
@@ -108,6 +112,11 @@ pub async fn serve(
     }
 }
 
+/// Ends a stream with its reason, behind what waits for the client. Who has gone needs none.
+pub async fn refuse(outgoing: &Outgoing, status: Status) {
+    let _ = timeout(STALL, outgoing.send(Err(status))).await;
+}
+
 /// The subscriptions of a list.
 fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
     if list.subscription.len() > MOST_SUBSCRIPTIONS {
@@ -127,13 +136,14 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
             return Err(Status::invalid_argument(format!("{pattern}: heartbeat_interval: at least {SHORTEST:?}")));
         }
         let watch = |interval, changes| Watch {
-            pattern: [pattern.clone()],
+            pattern: pattern.clone(),
             interval,
             changes,
             heartbeat,
             due: now + interval,
             heartbeat_due: heartbeat.map(|beat| now + beat),
             last: BTreeMap::new(),
+            held: None,
         };
         let mode = if list.mode() == Mode::Stream { subscription.mode() } else { SubscriptionMode::OnChange };
         watches.push(match mode {
@@ -154,18 +164,20 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
 }
 
 impl Stream<'_> {
-    fn look(&self, watch: &Watch) -> BTreeMap<Path, Value> {
-        let mut leaves = self.shared.leaves(&watch.pattern);
-        leaves.retain(|path, _| watch.pattern[0].depth(&path.0).is_some());
-        leaves
+    /// Looks again; answers what there was before.
+    async fn look(&self, watch: &mut Watch) -> Result<BTreeMap<Path, Value>, Status> {
+        let pattern = watch.pattern.clone();
+        let leaves = self.shared.aside(move |shared| shared.leaves(&pattern)).await?;
+        watch.held = None;
+        watch.held = Some(self.shared.watch(leaves.len())?);
+        Ok(std::mem::replace(&mut watch.last, leaves))
     }
 
     /// Everything of every subscription.
     async fn all(&self, watches: &mut [Watch]) -> Result<(), Status> {
         for watch in watches {
-            let leaves = self.look(watch);
-            self.notify(leaves.iter(), std::iter::empty()).await?;
-            watch.last = leaves;
+            self.look(watch).await?;
+            self.notify(watch.last.iter().collect(), Vec::new()).await?;
         }
         Ok(())
     }
@@ -184,31 +196,30 @@ impl Stream<'_> {
                     *due += beat;
                 }
             }
-            // Others have their turn between two looks.
-            tokio::task::yield_now().await;
-            let leaves = self.look(watch);
-            let is_sent =
-                |(path, value): &(&Path, &Value)| beats || !watch.changes || watch.last.get(*path) != Some(*value);
-            let gone = watch.last.keys().filter(|path| !leaves.contains_key(*path));
-            self.notify(leaves.iter().filter(is_sent), gone).await?;
-            watch.last = leaves;
+            let before = self.look(watch).await?;
+            let (leaves, changes) = (&watch.last, watch.changes);
+            let is_sent = |(path, value): &(&Path, &Value)| beats || !changes || before.get(*path) != Some(*value);
+            let gone = before.keys().filter(|path| !leaves.contains_key(*path));
+            self.notify(leaves.iter().filter(is_sent).collect(), gone.collect()).await?;
         }
         Ok(())
     }
 
-    async fn notify<'l>(
-        &self,
-        leaves: impl Iterator<Item = (&'l Path, &'l Value)>,
-        gone: impl Iterator<Item = &'l Path>,
-    ) -> Result<(), Status> {
-        let update: Vec<_> = leaves.filter_map(|(path, value)| render::leaf(path, value, self.encoding)).collect();
-        let delete: Vec<_> = gone.map(Path::message).collect();
-        if update.is_empty() && delete.is_empty() {
-            return Ok(());
+    /// Sends leaves, and which are gone, some at a time.
+    async fn notify(&self, leaves: Vec<(&Path, &Value)>, gone: Vec<&Path>) -> Result<(), Status> {
+        let timestamp = render::timestamp();
+        let message = |update, delete| {
+            let prefix = self.prefix.clone();
+            Response::Update(gnmi::Notification { timestamp, prefix, update, delete, ..Default::default() })
+        };
+        for portion in leaves.chunks(PORTION) {
+            let update = portion.iter().filter_map(|(path, value)| render::leaf(path, value, self.encoding));
+            self.send(message(update.collect(), Vec::new())).await?;
         }
-        let (timestamp, prefix) = (render::timestamp(), self.prefix.clone());
-        let notification = gnmi::Notification { timestamp, prefix, update, delete, ..Default::default() };
-        self.send(Response::Update(notification)).await
+        for portion in gone.chunks(PORTION) {
+            self.send(message(Vec::new(), portion.iter().map(|path| path.message()).collect())).await?;
+        }
+        Ok(())
     }
 
     async fn send(&self, response: Response) -> Result<(), Status> {

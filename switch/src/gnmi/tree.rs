@@ -3,21 +3,28 @@
 
 use std::collections::BTreeMap;
 
+use tonic::Status;
+
 use super::config::Leaves;
 use super::path::{Path, Pattern};
 use super::value::Value;
 use crate::control::{Dataplane, LinkView, PortView, QueueStats, WINDOW};
 
+/// Leaves that a path may name at once. A port has about 150 of them, with eight queues.
+pub const MOST_LEAVES: usize = 1 << 16;
+
 /// Collects the leaves that are wanted.
-pub struct Walk<'a> {
-    wanted: &'a [Pattern],
+struct Walk<'a> {
+    wanted: &'a Pattern,
     at: Path,
-    pub leaves: BTreeMap<Path, Value>,
+    leaves: BTreeMap<Path, Value>,
+    /// There are more than may be named.
+    is_full: bool,
 }
 
-/// All leaves that the patterns may want, in the order of their paths.
-pub fn leaves(dataplane: &Dataplane, config: &Leaves, wanted: &[Pattern]) -> BTreeMap<Path, Value> {
-    let mut walk = Walk { wanted, at: Path::default(), leaves: BTreeMap::new() };
+/// All leaves that the pattern wants, in the order of their paths.
+pub fn leaves(dataplane: &Dataplane, config: &Leaves, wanted: &Pattern) -> Result<BTreeMap<Path, Value>, Status> {
+    let mut walk = Walk { wanted, at: Path::default(), leaves: BTreeMap::new(), is_full: false };
     let (ports, links) = (dataplane.ports(), dataplane.links());
     let ports: Vec<(PortView, LinkView)> = ports.into_iter().zip(links).collect();
     walk.inside("interfaces", |walk| {
@@ -46,16 +53,26 @@ pub fn leaves(dataplane: &Dataplane, config: &Leaves, wanted: &[Pattern]) -> BTr
     for (path, value) in config {
         walk.set(path, value);
     }
-    walk.leaves
+    match walk.is_full {
+        true => Err(Status::resource_exhausted(format!(
+            "{wanted}: more than {MOST_LEAVES} leaves: ask for some of the ports at a time"
+        ))),
+        false => Ok(walk.leaves),
+    }
 }
 
 impl Walk<'_> {
-    fn is_wanted(&self, path: &Path) -> bool {
-        self.wanted.iter().any(|pattern| pattern.may_match(&path.0))
+    fn take(&mut self, path: Path, value: impl FnOnce(&Path) -> Value) {
+        if self.is_full || self.wanted.depth(&path.0).is_none() {
+            return;
+        }
+        let value = value(&path);
+        self.leaves.insert(path, value);
+        self.is_full = self.leaves.len() > MOST_LEAVES;
     }
 
     fn step(&mut self, path: Path, body: impl FnOnce(&mut Self)) {
-        if self.is_wanted(&path) {
+        if !self.is_full && self.wanted.may_match(&path.0) {
             let above = std::mem::replace(&mut self.at, path);
             body(self);
             self.at = above;
@@ -80,10 +97,7 @@ impl Walk<'_> {
     }
 
     fn leaf(&mut self, name: &'static str, value: impl Into<Value>) {
-        let path = self.at.join(name, None);
-        if self.is_wanted(&path) {
-            self.leaves.insert(path, value.into());
-        }
+        self.take(self.at.join(name, None), |_| value.into());
     }
 
     /// A leaf that was set, its twin below `state`, and the keys on the way.
@@ -91,20 +105,14 @@ impl Walk<'_> {
         let mut twin = path.clone();
         for index in 0..twin.0.len() {
             if let Some((key, value)) = &path.0[index].key {
-                let at = Path(path.0[..=index].to_vec()).join(key, None);
-                if self.is_wanted(&at) {
-                    let value = at.key_value(value);
-                    self.leaves.insert(at, value);
-                }
+                self.take(Path(path.0[..=index].to_vec()).join(key, None), |at| at.key_value(value));
             }
             if twin.0[index].name == "config" {
                 twin.0[index].name = "state";
             }
         }
         for path in [path.clone(), twin] {
-            if self.is_wanted(&path) {
-                self.leaves.insert(path, value.clone());
-            }
+            self.take(path, |_| value.clone());
         }
     }
 }

@@ -9,16 +9,18 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, AliasRegion, AliasRegionData, Block, BlockArg, InstBuilder, MemFlagsData, Signature, StackSlotData,
-    StackSlotKind, Value,
+    AbiParam, AliasRegion, AliasRegionData, Block, BlockArg, InstBuilder, MemFlagsData, Signature, StackSlot,
+    StackSlotData, StackSlotKind, Value,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Switch};
 
+use super::checks::Checks;
 use super::helpers::{self, MISS};
+use crate::machine::bounds::Memory;
 use crate::machine::code::{Code, Matching, Place, TableAction, TableCode};
 use crate::machine::frame::PacketState;
-use crate::machine::op::{Address, Compare, Op, Reg};
+use crate::machine::op::{Address, Compare, Op, REGISTERS, Reg};
 use crate::machine::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
 use crate::machine::wire::NOT_IN_FRAME;
 use crate::machine::{Cells, CounterCell, DROP_PORT, Places, State};
@@ -26,22 +28,8 @@ use crate::machine::{Cells, CounterCell, DROP_PORT, Places, State};
 /// Registers that Cranelift follows one by one; more would make large programs slow to load.
 const FOLLOWED_REGISTERS: u32 = 512;
 
-/// Parts of memory that do not overlap, beside the registers.
-#[derive(Clone, Copy)]
-pub enum Memory {
-    /// The bytes of a frame.
-    Bytes,
-    /// Where a frame starts and ends.
-    Frame,
-    /// `State::packet`.
-    Packet,
-    /// `State::places`, and what tells where cells and tables are.
-    Places,
-    /// Keys, rows and indices of tables.
-    Tables,
-    /// What is counted and stored from packet to packet.
-    Cells,
-}
+/// Instructions of a function at most: more would take long to translate.
+pub const MOST_INSTRUCTIONS: usize = 1 << 19;
 
 /// Names for the registers' parts of memory start behind those.
 const FIRST_REGISTER: u32 = 16;
@@ -61,6 +49,11 @@ pub struct Emitter<'f> {
     now: Value,
     pub frame: Value,
     pub bytes: Value,
+    /// Where keys stand while they are looked up, one after the other.
+    key: Option<StackSlot>,
+    pub checks: Checks,
+    /// A register that is none was asked for: the loader is wrong.
+    pub foreign_register: Option<Reg>,
 }
 
 /// A piece of code that ends at one place: its blocks by address and, within an action, by where the action goes on.
@@ -72,7 +65,7 @@ struct Region {
 }
 
 impl<'f> Emitter<'f> {
-    pub fn new(mut builder: FunctionBuilder<'f>, code: &'f Code, call_conv: CallConv) -> Self {
+    pub fn new(mut builder: FunctionBuilder<'f>, code: &'f Code, call_conv: CallConv, checks: Checks) -> Self {
         let entry = builder.create_block();
         builder.append_block_params_for_function_params(entry);
         builder.switch_to_block(entry);
@@ -93,7 +86,27 @@ impl<'f> Emitter<'f> {
         let constants = code.constants.iter().copied().collect();
         let on_wire = code.headers.iter().filter(|header| !header.metadata);
         let offsets = on_wire.flat_map(|h| h.fields.clone().map(|reg| (reg as Reg, h.offset))).collect();
-        Emitter { builder, code, constants, offsets, leaders, call_conv, state, regs, now, frame, bytes }
+        Emitter {
+            builder,
+            code,
+            constants,
+            offsets,
+            leaders,
+            call_conv,
+            state,
+            regs,
+            now,
+            frame,
+            bytes,
+            key: None,
+            checks,
+            foreign_register: None,
+        }
+    }
+
+    /// The function has as many instructions as it may have: what is emitted now is thrown away.
+    pub fn is_full(&self) -> bool {
+        self.builder.func.dfg.num_insts() > MOST_INSTRUCTIONS
     }
 
     pub fn constant(&mut self, value: u64) -> Value {
@@ -118,17 +131,22 @@ impl<'f> Emitter<'f> {
     }
 
     fn register(&mut self, reg: Reg) -> MemFlagsData {
+        if reg as usize >= REGISTERS {
+            self.foreign_register = Some(reg);
+        }
         let region = self.region(FIRST_REGISTER + (reg as u32).min(FOLLOWED_REGISTERS), "register");
         MemFlagsData::trusted().with_alias_region(region)
     }
 
     /// A word at an offset from an address.
     pub fn load(&mut self, memory: Memory, address: Value, offset: usize) -> Value {
+        self.check(memory, address, offset, 8);
         let flags = self.memory(memory);
         self.builder.ins().load(I64, flags, address, offset as i32)
     }
 
     pub fn store(&mut self, memory: Memory, value: Value, address: Value, offset: usize) {
+        self.check(memory, address, offset, 8);
         let flags = self.memory(memory);
         self.builder.ins().store(flags, value, address, offset as i32);
     }
@@ -215,6 +233,9 @@ impl<'f> Emitter<'f> {
         let first = self.block(&mut region, start, None);
         self.jump(first);
         while let Some((address, after)) = region.waiting.pop() {
+            if self.is_full() {
+                return;
+            }
             self.builder.switch_to_block(region.blocks[&(address, after)]);
             self.fill(&mut region, address, after);
         }
@@ -233,6 +254,7 @@ impl<'f> Emitter<'f> {
         let mut next = address;
         loop {
             let op = &code.ops[next as usize];
+            self.checks.at = ("instruction", next as usize);
             next += 1;
             match op {
                 Op::Jump { to } => {

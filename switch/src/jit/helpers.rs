@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What native code calls: methods of [`State`] with C's calling convention.
 
+use super::checks::Site;
 use crate::machine::State;
 use crate::machine::code::{Code, OtherParserOp};
 use crate::machine::frame::Frame;
@@ -72,4 +73,20 @@ pub extern "C" fn make_room(state: &mut State, _: &Code, frame: &mut Frame, len:
 
 pub extern "C" fn emit_parts(state: &mut State, code: &Code, frame: &mut Frame, header: u16, at: usize) {
     state.emit_parts(code, frame, header, at);
+}
+
+/// Whether the state holds these bytes; if not, what is wrong is left in it. `frame`: null in the controls.
+pub extern "C" fn check(
+    state: &mut State,
+    _: &Code,
+    frame: Option<&Frame>,
+    address: usize,
+    bytes: usize,
+    site: &Site,
+) -> u64 {
+    let allowed = state.holds(site.memory, frame, address, bytes);
+    if !allowed {
+        state.violation = Some(format!("{}: {bytes} bytes that are not of {:?}", site.place, site.memory));
+    }
+    allowed as u64
 }

@@ -9,6 +9,7 @@
 //! written again in the processor, and leaves out what is overwritten before a call can see it.
 #![allow(unsafe_code)]
 
+mod checks;
 mod emit;
 mod helpers;
 mod parser;
@@ -23,6 +24,8 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
+use self::checks::{Checks, checked};
+pub use self::checks::{Site, check_native_code};
 use self::emit::Emitter;
 use crate::machine::State;
 use crate::machine::code::Code;
@@ -31,8 +34,17 @@ use crate::machine::frame::Frame;
 /// Arguments: state, its registers, time in ns, frame and its buffer (null in the controls).
 type Entry = unsafe extern "C" fn(*mut State, *mut u64, u64, *mut Frame, *mut u8) -> u64;
 
-const SETTINGS: [(&str, &str); 4] =
-    [("opt_level", "speed"), ("is_pic", "false"), ("unwind_info", "false"), ("enable_probestack", "false")];
+/// A frame of more than a page is touched page by page, so that one that is too large meets the guard page.
+const SETTINGS: [(&str, &str); 5] = [
+    ("opt_level", "speed"),
+    ("is_pic", "false"),
+    ("unwind_info", "false"),
+    ("enable_probestack", "true"),
+    ("probestack_strategy", "inline"),
+];
+
+/// Bytes of stack that native code takes at most; the packet thread has 2 MiB.
+const MOST_STACK: u32 = 256 << 10;
 
 /// The native code of one program.
 pub struct Native {
@@ -44,6 +56,8 @@ pub struct Native {
     module: Mutex<Option<JITModule>>,
     /// The native code holds pointers into it.
     _code: Arc<Code>,
+    /// As well, if it checks what it accesses.
+    checks: Option<Vec<Box<Site>>>,
 }
 
 impl Native {
@@ -56,17 +70,19 @@ impl Native {
         let isa = cranelift_native::builder()?;
         let isa = isa.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())?;
         let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
-        let parse = define(&mut module, code, "parse", parser::parse)?;
-        let ingress = define(&mut module, code, "ingress", |emitter| control(emitter, code.ingress))?;
-        let egress = define(&mut module, code, "egress", |emitter| control(emitter, code.egress))?;
-        let deparse = define(&mut module, code, "deparse", parser::deparse)?;
+        let mut checks = checked().then(Vec::new);
+        let mut function = |name, emit: &dyn Fn(&mut Emitter)| define(&mut module, code, name, &mut checks, emit);
+        let parse = function("parser", &parser::parse)?;
+        let ingress = function("ingress", &|emitter| control(emitter, code.ingress))?;
+        let egress = function("egress", &|emitter| control(emitter, code.egress))?;
+        let deparse = function("deparser", &parser::deparse)?;
         module.finalize_definitions().map_err(|e| e.to_string())?;
         let entry = |id: FuncId| {
             // SAFETY: the function was built with the signature of `Entry`, and its memory stays until `self` is dropped.
             unsafe { std::mem::transmute::<*const u8, Entry>(module.get_finalized_function(id)) }
         };
         let (parse, ingress, egress, deparse) = (entry(parse), entry(ingress), entry(egress), entry(deparse));
-        Ok(Native { parse, ingress, egress, deparse, module: Mutex::new(Some(module)), _code: code.clone() })
+        Ok(Native { parse, ingress, egress, deparse, module: Mutex::new(Some(module)), _code: code.clone(), checks })
     }
 
     pub fn parse(&self, state: &mut State, frame: &Frame, now: u64) {
@@ -95,10 +111,16 @@ impl Native {
         // the code names is there; state and frame are borrowed for the whole call, and nobody else touches them.
         // Registers are indexed below their number, and the frame's bytes between its start and end, with the tailroom
         // behind it.
-        unsafe {
+        let result = unsafe {
             let regs = (&raw mut *(*state).regs).cast::<u64>();
             entry(state, regs, now, frame, bytes)
+        };
+        if self.checks.is_some() {
+            // SAFETY: as before; the call is over.
+            let violation = unsafe { (*state).violation.take() };
+            assert!(violation.is_none(), "native code: {}", violation.unwrap_or_default());
         }
+        result
     }
 }
 
@@ -126,19 +148,31 @@ fn control(emitter: &mut Emitter, start: u32) {
     emitter.builder.ins().return_(&[done]);
 }
 
-fn define(module: &mut JITModule, code: &Code, name: &str, emit: impl FnOnce(&mut Emitter)) -> Result<FuncId, String> {
+/// `checks`: what the code asks about, if it checks what it accesses.
+fn define(
+    module: &mut JITModule,
+    code: &Code,
+    name: &'static str,
+    checks: &mut Option<Vec<Box<Site>>>,
+    emit: &dyn Fn(&mut Emitter),
+) -> Result<FuncId, String> {
     let mut signature = module.make_signature();
     signature.params = vec![AbiParam::new(I64); 5];
     signature.returns = vec![AbiParam::new(I64)];
     let mut context = module.make_context();
     context.func.signature = signature.clone();
     let mut builder_context = FunctionBuilderContext::new();
-    let mut emitter =
-        Emitter::new(FunctionBuilder::new(&mut context.func, &mut builder_context), code, signature.call_conv);
+    let builder = FunctionBuilder::new(&mut context.func, &mut builder_context);
+    let mut emitter = Emitter::new(builder, code, signature.call_conv, Checks::new(name, checks.take()));
     emit(&mut emitter);
+    *checks = emitter.finish()?;
     emitter.builder.seal_all_blocks();
     emitter.builder.finalize(module.target_config());
     let id = module.declare_function(name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
     module.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
-    Ok(id)
+    let frame = context.compiled_code().and_then(|compiled| compiled.buffer.frame_layout());
+    match frame.map_or(0, |frame| frame.frame_to_fp_offset) {
+        ..=MOST_STACK => Ok(id),
+        bytes => Err(format!("the {name} takes {bytes} bytes of stack, more than {MOST_STACK}: it is too long")),
+    }
 }

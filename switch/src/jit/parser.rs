@@ -8,9 +8,10 @@ use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 
-use super::emit::{Emitter, Memory};
+use super::emit::Emitter;
 use super::helpers::{self, NO_ERROR};
 use crate::machine::State;
+use crate::machine::bounds::Memory;
 use crate::machine::code::{ExtractTarget, NextState, ParserOp, ParserState, SelectKey, Snippet};
 use crate::machine::frame::{Frame, PacketState};
 use crate::machine::op::{Address, Reg};
@@ -46,8 +47,13 @@ pub fn parse(emitter: &mut Emitter) {
     for (index, state) in code.parser.states.iter().enumerate() {
         emitter.builder.switch_to_block(parser.states[index]);
         for op in &state.ops {
+            if emitter.is_full() {
+                return;
+            }
+            emitter.checks.at = ("state", index);
             operation(emitter, &parser, op);
         }
+        emitter.checks.at = ("state", index);
         transition(emitter, &parser, index as u16, state);
     }
     emitter.builder.switch_to_block(parser.finish);
@@ -71,6 +77,9 @@ fn operation(emitter: &mut Emitter, parser: &Parser, op: &ParserOp) {
             let (stack, done) = (&code.stacks[*stack as usize], emitter.builder.create_block());
             let next = emitter.get(stack.next);
             for (index, element) in stack.elements.iter().enumerate() {
+                if emitter.is_full() {
+                    return;
+                }
                 let (this, other) = (emitter.builder.create_block(), emitter.builder.create_block());
                 let is_this = emitter.builder.ins().icmp_imm_u(IntCC::Equal, next, index as i64);
                 emitter.builder.ins().brif(is_this, this, &[], other, &[]);
@@ -213,6 +222,7 @@ fn lookahead(emitter: &mut Emitter, parser: &Parser, offset: u32, width: u16) ->
         let mut word = load_bytes(emitter, address, byte as usize);
         word = emitter.builder.ins().ishl_imm_u(word, skip as i64);
         if skip + bits > 64 {
+            emitter.check(Memory::Bytes, address, byte as usize + 8, 1);
             let flags = emitter.memory(Memory::Bytes);
             let next = emitter.builder.ins().uload8(I64, flags, address, byte as i32 + 8);
             let next = emitter.builder.ins().ushr_imm_u(next, 8 - skip as i64);
@@ -239,6 +249,9 @@ fn transition(emitter: &mut Emitter, parser: &Parser, index: u16, state: &Parser
         parts.push((words, width.next_multiple_of(8) as u32));
     }
     for (value, mask, next) in &state.cases {
+        if emitter.is_full() {
+            return;
+        }
         let (found, other) = (emitter.builder.create_block(), emitter.builder.create_block());
         let (mut value, mut mask) = (*value, *mask);
         for (words, padded) in parts.iter().rev() {
@@ -382,6 +395,10 @@ pub fn deparse(emitter: &mut Emitter) {
     emitter.builder.switch_to_block(write);
     let mut at = emitter.load(Memory::Frame, frame, offset_of!(Frame, start));
     for &header in &code.deparser {
+        if emitter.is_full() {
+            return;
+        }
+        emitter.checks.at = ("header", header as usize);
         let layout = &code.headers[header as usize];
         let (valid, here, changed, next) = (
             emitter.builder.create_block(),
@@ -433,6 +450,7 @@ fn bytes_of(emitter: &mut Emitter, layout: &HeaderLayout) -> Value {
 /// Writes a header to its place in the buffer.
 fn emit(emitter: &mut Emitter, layout: &HeaderLayout, at: Value) {
     let address = emitter.builder.ins().iadd(emitter.bytes, at);
+    emitter.check(Memory::Bytes, address, 0, layout.bytes as usize);
     let flags = emitter.memory(Memory::Bytes);
     for (index, window) in layout.windows().iter().enumerate() {
         let mut word = emitter.constant(0);

@@ -290,6 +290,22 @@ pub struct TableCode {
     pub no_action: TableAction,
 }
 
+impl TableCode {
+    /// For each action, the words that its parameters take.
+    pub fn params(&self) -> Box<[usize]> {
+        self.actions.iter().map(|action| action.param_words).collect()
+    }
+}
+
+/// Whether the action (its number and parameters) is as long as native code takes it for, which runs the last one for
+/// any number that is none.
+pub fn is_whole(action: &[u64], params: &[usize]) -> bool {
+    // Nothing is read of a table that was laid out in place.
+    let Some(last) = params.len().checked_sub(1) else { return true };
+    let Some((&number, given)) = action.split_first() else { return false };
+    given.len() >= params[usize::try_from(number).unwrap_or(last).min(last)]
+}
+
 #[derive(Debug)]
 pub struct Message {
     pub place: String,
@@ -350,4 +366,17 @@ pub struct Code {
     pub field_lists: Vec<Vec<Place>>,
     pub messages: Vec<Message>,
     pub standard: Standard,
+    /// Number of counter arrays, and of meter arrays.
+    pub counters: usize,
+    pub meters: usize,
+    /// Bits of a cell of each register array.
+    pub registers: Vec<u16>,
+}
+
+impl Code {
+    /// For each action of an action profile, the words that its parameters take; its tables agree on them.
+    pub fn profile_params(&self, profile: usize) -> Box<[usize]> {
+        let table = self.tables.iter().find(|table| table.profile == Some(profile));
+        table.map(TableCode::params).unwrap_or_default()
+    }
 }

@@ -9,9 +9,9 @@ const TAILROOM: usize = 16;
 /// A frame in its buffer.
 pub struct Frame {
     buffer: Box<[u8]>,
-    /// The frame is `buffer[start..end]`.
-    pub start: usize,
-    pub end: usize,
+    /// The frame is `buffer[start..end]`; native code relies on it.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 impl Frame {
@@ -22,6 +22,10 @@ impl Frame {
 
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
     }
 
     /// All memory, also in front of the frame and behind it.
@@ -52,13 +56,13 @@ impl Frame {
         &mut self.buffer[HEADROOM..end]
     }
 
-    pub fn received(&mut self, len: usize) {
+    pub(crate) fn received(&mut self, len: usize) {
         self.start = HEADROOM;
         self.end = HEADROOM + len;
     }
 
     /// Puts a VLAN tag back behind the addresses of a received frame.
-    pub fn insert_tag(&mut self, tag: [u8; 4]) {
+    pub(crate) fn insert_tag(&mut self, tag: [u8; 4]) {
         const ADDRESSES: usize = 12;
         let start = self.start - tag.len();
         self.buffer.copy_within(self.start..self.start + ADDRESSES, start);
@@ -90,7 +94,7 @@ impl Frame {
 
     /// Makes room for `len` bytes before `payload`, which stays where it is unless it has to move back.
     /// Returns the new place of the payload; `None`: the frame no longer fits the buffer.
-    pub fn prepend(&mut self, payload: usize, len: usize) -> Option<usize> {
+    pub(crate) fn prepend(&mut self, payload: usize, len: usize) -> Option<usize> {
         if len <= payload {
             self.start = payload - len;
             return Some(payload);
@@ -110,7 +114,7 @@ impl Frame {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketState {
     /// Place in the frame's buffer up to which it was parsed.
-    pub payload: usize,
+    pub(crate) payload: usize,
     /// Bytes, kept up to date as headers come and go.
     pub length: u32,
     /// Bytes as received: what counters and meters count.
@@ -125,7 +129,7 @@ pub struct PacketState {
 pub struct Packet {
     pub frame: Frame,
     /// Empty unless parked.
-    pub phv: Vec<u64>,
+    pub(crate) phv: Vec<u64>,
     pub state: PacketState,
 }
 

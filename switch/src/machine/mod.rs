@@ -2,10 +2,13 @@
 //! The machine: runs a compiled program for one packet at a time. It knows nothing of ports; time is an argument.
 
 pub mod bits;
+pub mod bounds;
+mod chains;
 pub mod code;
 pub mod frame;
 pub mod hash;
 pub mod headers;
+mod masks;
 pub mod meter;
 pub mod op;
 mod parse;
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use self::code::{Code, Place};
+use self::code::{Code, Place, TableCode};
 use self::frame::{Frame, PacketState};
 use self::meter::Meter;
 use self::op::{Effect, REGISTERS, Reg, Registers};
@@ -32,6 +35,7 @@ use self::wire::NOT_IN_FRAME;
 use crate::change::CounterValue;
 use crate::jit::Native;
 use crate::program::{MeterUnit, Program, Value};
+use crate::throttle::Throttle;
 use crate::value::words;
 
 /// v1model's port of packets that are dropped.
@@ -96,6 +100,25 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Has what the program has, of the same sizes.
+    fn fits(&self, program: &Program) -> bool {
+        fn alike<A, B>(here: &[A], there: &[B], same: impl Fn(&A, &B) -> bool) -> bool {
+            here.len() == there.len() && here.iter().zip(there).all(|(a, b)| same(a, b))
+        }
+        let slots = |needed: bool, table: &TableCode| if needed { table.max_size + 1 } else { 0 };
+        let code = &program.code;
+        // The code's own numbers: what a program says of itself can be changed.
+        (program.counters.len(), program.registers.len(), program.meters.len())
+            == (code.counters, code.registers.len(), code.meters)
+            && alike(&self.counters, &program.counters, |cells, info| cells.len() == info.size)
+            && alike(&self.registers, &code.registers, |array, &width| array.cell_words() == words(width))
+            && alike(&self.colours, &program.meters, |cells, info| cells.len() == info.size)
+            && alike(&self.entries, &code.tables, |cells, t| cells.len() == slots(t.counter || t.timeout, t))
+            && alike(&self.entry_colours, &code.tables, |cells, t| cells.len() == slots(t.meter.is_some(), t))
+    }
+}
+
 /// Addresses of what native code reads and writes itself.
 #[repr(C)]
 pub struct Places {
@@ -130,11 +153,12 @@ pub struct Requests {
     pub recirculate: Option<u16>,
 }
 
-/// A program and the state that it runs on.
+/// A program and the state that it runs on. Native code relies on the state being as [`Machine::new`] has made it, and on
+/// frames staying those that were parsed: nobody outside reaches them.
 pub struct Machine {
-    pub code: Arc<Code>,
+    pub(crate) code: Arc<Code>,
     native: Arc<Native>,
-    pub state: State,
+    pub(crate) state: State,
 }
 
 pub struct State {
@@ -155,12 +179,17 @@ pub struct State {
     pub digests: Vec<u16>,
     rng: fastrand::Rng,
     scratch: Vec<u8>,
+    /// What native code was about to access that is not the state's: see [`bounds`].
+    pub violation: Option<String>,
+    throttle: Throttle,
 }
 
 impl Machine {
-    /// `seed` is that of P4's `random`.
+    /// `seed` is that of P4's `random`. Panics if `shared` was made for a program of other tables or arrays: native code
+    /// takes their number and sizes for granted.
     pub fn new(program: &Program, shared: Arc<Shared>, seed: u64) -> Machine {
         let code = program.code.clone();
+        assert!(shared.fits(program), "the shared state is another program's");
         let native = program.native.clone().expect("every loaded program has its native code");
         let mut regs = Box::new([0; REGISTERS]);
         for &(reg, value) in &code.constants {
@@ -181,7 +210,7 @@ impl Machine {
             _counters: counters,
             _registers: registers,
             meters: program.meters.iter().map(|m| vec![None; m.size]).collect(),
-            profiles: code.selectors.iter().map(|_| Profile::default()).collect(),
+            profiles: (0..code.selectors.len()).map(|profile| Profile::new(code.profile_params(profile))).collect(),
             value_sets: vec![Vec::new(); program.value_sets.len()],
             meter_bytes: program.meters.iter().map(|m| m.unit == MeterUnit::Bytes).collect(),
             shared,
@@ -191,29 +220,31 @@ impl Machine {
             digests: Vec::new(),
             rng: fastrand::Rng::with_seed(seed),
             scratch: Vec::new(),
+            violation: None,
+            throttle: Throttle::default(),
         };
         Machine { code, native, state }
     }
 
     /// An empty PHV for the next packet.
     #[inline]
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.state.regs[..self.code.phv.len()].copy_from_slice(&self.code.phv);
         self.state.requests = Requests::default();
     }
 
     /// The registers that travel with a packet.
-    pub fn phv(&self) -> &[u64] {
+    pub(crate) fn phv(&self) -> &[u64] {
         &self.state.regs[..self.code.phv.len()]
     }
 
-    pub fn set_phv(&mut self, phv: &[u64]) {
+    pub(crate) fn set_phv(&mut self, phv: &[u64]) {
         self.state.regs[..phv.len()].copy_from_slice(phv);
         self.state.requests = Requests::default();
     }
 
     /// Takes the fields of a list over from another packet's PHV.
-    pub fn copy_fields(&mut self, list: u16, phv: &[u64]) {
+    pub(crate) fn copy_fields(&mut self, list: u16, phv: &[u64]) {
         for place in &self.code.field_lists[list as usize] {
             let range = place.reg as usize..place.reg as usize + place.words();
             if let Some(header) = self.code.headers.iter().find(|header| header.fields.contains(&range.start)) {
@@ -224,34 +255,34 @@ impl Machine {
     }
 
     /// The values of a digest as they are now.
-    pub fn digest_values(&self, digest: usize) -> impl Iterator<Item = Value> {
+    pub(crate) fn digest_values(&self, digest: usize) -> impl Iterator<Item = Value> {
         self.code.digests[digest].iter().map(|place| hash::read(*place, &self.state.regs))
     }
 
-    pub fn get(&self, place: Place) -> u64 {
+    pub(crate) fn get(&self, place: Place) -> u64 {
         self.state.get(place)
     }
 
-    pub fn set(&mut self, place: Place, value: u64) {
+    pub(crate) fn set(&mut self, place: Place, value: u64) {
         self.state.set(place, value);
     }
 
-    pub fn ingress(&mut self, now: u64) {
+    pub(crate) fn ingress(&mut self, now: u64) {
         self.native.ingress(&mut self.state, now);
     }
 
-    pub fn egress(&mut self, now: u64) {
+    pub(crate) fn egress(&mut self, now: u64) {
         self.native.egress(&mut self.state, now);
     }
 
     /// Parses the frame into the registers, which are empty but for what the parser may branch on. Verifies
     /// checksums and leaves the standard metadata about errors. `now`: ns.
-    pub fn parse(&mut self, frame: &Frame, now: u64) {
+    pub(crate) fn parse(&mut self, frame: &Frame, now: u64) {
         self.native.parse(&mut self.state, frame, now);
     }
 
     /// Updates checksums and writes the headers in front of the payload. False: the frame does not fit its buffer.
-    pub fn deparse(&mut self, frame: &mut Frame, now: u64) -> bool {
+    pub(crate) fn deparse(&mut self, frame: &mut Frame, now: u64) -> bool {
         self.native.deparse(&mut self.state, frame, now)
     }
 }
@@ -334,10 +365,11 @@ impl State {
             Effect::Truncate { length } => {
                 self.packet.truncate = self.packet.truncate.min(self.reg(length).min(u32::MAX as u64) as u32);
             }
-            Effect::Log { message } => self.log(code, message),
-            Effect::AssertionFailed { message } => {
+            Effect::Log { message } => self.log(code, message, now),
+            Effect::AssertionFailed { message } if self.throttle.allows(now) => {
                 tracing::error!("{} failed: packet dropped", code.messages[message as usize].place);
             }
+            Effect::AssertionFailed { .. } => {}
         }
     }
 
@@ -376,7 +408,10 @@ impl State {
         hash::calculate(calculation, &code.headers, &self.regs, payload, &mut self.scratch, || self.rng.u64(..))
     }
 
-    fn log(&self, code: &Code, message: u32) {
+    fn log(&mut self, code: &Code, message: u32, now: u64) {
+        if !self.throttle.allows(now) {
+            return;
+        }
         let message = &code.messages[message as usize];
         let mut parts = message.format.split("{}");
         let mut text = parts.next().unwrap_or_default().to_string();

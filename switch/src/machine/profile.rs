@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Action profiles: actions that entries share, alone or in groups from which a hash chooses.
 
+use super::bounds::within;
+use super::code::is_whole;
+
 /// What an entry of an indirect table holds in the place of an action: the slot of a member, or with this bit of a
 /// group.
 pub const GROUP: u64 = 1 << 32;
@@ -11,10 +14,18 @@ pub struct Profile {
     members: Vec<Box<[u64]>>,
     /// By slot: slots of members.
     groups: Vec<Box<[u32]>>,
+    /// Words of each action's parameters.
+    params: Box<[usize]>,
 }
 
 impl Profile {
+    pub fn new(params: Box<[usize]>) -> Profile {
+        Profile { params, ..Profile::default() }
+    }
+
+    /// An empty action: there was no member in the slot before.
     pub fn swap_member(&mut self, slot: u32, action: &mut Box<[u64]>) {
+        assert!(action.is_empty() || is_whole(action, &self.params), "the action of a member lacks parameters");
         if self.members.len() <= slot as usize {
             self.members.resize(slot as usize + 1, Box::default());
         }
@@ -37,6 +48,12 @@ impl Profile {
             let members = self.groups.get(slot as usize)?;
             members[hash.checked_rem(members.len() as u64)? as usize]
         };
-        self.members.get(member as usize).map(|action| &**action)
+        // A slot that no member was put into has none.
+        self.members.get(member as usize).map(|action| &**action).filter(|action| !action.is_empty())
+    }
+
+    /// All these bytes are of the action of one member.
+    pub fn holds(&self, address: usize, bytes: usize) -> bool {
+        self.members.iter().any(|action| within(&**action, address, bytes))
     }
 }

@@ -28,6 +28,11 @@ impl RegisterArray {
         self.words.len() / self.cell
     }
 
+    /// Words of each cell.
+    pub fn cell_words(&self) -> usize {
+        self.cell
+    }
+
     /// Of all cells, one after the other.
     pub fn words(&self) -> &[AtomicU64] {
         &self.words

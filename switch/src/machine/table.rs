@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
-use super::code::{Matching, TableCode};
+use super::bounds;
+use super::chains::Chains;
+use super::code::{Matching, TableCode, is_whole};
+use super::masks::Masks;
 use super::meter::Meter;
 
 /// What the packet thread counts for an entry, read by everybody. Only the packet thread writes.
@@ -47,21 +49,12 @@ impl RowShape {
 
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// Entries that share a mask.
-struct Group {
-    mask: Box<[u64]>,
-    /// Highest priority among the entries.
-    priority: i32,
-    slots: HashTable<u32>,
-}
-
 enum Index {
     None,
     /// By key; [`NO_SLOT`] where there is no entry.
     Direct(Box<[u32]>),
-    Exact(HashTable<u32>),
-    /// By descending priority of the group.
-    Masked(Vec<Group>),
+    Exact(Chains),
+    Masked(Box<Masks>),
     /// By descending priority.
     Scan(Vec<u32>),
 }
@@ -93,6 +86,8 @@ pub struct Table {
     stats: Arc<[EntryStats]>,
     /// Action index and parameters; `None`: nothing happens on a miss.
     default: Option<Box<[u64]>>,
+    /// Words of each action's parameters.
+    params: Box<[usize]>,
 }
 
 impl Table {
@@ -102,9 +97,8 @@ impl Table {
         let index = match code.matching {
             Matching::None => Index::None,
             Matching::Direct => Index::Direct(vec![NO_SLOT; 1 << code.key_bits].into()),
-            // All the memory is there from the start: an insert never rehashes.
-            Matching::Exact => Index::Exact(HashTable::with_capacity(code.max_size)),
-            Matching::Masked => Index::Masked(Vec::new()),
+            Matching::Exact => Index::Exact(Chains::new(code.max_size)),
+            Matching::Masked => Index::Masked(Box::new(Masks::new(code.max_size, seed))),
             Matching::Scan => Index::Scan(Vec::with_capacity(code.max_size)),
         };
         let range_words: Box<[usize]> = code.ranges.iter().map(|range| range.words.len()).collect();
@@ -120,6 +114,7 @@ impl Table {
             meters: vec![None; if code.meter.is_some() { code.max_size + 1 } else { 0 }],
             stats,
             default: None,
+            params: code.params(),
         };
         table.locate();
         table
@@ -135,6 +130,14 @@ impl Table {
         };
     }
 
+    /// All these bytes are of rows, of what is indexed directly or of the default action.
+    pub fn holds(&self, address: usize, bytes: usize) -> bool {
+        let slots = if let Index::Direct(slots) = &self.index { &slots[..] } else { &[] };
+        bounds::within(&self.rows[..], address, bytes)
+            || bounds::within(slots, address, bytes)
+            || self.default.as_ref().is_some_and(|action| bounds::within(&**action, address, bytes))
+    }
+
     /// Where the default entry has its counter and meter.
     pub fn default_slot(&self) -> usize {
         self.priorities.len()
@@ -148,6 +151,10 @@ impl Table {
 
     /// The default action; the old one goes into its place.
     pub fn swap_default(&mut self, action: &mut Option<Box<[u64]>>) {
+        assert!(
+            action.as_ref().is_none_or(|action| is_whole(action, &self.params)),
+            "a default action lacks parameters"
+        );
         std::mem::swap(&mut self.default, action);
         self.locate();
     }
@@ -159,24 +166,29 @@ impl Table {
         match &self.index {
             Index::None => None,
             Index::Direct(slots) => slots.get(key[0] as usize).copied().filter(|&slot| slot != NO_SLOT),
-            Index::Exact(slots) => {
-                slots.find(self.hash(key.iter().copied()), |&slot| equal(self.key(slot), key)).copied()
+            Index::Exact(chains) => {
+                chains.slots(self.hash(0, key.iter().copied())).find(|&slot| equal(self.key(slot), key))
             }
-            Index::Masked(groups) => self.lookup_masked(groups, key),
+            Index::Masked(masks) => self.lookup_masked(masks, key),
             Index::Scan(order) => order.iter().copied().find(|&slot| self.matches(slot, values)),
         }
     }
 
-    fn lookup_masked(&self, groups: &[Group], key: &[u64]) -> Option<u32> {
+    fn lookup_masked(&self, masks: &Masks, key: &[u64]) -> Option<u32> {
         let mut best: Option<(i32, u32)> = None;
-        for group in groups {
-            if best.is_some_and(|(priority, _)| priority >= group.priority) {
+        for (highest, group, mask) in masks.groups() {
+            if best.is_some_and(|(priority, _)| priority >= highest) {
                 break;
             }
-            let masked = || key.iter().zip(&group.mask).map(|(key, mask)| key & mask);
-            for &slot in group.slots.iter_hash(self.hash(masked())) {
+            let masked = || key.iter().zip(mask).map(|(key, mask)| key & mask);
+            for slot in masks.entries.slots(self.hash(group, masked())) {
                 let priority = self.priorities[slot as usize];
-                if self.key(slot).iter().copied().eq(masked()) && best.is_none_or(|(other, _)| priority > other) {
+                let row = &self.rows[slot as usize * self.shape.len..][..self.shape.ranges];
+                let (value, of_mask) = row.split_at(self.key_words);
+                if value.iter().copied().eq(masked())
+                    && equal(of_mask, mask)
+                    && best.is_none_or(|(other, _)| priority > other)
+                {
                     best = Some((priority, slot));
                 }
             }
@@ -205,16 +217,15 @@ impl Table {
         &self.rows[row..row + self.key_words]
     }
 
+    /// Of a key in the group of entries that share its mask; 0 in exact tables.
     #[inline]
-    fn hash(&self, key: impl Iterator<Item = u64>) -> u64 {
+    fn hash(&self, group: u32, key: impl Iterator<Item = u64>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         key.for_each(|word| hasher.write_u64(word));
+        if group > 0 {
+            hasher.write_u32(group);
+        }
         hasher.finish()
-    }
-
-    /// The hash of an entry's key.
-    fn hash_of(&self, slot: u32) -> u64 {
-        self.hash(self.key(slot).iter().copied())
     }
 
     /// Puts a new entry into a free slot. `row` is complete, its key masked.
@@ -226,25 +237,17 @@ impl Table {
             stats.packets.store(0, Relaxed);
             stats.bytes.store(0, Relaxed);
         }
-        let hash = self.hash_of(slot);
+        let key = row[..self.key_words].iter().copied();
+        let exact = self.hash(0, key.clone());
         // The index is taken out so that it can be changed while rows are read.
         let mut index = std::mem::replace(&mut self.index, Index::None);
         match &mut index {
             Index::None => {}
             Index::Direct(slots) => slots[row[0] as usize] = slot,
-            Index::Exact(slots) => {
-                slots.insert_unique(hash, slot, |&other| self.hash_of(other));
-            }
-            Index::Masked(groups) => {
-                let mask = &row[self.shape.mask..self.shape.ranges];
-                let mut group = match groups.iter().position(|g| *g.mask == *mask) {
-                    Some(at) => groups.remove(at),
-                    None => Group { mask: mask.into(), priority, slots: HashTable::new() },
-                };
-                group.priority = group.priority.max(priority);
-                group.slots.insert_unique(hash, slot, |&other| self.hash_of(other));
-                let at = groups.partition_point(|g| g.priority >= group.priority);
-                groups.insert(at, group);
+            Index::Exact(chains) => chains.insert(exact, slot),
+            Index::Masked(masks) => {
+                let group = masks.add(&row[self.shape.mask..self.shape.ranges], priority);
+                masks.entries.insert(self.hash(group, key), slot);
             }
             Index::Scan(order) => {
                 let at = order.partition_point(|&other| self.priorities[other as usize] >= priority);
@@ -261,31 +264,23 @@ impl Table {
     }
 
     pub fn remove(&mut self, slot: u32) {
-        let hash = self.hash_of(slot);
         let row = slot as usize * self.shape.len;
+        let priority = self.priorities[slot as usize];
         match &mut self.index {
             Index::None => {}
             Index::Direct(slots) => slots[self.rows[row] as usize] = NO_SLOT,
-            Index::Exact(slots) => {
-                if let Ok(entry) = slots.find_entry(hash, |&other| other == slot) {
-                    entry.remove();
+            Index::Exact(chains) => chains.remove(slot),
+            Index::Masked(masks) => {
+                masks.entries.remove(slot);
+                masks.remove(&self.rows[row + self.shape.mask..row + self.shape.ranges], priority);
+            }
+            Index::Scan(order) => {
+                // Only among those of its priority.
+                let from = order.partition_point(|&other| self.priorities[other as usize] > priority);
+                if let Some(at) = order[from..].iter().position(|&other| other == slot) {
+                    order.remove(from + at);
                 }
             }
-            Index::Masked(groups) => {
-                let mask = &self.rows[row + self.shape.mask..row + self.shape.ranges];
-                let Some(at) = groups.iter().position(|g| *g.mask == *mask) else { return };
-                let mut group = groups.remove(at);
-                if let Ok(entry) = group.slots.find_entry(hash, |&other| other == slot) {
-                    entry.remove();
-                }
-                let priorities = &self.priorities;
-                if let Some(priority) = group.slots.iter().map(|&slot| priorities[slot as usize]).max() {
-                    group.priority = priority;
-                    let at = groups.partition_point(|g| g.priority >= priority);
-                    groups.insert(at, group);
-                }
-            }
-            Index::Scan(order) => order.retain(|&other| other != slot),
         }
         if let Some(meter) = self.meters.get_mut(slot as usize) {
             *meter = None;
@@ -308,4 +303,117 @@ fn within(words: &[usize], mut ranges: &[u64], mut values: &[u64]) -> bool {
 #[inline]
 fn equal(a: &[u64], b: &[u64]) -> bool {
     a.iter().zip(b).all(|(a, b)| a == b)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use fastrand::Rng;
+
+    use super::*;
+    use crate::program::Program;
+
+    const SLOTS: usize = 100_000;
+
+    /// A table of `tests/programs/features.p4` with other numbers of entries.
+    fn table(name: &str) -> Table {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json");
+        let program = Program::load(&std::fs::read(path).unwrap()).unwrap();
+        let index = program.tables.iter().position(|table| table.name.ends_with(name)).unwrap();
+        let mut code = program.code.tables[index].clone();
+        (code.max_size, code.matching) = (SLOTS, Matching::Masked);
+        Table::new(&code, Arc::from([]), 1)
+    }
+
+    impl Table {
+        fn steps(&self) -> usize {
+            match &self.index {
+                Index::Exact(chains) => chains.steps.take(),
+                Index::Masked(masks) => masks.entries.steps.take(),
+                _ => 0,
+            }
+        }
+    }
+
+    /// 100,000 entries, then as many changes: one goes and another comes. No change looks at another entry than its
+    /// neighbours, a lookup at no more than at the start, and the answers are those of a plain search.
+    fn churn(name: &str, row: impl Fn(&mut Rng, usize) -> (Vec<u64>, i32)) {
+        let mut table = table(name);
+        let mut rng = Rng::with_seed(7);
+        let (action, len) = (table.shape.action, table.shape.len);
+        let mut entries: HashMap<(Vec<u64>, i32), u32> = HashMap::new();
+        let mut slots: Vec<Option<(Vec<u64>, i32)>> = vec![None; SLOTS];
+        let fill = |table: &mut Table,
+                    slots: &mut Vec<Option<(Vec<u64>, i32)>>,
+                    entries: &mut HashMap<_, u32>,
+                    rng: &mut Rng,
+                    slot| {
+            let (mut match_words, priority) = loop {
+                let entry = row(rng, action);
+                if !entries.contains_key(&entry) {
+                    break entry;
+                }
+            };
+            entries.insert((match_words.clone(), priority), slot);
+            slots[slot as usize] = Some((match_words.clone(), priority));
+            match_words.resize(len, 0);
+            table.insert(slot, &match_words, priority);
+        };
+        (0..SLOTS as u32).for_each(|slot| fill(&mut table, &mut slots, &mut entries, &mut rng, slot));
+        let look = |table: &Table, slots: &[Option<(Vec<u64>, i32)>], rng: &mut Rng| {
+            table.steps();
+            for _ in 0..1000 {
+                let (words, _) = slots[rng.usize(..SLOTS)].as_ref().unwrap();
+                assert!(table.lookup(&words[..table.key_words]).is_some());
+            }
+            table.steps()
+        };
+        let before = look(&table, &slots, &mut rng);
+        table.steps();
+        for _ in 0..SLOTS {
+            let slot = rng.u32(..SLOTS as u32);
+            entries.remove(&slots[slot as usize].take().unwrap());
+            table.remove(slot);
+            fill(&mut table, &mut slots, &mut entries, &mut rng, slot);
+        }
+        assert_eq!(table.steps(), 0, "a change looked for its entry");
+        let after = look(&table, &slots, &mut rng);
+        assert!(after < before + before / 4 + 100, "{before} steps of 1000 lookups became {after}");
+        for _ in 0..100 {
+            let key = row(&mut rng, action).0;
+            let key = &key[..table.key_words];
+            let matches = |words: &[u64]| {
+                let mask = &words[table.shape.mask..table.shape.ranges];
+                key.iter().zip(mask).zip(words).all(|((key, mask), value)| key & mask == *value)
+            };
+            let best = slots.iter().flatten().filter(|(words, _)| matches(words)).map(|(_, priority)| *priority).max();
+            assert_eq!(table.lookup(key).map(|slot| table.priorities[slot as usize]), best);
+        }
+    }
+
+    #[test]
+    fn prefixes_come_and_go_in_a_handful_of_steps() {
+        churn("prefixes", |rng, words| {
+            let length = rng.u32(24..=128);
+            let mask = u128::MAX << (128 - length);
+            let value = (rng.u128(..) >> 104 << 104 | rng.u128(..) >> 24) & mask;
+            // Two words of key and of mask each, in the order of the table's packed key.
+            let [low, high] = [value as u64, (value >> 64) as u64];
+            let [mask_low, mask_high] = [mask as u64, (mask >> 64) as u64];
+            let row = vec![low, high, mask_low, mask_high];
+            assert_eq!(row.len(), words);
+            (row, length as i32)
+        });
+    }
+
+    #[test]
+    fn masks_come_and_go_in_a_handful_of_steps() {
+        churn("masks", |rng, words| {
+            assert_eq!(words, 2);
+            // 16 masks, each with many priorities.
+            let mask = 0xff_ffff_ff00 | rng.u64(..16) << 4;
+            (vec![rng.u64(..1 << 40) & mask, mask], rng.i32(1..1_000_000))
+        });
+    }
 }

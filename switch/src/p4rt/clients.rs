@@ -5,8 +5,10 @@
 //! arbitration notices are not, so a client whose queue cannot even hold those loses its stream.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
@@ -22,6 +24,9 @@ pub type Outgoing = Result<StreamMessageResponse, Status>;
 const QUEUE: usize = 1024;
 /// Streams at once.
 const MOST_STREAMS: usize = 512;
+/// Of those that have not said which role they want: of one connection, and for how long.
+const MOST_SILENT: usize = 64;
+pub const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 /// Places of a queue that only arbitration notices may take.
 const RESERVED: usize = 64;
 
@@ -29,6 +34,8 @@ struct Client {
     queue: mpsc::Sender<Outgoing>,
     /// A primary that has had its notice: only then it gets packets and digests.
     welcomed: bool,
+    /// Until it has arbitrated: its connection.
+    silent: Option<SocketAddr>,
     /// Ends the stream when dropped.
     _alive: oneshot::Sender<()>,
 }
@@ -64,16 +71,21 @@ impl Clients {
     }
 
     /// Opens a stream; its messages come out of the receiver.
-    pub fn open(&self) -> Result<(Opened, mpsc::Receiver<Outgoing>), Status> {
+    pub fn open(&self, peer: Option<SocketAddr>) -> Result<(Opened, mpsc::Receiver<Outgoing>), Status> {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let (alive, stalled) = oneshot::channel();
         let mut inner = self.lock();
         if inner.clients.len() == MOST_STREAMS {
             return Err(Status::resource_exhausted(format!("{MOST_STREAMS} streams are open")));
         }
+        let silent = inner.clients.values().filter(|client| client.silent.is_some() && client.silent == peer);
+        if silent.count() >= MOST_SILENT {
+            let reason = format!("{MOST_SILENT} streams of this connection have not arbitrated yet");
+            return Err(Status::resource_exhausted(reason));
+        }
         inner.last_id += 1;
         let id = inner.last_id;
-        inner.clients.insert(id, Client { queue: queue.clone(), welcomed: false, _alive: alive });
+        inner.clients.insert(id, Client { queue: queue.clone(), welcomed: false, silent: peer, _alive: alive });
         Ok((Opened { id, queue, stalled }, outgoing))
     }
 
@@ -91,6 +103,7 @@ impl Clients {
         let was_primary = inner.arbiter.is_primary(client);
         let notices = inner.arbiter.update(client, update)?;
         if let Some(client) = inner.clients.get_mut(&client) {
+            client.silent = None;
             client.welcomed &= was_primary;
         }
         Ok(inner.deliver(notices))
@@ -181,7 +194,7 @@ mod tests {
     #[test]
     fn a_primary_that_takes_nothing_loses_packets_but_keeps_its_stream() {
         let clients = Clients::new(1);
-        let (mut primary, mut outgoing) = clients.open().unwrap();
+        let (mut primary, mut outgoing) = clients.open(None).unwrap();
         assert!(clients.arbitrate(primary.id, &hello(5)).unwrap());
         assert!(!clients.send_to_primaries(Update::Packet(PacketIn::default()), |_, _| true), "its notice comes first");
         clients.welcome_primary(primary.id);
@@ -197,8 +210,8 @@ mod tests {
     #[test]
     fn a_client_that_takes_no_notices_is_closed_and_the_others_hear_of_it() {
         let clients = Clients::new(1);
-        let (mut stalled, _full) = clients.open().unwrap();
-        let (backup, mut outgoing) = clients.open().unwrap();
+        let (mut stalled, _full) = clients.open(None).unwrap();
+        let (backup, mut outgoing) = clients.open(None).unwrap();
         clients.arbitrate(backup.id, &hello(1)).unwrap();
         clients.welcome_primary(backup.id);
         assert_eq!(status(&mut outgoing), Code::Ok);

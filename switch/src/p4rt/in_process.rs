@@ -10,7 +10,6 @@ use tonic::{Request, Status};
 
 use super::clients::{Opened, Outgoing};
 use super::pipeline::Pipeline;
-use super::proto::p4::config::v1::P4Info;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::p4_runtime_server::P4Runtime;
 use super::service::{Service, Shared};
@@ -29,7 +28,7 @@ pub struct Loaded {
 impl Loaded {
     /// `p4info`: as protobuf writes it.
     pub fn new(p4info: &[u8], json: &[u8]) -> Result<Loaded, Status> {
-        let (p4info, p4_device_config) = (Some(decode::<P4Info>(p4info)?), json.to_vec().into());
+        let (p4info, p4_device_config) = (p4info.to_vec().into(), json.to_vec().into());
         let config = p4::ForwardingPipelineConfig { p4info, p4_device_config, cookie: None };
         let (pipeline, program) = Pipeline::verify(Some(config))?;
         Ok(Loaded { pipeline: Arc::new(pipeline), program })
@@ -49,7 +48,7 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Status> {
 impl InProcess {
     pub fn new(dataplane: Dataplane) -> Result<InProcess, Status> {
         let shared = Arc::new(Shared::new(DEVICE, dataplane));
-        let stream = shared.clients.open()?;
+        let stream = shared.clients.open(None)?;
         let arbitration =
             p4::MasterArbitrationUpdate { device_id: DEVICE, election_id: Some(ELECTION), ..Default::default() };
         shared.clients.arbitrate(stream.0.id, &arbitration)?;

@@ -1,67 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the server listens: loopback in the clear, everything else with TLS; and how many connections it takes.
+//! The connections that clients open: how many there may be, and who they are.
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
 use tokio_stream::Stream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+use tonic::transport::server::Connected;
+
+use super::tls::Secured;
+use crate::peer::{self, Allowed, Peer};
 
 /// Connections at once; more are closed as soon as they are opened.
 const MOST_CONNECTIONS: usize = 256;
-/// A client that does not finish its handshake is not waited for.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// PEM files of the server's certificate and key.
-#[derive(Clone, Debug)]
-pub struct Tls {
-    pub cert: PathBuf,
-    pub key: PathBuf,
-    /// Mutual TLS: only clients with a certificate of this authority are let in.
-    pub client_ca: Option<PathBuf>,
-}
-
-impl Tls {
-    /// The error names the option.
-    pub fn config(&self) -> Result<ServerTlsConfig, String> {
-        let read = |option: &str, path: &Path| {
-            std::fs::read(path).map_err(|e| format!("{option} {}: {e}: give a PEM file", path.display()))
-        };
-        let identity = Identity::from_pem(read("--tls-cert", &self.cert)?, read("--tls-key", &self.key)?);
-        let config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE);
-        Ok(match &self.client_ca {
-            Some(path) => config.client_ca_root(Certificate::from_pem(read("--tls-client-ca", path)?)),
-            None => config,
-        })
-    }
-
-    /// What is wrong with the files' contents.
-    pub fn error(&self, error: &dyn std::error::Error) -> String {
-        let mut reason = error;
-        while let Some(source) = reason.source() {
-            reason = source;
-        }
-        let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
-        let names: Vec<String> = files.into_iter().flatten().map(|path| path.display().to_string()).collect();
-        format!(
-            "TLS with {}: {reason}: give a certificate, its key and the clients' authority as PEM",
-            names.join(", ")
-        )
-    }
+enum Transport {
+    Clear(TcpStream),
+    Secured(Box<TlsStream<TcpStream>>),
 }
 
 /// A connection and its place among those that there may be.
 pub struct Connection {
-    stream: TcpStream,
+    transport: Transport,
+    peer: Peer,
     _place: OwnedSemaphorePermit,
 }
 
@@ -69,44 +37,85 @@ pub struct Connection {
 pub struct Connections {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    secured: Option<Arc<Secured>>,
+    /// What the names of certificates allow.
+    allowed: Arc<[Allowed]>,
+    handshakes: JoinSet<Option<Connection>>,
+    /// All places are taken, and that was said.
+    is_full: bool,
 }
 
 impl Connections {
-    pub fn new(listener: TcpListener) -> Connections {
-        Connections { listener, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) }
+    pub fn new(listener: TcpListener, secured: Option<Arc<Secured>>, allowed: &[Allowed]) -> Connections {
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        Connections { listener, places, secured, allowed: allowed.into(), handshakes: JoinSet::new(), is_full: false }
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// A connection in the clear is answered; one that needs a handshake comes when that is done.
+    fn accepted(&mut self, stream: TcpStream, address: SocketAddr) -> Option<Connection> {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            if !std::mem::replace(&mut self.is_full, true) {
+                tracing::warn!(
+                    "{MOST_CONNECTIONS} connections are open: that of {address} and the next ones are closed"
+                );
+            }
+            return None;
+        };
+        self.is_full = false;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("{address}: {error}");
+        }
+        let allowed = self.allowed.clone();
+        let connection = move |transport, names: Vec<String>| {
+            let rights = Arc::new(peer::rights(&allowed, &names));
+            let peer = Peer { address, names: names.into(), rights, under_way: Arc::default() };
+            Connection { transport, peer, _place: place }
+        };
+        let Some(secured) = self.secured.clone() else {
+            return Some(connection(Transport::Clear(stream), Vec::new()));
+        };
+        self.handshakes.spawn(async move {
+            let (stream, names) = secured.accept(stream, address).await?;
+            Some(connection(Transport::Secured(Box::new(stream)), names))
+        });
+        None
     }
 }
 
 impl Stream for Connections {
     type Item = io::Result<Connection>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            let (stream, peer) = match ready!(self.listener.poll_accept(context)) {
-                Ok(accepted) => accepted,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
-            let Ok(place) = self.places.clone().try_acquire_owned() else {
-                tracing::warn!("{MOST_CONNECTIONS} connections are open: that of {peer} is closed");
-                continue;
-            };
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!("{peer}: {error}");
+            match self.listener.poll_accept(context) {
+                Poll::Ready(Ok((stream, address))) => {
+                    if let Some(connection) = self.accepted(stream, address) {
+                        return Poll::Ready(Some(Ok(connection)));
+                    }
+                    continue;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Pending => {}
             }
-            return Poll::Ready(Some(Ok(Connection { stream, _place: place })));
+            match self.handshakes.poll_join_next(context) {
+                Poll::Ready(Some(Ok(Some(connection)))) => return Poll::Ready(Some(Ok(connection))),
+                Poll::Ready(Some(_)) => {}
+                // New ones wake us.
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
         }
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
@@ -116,21 +125,33 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        match &mut self.transport {
+            Transport::Clear(stream) => Pin::new(stream).poll_read(context, buffer),
+            Transport::Secured(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
     }
 }
 
 /// Not vectored: HTTP/2 then copies short answers together with their trailers, which is one system call in place of two.
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        match &mut self.transport {
+            Transport::Clear(stream) => Pin::new(stream).poll_write(context, bytes),
+            Transport::Secured(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        match &mut self.transport {
+            Transport::Clear(stream) => Pin::new(stream).poll_flush(context),
+            Transport::Secured(stream) => Pin::new(stream).poll_flush(context),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        match &mut self.transport {
+            Transport::Clear(stream) => Pin::new(stream).poll_shutdown(context),
+            Transport::Secured(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }

@@ -4,12 +4,12 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `proto` | the generated messages |
-//! | `listen`, `first`, `lengths` | where the server listens, with or without TLS; the way to the service; requests that are too long |
+//! | `listen`, `tls`, `first`, `lengths`, `budget` | where the server listens, with or without TLS; the way to the service; requests that are too long; memory of requests and answers |
 //! | `service` | the RPCs: who may do what, and in which order |
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
-//! | `write`, `read`, `direct`, `portions` | updates and queries; thousands of counters; long answers |
+//! | `write`, `read`, `cost`, `direct`, `portions` | updates and queries; what these take; thousands of counters; long answers |
 //! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | [`in_process`] | the server without a network, for tests |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
@@ -17,7 +17,9 @@
 //! What P4Runtime leaves to the target, and this one answers `UNIMPLEMENTED`: docs/switch/p4runtime.md.
 
 mod arbitration;
+mod budget;
 mod clients;
+mod cost;
 mod data;
 mod digest;
 mod direct;
@@ -40,6 +42,7 @@ mod role;
 mod schema;
 mod service;
 mod stream;
+mod tls;
 mod translation;
 mod value;
 mod write;
@@ -50,15 +53,20 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tonic::transport::Server;
+use tonic_health::ServingStatus;
 
 use crate::control::{Dataplane, Events};
+pub use crate::peer::Allowed;
+use budget::Bounded;
 use first::First;
 use lengths::LongMessages;
 use listen::Connections;
-pub use listen::Tls;
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
 use service::{Service, Shared};
+pub use tls::{Secured, Tls};
 
+/// What the protos say, for clients that ask.
+const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 /// The largest request: a pipeline config or a batch of updates.
 const LARGEST_REQUEST: usize = 64 << 20;
 /// Requests and streams of one connection at once, and how many of them are read and answered at a time.
@@ -82,6 +90,8 @@ pub struct ServerConfig {
     pub address: String,
     /// `None`: in the clear, which is for loopback only.
     pub tls: Option<Tls>,
+    /// What certificates allow their clients; none: everything.
+    pub allow: Vec<Allowed>,
     /// In the clear beyond loopback, too.
     pub insecure: bool,
 }
@@ -89,7 +99,7 @@ pub struct ServerConfig {
 /// A server that has its port but does not serve yet.
 pub struct P4RuntimeListener {
     connections: Connections,
-    server: Server,
+    secured: Option<Arc<Secured>>,
     device_id: u64,
 }
 
@@ -104,11 +114,10 @@ impl P4RuntimeListener {
             };
             format!("P4Runtime server on {address}: {error}: {mend}")
         })?;
-        let connections = Connections::new(listener);
-        let is_loopback = connections.local_addr().is_ok_and(|address| address.ip().is_loopback());
-        let server = match &config.tls {
-            Some(tls) => Server::builder().tls_config(tls.config()?).map_err(|error| tls.error(&error))?,
-            None if is_loopback || config.insecure => Server::builder(),
+        let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let secured = match &config.tls {
+            Some(tls) => Some(Arc::new(Secured::new(tls.clone())?)),
+            None if is_loopback || config.insecure => None,
             None => {
                 return Err(format!(
                     "P4Runtime server on {address}: everybody could control the switch: give --tls-cert, --tls-key and \
@@ -116,11 +125,17 @@ impl P4RuntimeListener {
                 ));
             }
         };
-        Ok(P4RuntimeListener { connections, server, device_id: config.device_id })
+        let connections = Connections::new(listener, secured.clone(), &config.allow);
+        Ok(P4RuntimeListener { connections, secured, device_id: config.device_id })
     }
 
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
         self.connections.local_addr()
+    }
+
+    /// What is reloaded when the files of TLS change.
+    pub fn secured(&self) -> Option<Arc<Secured>> {
+        self.secured.clone()
     }
 
     /// Serves until `stop` resolves.
@@ -135,8 +150,23 @@ impl P4RuntimeListener {
         let service = P4RuntimeServer::new(Service(shared.clone()))
             .max_decoding_message_size(LARGEST_REQUEST)
             .max_encoding_message_size(usize::MAX);
-        let server = self
-            .server
+        let secured = self.secured;
+        let watch = async {
+            match &secured {
+                Some(secured) => secured.watch().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<P4RuntimeServer<Service>>().await;
+        health.set_service_status(crate::gnmi::NAME, ServingStatus::Serving).await;
+        let reflection = || {
+            let all = [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET];
+            let builder = tonic_reflection::server::Builder::configure();
+            all.into_iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
+        };
+        let describe = |error| format!("reflection: {error}");
+        let server = Server::builder()
             .max_concurrent_streams(MOST_STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -144,8 +174,11 @@ impl P4RuntimeListener {
             .timeout(LONGEST_WAIT)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .layer(First(LongMessages(service)))
+            .layer(Bounded::new(First(LongMessages(service))))
             .add_service(gnmi)
+            .add_service(health_service)
+            .add_service(reflection().build_v1().map_err(describe)?)
+            .add_service(reflection().build_v1alpha().map_err(describe)?)
             .serve_with_incoming(self.connections);
         // Streams live as long as their clients, so there is no waiting for them.
         let result = tokio::select! {
@@ -153,6 +186,7 @@ impl P4RuntimeListener {
             () = stream::deliver_packets(shared.clone(), events.packet_ins) => Err(STOPPED.into()),
             () = stream::deliver_digests(shared.clone(), events.digests) => Err(STOPPED.into()),
             () = stream::deliver_notices(shared.clone(), events.notices) => Err(STOPPED.into()),
+            () = watch => Ok(()),
             () = stop => Ok(()),
         };
         tracing::info!("{} messages to P4Runtime clients were not taken in time", shared.clients.lost());

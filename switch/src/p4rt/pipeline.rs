@@ -5,11 +5,15 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::error::{Checked, refuse};
-use super::proto::p4::config::v1::{Preamble, Table};
+use super::proto::p4::config::v1::{P4Info, Preamble, Table};
 use super::proto::p4::v1::ForwardingPipelineConfig;
 use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use super::schema::{self, Schema};
 use crate::control::Program;
+
+/// What takes ten times as much memory when it is looked at.
+const LONGEST_P4INFO: usize = 1 << 20;
+const LONGEST_DEVICE_CONFIG: usize = 16 << 20;
 
 pub struct Pipeline {
     pub schema: Schema,
@@ -29,8 +33,20 @@ impl Pipeline {
         let Some(config) = config else {
             return refuse!(InvalidArgument, "there is no config");
         };
-        let Some(p4info) = &config.p4info else {
+        for (what, bytes, most) in [
+            ("P4Info", &config.p4info, LONGEST_P4INFO),
+            ("p4_device_config", &config.p4_device_config, LONGEST_DEVICE_CONFIG),
+        ] {
+            if bytes.len() > most {
+                return refuse!(ResourceExhausted, "a {what} of {} bytes: {most} are the most", bytes.len());
+            }
+        }
+        if config.p4info.is_empty() {
             return refuse!(InvalidArgument, "the config has no P4Info");
+        }
+        let p4info = match P4Info::decode(config.p4info.clone()) {
+            Ok(p4info) => p4info,
+            Err(reason) => return refuse!(InvalidArgument, "P4Info: {reason}"),
         };
         let json = device_json(&config.p4_device_config)?;
         let initial = p4info.tables.iter().filter(|table| table.has_initial_entries && !table.is_const_table);
@@ -45,7 +61,7 @@ impl Pipeline {
             info.counts_members = described.is_some_and(schema::counts_members);
         }
         crate::store::check_size(&program)?;
-        let schema = Schema::new(p4info, &program).map_err(|e| e.at("P4Info"))?;
+        let schema = Schema::new(&p4info, &program).map_err(|e| e.at("P4Info"))?;
         Ok((Pipeline { schema, config }, program))
     }
 
@@ -58,7 +74,7 @@ impl Pipeline {
             ResponseType::DeviceConfigAndCookie => (false, true),
         };
         ForwardingPipelineConfig {
-            p4info: if p4info { self.config.p4info.clone() } else { None },
+            p4info: if p4info { self.config.p4info.clone() } else { Bytes::new() },
             p4_device_config: if device { self.config.p4_device_config.clone() } else { Bytes::new() },
             cookie: self.config.cookie,
         }

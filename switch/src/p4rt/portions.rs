@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages of a `Read`: bounded portions, as fast as the client takes them, of a bounded number of snapshots.
+//! The messages of a `Read`: bounded portions, as fast as the client takes them, of a bounded number of snapshots. Long
+//! ones are made on threads of their own.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,7 +8,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
@@ -25,20 +27,35 @@ const STALL: Duration = Duration::from_secs(10);
 /// A `ReadResponse` is sent when its entities have this many bytes; clients take 4 MiB by default.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// KiB that all reads under way may have copied.
+const MOST_KIB: usize = 256 << 10;
+
 /// The reads under way, by connection.
-#[derive(Default)]
 pub struct Reads {
     open: Mutex<HashMap<Option<SocketAddr>, usize>>,
+    /// KiB that may still be copied.
+    room: Arc<Semaphore>,
+}
+
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads { open: Mutex::default(), room: Arc::new(Semaphore::new(MOST_KIB)) }
+    }
 }
 
 /// The place of one.
-struct Place {
+pub struct Place {
     reads: Arc<Reads>,
     peer: Option<SocketAddr>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Reads {
-    fn place(self: &Arc<Self>, peer: Option<SocketAddr>) -> Result<Place, Status> {
+    /// A place for a long read that copies so many bytes.
+    pub fn place(self: &Arc<Self>, peer: Option<SocketAddr>, bytes: usize) -> Result<Place, Status> {
+        let Ok(room) = self.room.clone().try_acquire_many_owned((bytes >> 10) as u32) else {
+            return Err(Status::resource_exhausted(format!("long reads have copied {} MiB already", MOST_KIB >> 10)));
+        };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.values().sum::<usize>() >= MOST_READS {
             return Err(Status::resource_exhausted(format!("{MOST_READS} long reads are under way")));
@@ -49,7 +66,7 @@ impl Reads {
             return Err(Status::resource_exhausted(reason));
         }
         *own += 1;
-        Ok(Place { reads: self.clone(), peer })
+        Ok(Place { reads: self.clone(), peer, _room: room })
     }
 
     /// The messages for `answers`: at once when they fit into one, else one after the other.
@@ -64,19 +81,35 @@ impl Reads {
         if second.is_none() {
             return Ok(Box::pin(tokio_stream::iter(first)));
         }
-        let place = self.place(peer)?;
-        let (queue, outgoing) = mpsc::channel(1);
-        tokio::spawn(async move {
-            for chunk in first.into_iter().chain(second).chain(chunks) {
-                match tokio::time::timeout(STALL, queue.send(chunk)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) | Err(_) => break,
-                }
-            }
-            drop(place);
-        });
-        Ok(Box::pin(ReceiverStream::new(outgoing)))
+        let place = self.place(peer, 0)?;
+        Ok(deliver(place, move || Ok(first.into_iter().chain(second).chain(chunks))))
     }
+}
+
+/// Long answers: made on a thread of their own, message by message, as the client takes them.
+pub fn long(place: Place, answers: impl FnOnce() -> Result<Vec<Checked<Answer>>, Status> + Send + 'static) -> Portions {
+    deliver(place, move || answers().map(Chunks::new))
+}
+
+fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
+    place: Place,
+    chunks: impl FnOnce() -> Result<C, Status> + Send + 'static,
+) -> Portions {
+    let (queue, outgoing) = mpsc::channel(1);
+    let runtime = Handle::current();
+    let send = move |chunk| {
+        let sent = runtime.block_on(tokio::time::timeout(STALL, queue.send(chunk)));
+        matches!(sent, Ok(Ok(())))
+    };
+    tokio::task::spawn_blocking(move || {
+        // Kept until all of it is made.
+        let _place = place;
+        match chunks() {
+            Ok(mut chunks) => while chunks.next().is_some_and(&send) {},
+            Err(status) => drop(send(Err(status))),
+        }
+    });
+    Box::pin(ReceiverStream::new(outgoing))
 }
 
 impl Drop for Place {

@@ -12,7 +12,7 @@ use prost::Message;
 
 use super::direct;
 use super::entry::{self, Wanted};
-use super::error::{Checked, refuse};
+use super::error::{Checked, Refusal, refuse};
 use super::matching;
 use super::pipeline::Pipeline;
 use super::profile;
@@ -23,9 +23,16 @@ use super::role::Access;
 use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
 use super::write::{self, Notes, cells, default_has_no_key, known, table};
-use crate::control::{
-    ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated,
-};
+use crate::control::{ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig};
+
+/// One request of a batch: answered already, as those for single counters are, or as it came.
+pub enum Asked {
+    Answered(Checked<Answer>),
+    Entity(Bytes),
+}
+
+/// Entries of a table, one after the other.
+type Views = Box<dyn Iterator<Item = EntryView> + Send>;
 
 /// The answer to one request of a batch: an entity, or many that are still to be turned into messages.
 pub enum Answer {
@@ -51,7 +58,7 @@ enum Direct<'a> {
     /// The default entries of these tables.
     Defaults(Vec<&'a Table>),
     /// Those of these tables, by id.
-    Many(Vec<(u32, Vec<EntryView>)>),
+    Many(Vec<(u32, Views)>),
 }
 
 pub struct Reader<'a> {
@@ -63,21 +70,31 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What the request finds and the role has.
-    pub fn read(&self, request: Bytes) -> Checked<Answer> {
+    /// Answers a request if that takes no longer than to understand it.
+    pub fn asked(&self, request: Bytes) -> Asked {
         if let Some((table, key, named)) = direct::counter_of(&self.pipeline.schema, &request)
             && self.access.has(table.id)
         {
-            let value = self.dataplane.direct_counter(table.target, Some(&key))?;
-            return Ok(Answer::One(Some(direct::counter_message(named, value))));
+            let value = self.dataplane.direct_counter(table.target, Some(&key));
+            let answer = value.map(|value| Answer::One(Some(direct::counter_message(named, value))));
+            return Asked::Answered(answer.map_err(Refusal::from));
         }
         if let Some((id, counter, index, named)) = direct::cell_of(&self.pipeline.schema, &request)
             && self.access.has(id)
         {
-            let value = self.dataplane.counter(counter.target, index)?;
-            return Ok(Answer::One(Some(direct::cell_message(named, value))));
+            let value = self.dataplane.counter(counter.target, index);
+            let answer = value.map(|value| Answer::One(Some(direct::cell_message(named, value))));
+            return Asked::Answered(answer.map_err(Refusal::from));
         }
-        let request = write::read::<p4::Entity>(request)?;
+        Asked::Entity(request)
+    }
+
+    /// What the request finds and the role has.
+    pub fn answer(&self, asked: Asked) -> Checked<Answer> {
+        let request = match asked {
+            Asked::Answered(answer) => return answer,
+            Asked::Entity(request) => write::read::<p4::Entity>(request)?,
+        };
         match request.entity {
             Some(Entity::TableEntry(filter)) => self.table_entries(&filter),
             Some(Entity::DirectCounterEntry(filter)) => self.direct_counters(filter),
@@ -123,18 +140,22 @@ impl Reader<'_> {
         if filter.is_default_action {
             return self.default_entry(table, filter, filtered);
         }
-        let mut views = if filtered { self.matching(table, filter)? } else { self.dataplane.entries(table.target)? };
+        let mut views = if filtered { self.matching(table, filter)? } else { self.snapshot(table)? };
         if filtered {
             let action = filter.action.as_ref().map(|action| filtered_action(table, action)).transpose()?;
             #[allow(deprecated)]
             let number = filter.controller_metadata;
-            views.retain(|view| {
-                let message = entry::split_cookie(&view.entry.cookie);
-                let is_it = |id, call: &ActionCall| table.actions.iter().any(|a| a.id == id && a.target == call.action);
-                action.is_none_or(|id| matches!(&view.entry.action, EntryAction::Call(call) if is_it(id, call)))
-                    && (number == 0 || number == message.0)
-                    && (filter.metadata.is_empty() || filter.metadata == message.1)
-            });
+            let metadata = filter.metadata.clone();
+            let actions: Vec<_> = table.actions.iter().map(|action| (action.id, action.target)).collect();
+            if action.is_some() || number != 0 || !metadata.is_empty() {
+                views = Box::new(views.filter(move |view| {
+                    let message = entry::split_cookie(&view.entry.cookie);
+                    let is_it = |id, call: &ActionCall| actions.contains(&(id, call.action));
+                    action.is_none_or(|id| matches!(&view.entry.action, EntryAction::Call(call) if is_it(id, call)))
+                        && (number == 0 || number == message.0)
+                        && (metadata.is_empty() || metadata == message.1)
+                }));
+            }
         }
         let wanted = Wanted {
             counter: filter.counter_data.is_some() && table.has_counter,
@@ -143,28 +164,34 @@ impl Reader<'_> {
             time_since_last_hit: filter.time_since_last_hit.is_some() && table.has_idle_timeout,
         };
         let (pipeline, id) = (self.pipeline.clone(), table.id);
-        Ok(self.many(views.into_iter().filter_map(move |view| {
+        Ok(self.many(views.filter_map(move |view| {
             let table = pipeline.schema.tables.get(&id)?;
             entry::to_message(&pipeline.schema, table, &view, &wanted).map(Entity::TableEntry)
         })))
     }
 
+    /// All entries of a table, as they are now.
+    fn snapshot(&self, table: &Table) -> Checked<Views> {
+        Ok(Box::new(self.dataplane.snapshot(table.target)?))
+    }
+
     /// The entries that a match and a priority name, each of which may be left out.
-    fn matching(&self, table: &Table, filter: &p4::TableEntry) -> Checked<Vec<EntryView>> {
+    fn matching(&self, table: &Table, filter: &p4::TableEntry) -> Checked<Views> {
+        let priority = filter.priority;
         if filter.r#match.is_empty() {
-            let mut views = self.dataplane.entries(table.target)?;
-            views.retain(|view| filter.priority == 0 || filter.priority == view.entry.key.priority);
-            return Ok(views);
+            let views = self.snapshot(table)?;
+            return Ok(match priority {
+                0 => views,
+                _ => Box::new(views.filter(move |view| view.entry.key.priority == priority)),
+            });
         }
-        if table.has_priority && filter.priority == 0 {
+        if table.has_priority && priority == 0 {
             let fields: Vec<KeyField> = matching::match_fields(&table.name, &table.fields, &filter.r#match)?;
-            let mut views = self.dataplane.entries(table.target)?;
-            views.retain(|view| view.entry.key.fields == fields);
-            return Ok(views);
+            return Ok(Box::new(self.snapshot(table)?.filter(move |view| view.entry.key.fields == fields)));
         }
         match self.dataplane.entry(table.target, &entry::key(table, filter)?) {
-            Ok(view) => Ok(vec![view]),
-            Err(crate::control::UpdateError::NotFound(_)) => Ok(Vec::new()),
+            Ok(view) => Ok(Box::new(std::iter::once(view))),
+            Err(crate::control::UpdateError::NotFound(_)) => Ok(Box::new(std::iter::empty())),
             Err(error) => Err(error.into()),
         }
     }
@@ -210,7 +237,7 @@ impl Reader<'_> {
             if filter.is_default_action {
                 return Ok(Direct::Defaults(tables.collect()));
             }
-            let found = tables.map(|table| Ok((table.id, self.dataplane.entries(table.target)?)));
+            let found = tables.map(|table| Ok((table.id, self.snapshot(table)?)));
             return found.collect::<Checked<_>>().map(Direct::Many);
         }
         let table = table(&self.pipeline.schema, filter.table_id)?;
@@ -273,11 +300,11 @@ impl Reader<'_> {
 
     fn each_entry(
         &self,
-        found: Vec<(u32, Vec<EntryView>)>,
+        found: Vec<(u32, Views)>,
         message: impl Fn(&Table, EntryView) -> Entity + Send + 'static,
     ) -> Answer {
         let pipeline = self.pipeline.clone();
-        let views = found.into_iter().flat_map(|(id, views)| views.into_iter().map(move |view| (id, view)));
+        let views = found.into_iter().flat_map(|(id, views)| views.map(move |view| (id, view)));
         self.many(views.filter_map(move |(id, view)| Some(message(pipeline.schema.tables.get(&id)?, view))))
     }
 
@@ -292,9 +319,9 @@ impl Reader<'_> {
                     data,
                 })));
             }
-            let values = self.dataplane.counters(counter.target, cells.clone())?;
-            Ok(self.many(cells.zip(values).map(move |(index, value)| {
-                let data = Some(entry::counter_message(value));
+            let values = self.dataplane.counter_cells(counter.target)?;
+            Ok(self.many(cells.map(move |index| {
+                let data = Some(entry::counter_message(values[index].value()));
                 Entity::CounterEntry(p4::CounterEntry {
                     counter_id: id,
                     index: Some(p4::Index { index: index as i64 }),
@@ -313,11 +340,12 @@ impl Reader<'_> {
         let read = |(&id, meter): (&u32, &Meter)| -> Checked<Answer> {
             let cells = cells(&meter.name, filter.index.as_ref(), meter.size)?;
             let configs = self.dataplane.meters(meter.target, cells.clone())?;
-            let colours = if asked { self.dataplane.colours(meter.target, cells.clone())? } else { Vec::new() };
-            let mut colours = colours.into_iter().map(entry::colours_message);
+            let colours = self.dataplane.colour_cells(meter.target)?;
             Ok(self.many(cells.zip(configs).map(move |(index, config)| {
+                let colours = asked.then(|| colours[index].each_ref().map(|cell| cell.value()));
                 let (index, config) = (Some(p4::Index { index: index as i64 }), config.map(entry::meter_message));
-                Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data: colours.next() })
+                let counter_data = colours.map(entry::colours_message);
+                Entity::MeterEntry(p4::MeterEntry { meter_id: id, index, config, counter_data })
             })))
         };
         match filter.meter_id {
@@ -329,10 +357,11 @@ impl Reader<'_> {
     fn registers(&self, filter: &p4::RegisterEntry) -> Checked<Answer> {
         let read = |(&id, register): (&u32, &Register)| -> Checked<Answer> {
             let cells = cells(&register.name, filter.index.as_ref(), register.size)?;
-            let values = self.dataplane.registers(register.target, cells.clone())?;
+            let values = self.dataplane.register_cells(register.target)?;
             let element = register.element.clone();
-            Ok(self.many(cells.zip(values).map(move |(index, bits)| {
-                let (index, data) = (Some(p4::Index { index: index as i64 }), element.encode(&[bits]));
+            Ok(self.many(cells.map(move |index| {
+                let data = element.encode(&[values.read(index)]);
+                let index = Some(p4::Index { index: index as i64 });
                 Entity::RegisterEntry(p4::RegisterEntry { register_id: id, index, data })
             })))
         };
@@ -345,8 +374,10 @@ impl Reader<'_> {
     fn members(&self, filter: &p4::ActionProfileMember) -> Checked<Answer> {
         let schema = &self.pipeline.schema;
         let read = |(&id, profile): (&u32, &Profile)| -> Checked<Answer> {
-            let mut members: BTreeMap<_, _> = self.dataplane.profile_members(profile.target)?.into_iter().collect();
-            select(&mut members, filter.member_id, "member")?;
+            let members = match filter.member_id {
+                0 => self.dataplane.profile_members(profile.target)?,
+                id => vec![(id, self.dataplane.profile_member(profile.target, id)?)],
+            };
             let message = |(member_id, call)| {
                 let action = Some(entry::call_message(schema, &profile.actions, &call)?);
                 Some(Entity::ActionProfileMember(p4::ActionProfileMember { action_profile_id: id, member_id, action }))
@@ -362,8 +393,10 @@ impl Reader<'_> {
     fn groups(&self, filter: &p4::ActionProfileGroup) -> Checked<Answer> {
         let schema = &self.pipeline.schema;
         let read = |(&id, profile): (&u32, &Profile)| -> Checked<Answer> {
-            let mut groups: BTreeMap<_, _> = self.dataplane.profile_groups(profile.target)?.into_iter().collect();
-            select(&mut groups, filter.group_id, "group")?;
+            let groups = match filter.group_id {
+                0 => self.dataplane.profile_groups(profile.target)?,
+                id => vec![(id, self.dataplane.profile_group(profile.target, id)?)],
+            };
             let message =
                 |(group, value)| Entity::ActionProfileGroup(profile::group_message(id, profile, group, &value));
             Ok(self.many(groups.into_iter().map(message).collect::<Vec<_>>().into_iter()))
@@ -392,35 +425,25 @@ impl Reader<'_> {
             |entry| Entity::PacketReplicationEngineEntry(p4::PacketReplicationEngineEntry { r#type: Some(entry) });
         match &filter.r#type {
             Some(Type::MulticastGroupEntry(filter)) => {
-                let mut groups = self.dataplane.multicast_groups();
-                select(&mut groups, filter.multicast_group_id, "multicast group")?;
-                let (metadata, backups) = (&self.notes.multicast_metadata, self.dataplane.backups());
-                let messages: Vec<Entity> = groups
-                    .into_iter()
-                    .map(|(multicast_group_id, group)| {
-                        let metadata = metadata.get(&multicast_group_id).cloned().unwrap_or_default();
-                        let backups = backups.get(&Replicated::Group(multicast_group_id));
-                        let replicas = replication::messages(&group, backups);
-                        wrap(Type::MulticastGroupEntry(p4::MulticastGroupEntry {
-                            multicast_group_id,
-                            replicas,
-                            metadata,
-                        }))
-                    })
-                    .collect();
-                Ok(self.many(messages.into_iter()))
+                let id = filter.multicast_group_id;
+                let groups = self.dataplane.multicast_groups(Some(id).filter(|&id| id != 0));
+                check_found(&groups, id, "multicast group")?;
+                let metadata = |group| self.notes.multicast_metadata.get(&group).cloned().unwrap_or_default();
+                let groups: Vec<_> = groups.into_iter().map(|(id, group)| (id, group, metadata(id))).collect();
+                Ok(self.many(groups.into_iter().map(move |(multicast_group_id, (group, backups), metadata)| {
+                    let replicas = replication::messages(&group, &backups);
+                    let entry = p4::MulticastGroupEntry { multicast_group_id, replicas, metadata };
+                    wrap(Type::MulticastGroupEntry(entry))
+                })))
             }
             Some(Type::CloneSessionEntry(filter)) => {
-                let mut sessions = self.dataplane.clone_sessions();
-                select(&mut sessions, filter.session_id, "clone session")?;
-                let backups = self.dataplane.backups();
-                Ok(self.many(sessions.into_iter().map(move |(session_id, session)| {
+                let id = filter.session_id;
+                let sessions = self.dataplane.clone_sessions(Some(id).filter(|&id| id != 0));
+                check_found(&sessions, id, "clone session")?;
+                Ok(self.many(sessions.into_iter().map(move |(session_id, (session, backups))| {
                     wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
                         session_id,
-                        replicas: replication::messages(
-                            &session.replicas,
-                            backups.get(&Replicated::Session(session_id)),
-                        ),
+                        replicas: replication::messages(&session.replicas, &backups),
                         class_of_service: 0,
                         packet_length_bytes: session.packet_length_bytes as i32,
                     }))
@@ -466,17 +489,12 @@ fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
     Ok(Answer::Many(Box::new(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten())))
 }
 
-/// Keeps the one that is asked for, or all of them for id 0.
-fn select<T>(all: &mut BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
-    if id == 0 {
-        return Ok(());
+/// Whether there is the one that is asked for; id 0 asks for all.
+fn check_found<T>(found: &BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
+    match id != 0 && found.is_empty() {
+        true => refuse!(NotFound, "there is no {what} {id}"),
+        false => Ok(()),
     }
-    let Some(found) = all.remove(&id) else {
-        return refuse!(NotFound, "there is no {what} {id}");
-    };
-    all.clear();
-    all.insert(id, found);
-    Ok(())
 }
 
 fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {

@@ -39,13 +39,13 @@ fn replica(port: u32, instance: u32) -> Checked<Replica> {
 }
 
 /// `backups`: for each replica, or none.
-pub fn messages(replicas: &[Replica], backups: Option<&Vec<Vec<Replica>>>) -> Vec<p4::Replica> {
+pub fn messages(replicas: &[Replica], backups: &[Vec<Replica>]) -> Vec<p4::Replica> {
     let port = |replica: &Replica| value::from_value(&replica.port.into());
     let backup = |replica: &Replica| p4::BackupReplica { port: port(replica), instance: replica.rid.into() };
     let message = |(place, replica): (usize, &Replica)| p4::Replica {
         port_kind: Some(p4::replica::PortKind::Port(port(replica))),
         instance: replica.rid.into(),
-        backup_replicas: backups.and_then(|all| all.get(place)).into_iter().flatten().map(backup).collect(),
+        backup_replicas: backups.get(place).into_iter().flatten().map(backup).collect(),
     };
     replicas.iter().enumerate().map(message).collect()
 }

@@ -4,7 +4,7 @@
 //! Building a [`Schema`] is the check that P4Info and device config describe the same program: every object that the
 //! P4Info names has to exist in the program with the same shape. Later code may then rely on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::data::DataType;
 use super::error::{Checked, refuse};
@@ -15,6 +15,7 @@ use super::translation::Spoken;
 use crate::control::{
     ActionId, CounterId, DigestId, MatchKind, MeterId, MeterUnit, ProfileId, Program, RegisterId, TableId, ValueSetId,
 };
+use crate::program::TableInfo;
 
 pub struct MatchField {
     pub id: u32,
@@ -141,6 +142,8 @@ pub struct Schema {
     pub digests: BTreeMap<u32, Digest>,
     pub profiles: BTreeMap<u32, Profile>,
     pub value_sets: BTreeMap<u32, ValueSet>,
+    /// Names of tables that p4c left out of the device config, as no packet can meet them.
+    pub left_out: BTreeMap<u32, String>,
     /// In header order; empty when the program has no such header.
     pub packet_in: Vec<HeaderField>,
     pub packet_out: Vec<HeaderField>,
@@ -177,8 +180,13 @@ impl Schema {
             let found = value_set(name.clone(), set, types, program).map_err(|e| e.at(format!("value set {name}")))?;
             insert(&mut schema.value_sets, "value set", id, found)?;
         }
+        let left_out = may_be_left_out(p4info, program);
         for table in &p4info.tables {
             let (id, name) = identity(&table.preamble, "table")?;
+            if left_out && program.table(&name).is_none() {
+                insert(&mut schema.left_out, "table", id, name)?;
+                continue;
+            }
             let table = schema
                 .table(id, name.clone(), table, p4info, program)
                 .map_err(|e| e.at(format!("table {name} ({id:#x})")))?;
@@ -390,6 +398,15 @@ pub fn counts_members(profile: &info::ActionProfile) -> bool {
     matches!(profile.selector_size_semantics, Some(SizeSemantics::SumOfMembers(_)))
 }
 
+/// p4c describes tables in the P4Info that it then finds to be dead code. If on the other hand the program has a table for
+/// clients to write that is not described, the two are of different programs.
+fn may_be_left_out(p4info: &info::P4Info, program: &Program) -> bool {
+    let described: BTreeSet<&str> =
+        p4info.tables.iter().filter_map(|table| Some(table.preamble.as_ref()?.name.as_str())).collect();
+    let is_written = |table: &&TableInfo| !table.key.is_empty() && !table.const_entries;
+    program.tables.iter().filter(is_written).all(|table| described.contains(table.name.as_str()))
+}
+
 /// What a P4Info may contain and this switch cannot do.
 fn unsupported(p4info: &info::P4Info) -> Checked<()> {
     match p4info.externs.first() {
@@ -543,4 +560,42 @@ fn digest(name: String, digest: &info::Digest, p4info: &info::P4Info, program: &
         data.check_widths(&widths(target))?;
     }
     Ok(Digest { name, targets, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::p4rt::write;
+
+    fn kinds() -> (info::P4Info, Program) {
+        let read = |file: &str| std::fs::read(format!("{}/tests/programs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        (info::P4Info::decode(&*read("kinds.p4info.bin")).unwrap(), Program::load(&read("kinds.json")).unwrap())
+    }
+
+    #[test]
+    fn a_table_that_no_packet_meets_is_described_and_takes_no_entries() {
+        let (mut p4info, program) = kinds();
+        let preamble = info::Preamble { id: 0x0200_0001, name: "KindsIngress.dead".to_string(), ..Default::default() };
+        p4info.tables.push(info::Table { preamble: Some(preamble), size: 1024, ..Default::default() });
+        let schema = Schema::new(&p4info, &program).unwrap();
+        assert_eq!(schema.tables.len(), p4info.tables.len() - 1);
+        let refusal = write::table(&schema, 0x0200_0001).map(|table| table.id).unwrap_err();
+        assert!(refusal.message.contains("KindsIngress.dead"), "{}", refusal.message);
+        // A table of another name, too, is that of another program.
+        let renamed = p4info.tables.iter_mut().filter_map(|table| table.preamble.as_mut());
+        renamed.filter(|preamble| preamble.alias == "lpm_table").for_each(|preamble| preamble.name = "x".to_string());
+        assert!(Schema::new(&p4info, &program).is_err());
+    }
+
+    #[test]
+    fn a_key_of_type_error_has_the_bits_of_the_data_plane() {
+        let (mut p4info, program) = kinds();
+        let field = &mut p4info.tables.iter_mut().find(|table| !table.match_fields.is_empty()).unwrap().match_fields[0];
+        field.bitwidth = 0;
+        let schema = Schema::new(&p4info, &program).unwrap();
+        let widths = |table: &Table| table.fields.iter().all(|field| field.width > 0 && field.spoken == Spoken::Plain);
+        assert!(schema.tables.values().all(widths));
+    }
 }

@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC service: checks who asks and in what order things happen, and hands the work to its modules.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use prost::Message;
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::budget::Held;
 use super::clients::{Clients, Outgoing};
 use super::error::{Checked, Refusal, batch_status, refuse};
 use super::pipeline::Pipeline;
-use super::portions::{Portions, Reads};
+use super::portions::{self, Portions, Reads};
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
-use super::read::{Answer, Reader};
+use super::read::{Asked, Reader};
 use super::role::Access;
 use super::stream::{self, Digests};
 use super::write::{Notes, Writer};
-use crate::control::{Dataplane, TableId, UpdateError};
+use crate::control::{Dataplane, Prepared, TableId, UpdateError};
+use crate::peer::{self, Peer};
 
 /// The version of the API that the protos and this server follow.
 const API_VERSION: &str = "1.5.0";
+/// KiB of pipelines that are being sent to clients.
+const MOST_ANSWERS: usize = 64 << 10;
 
 /// What a write changes besides the data plane.
 #[derive(Default)]
@@ -42,10 +49,13 @@ pub struct Shared {
     pub clients: Clients,
     pub digests: Digests,
     /// Writes exclude each other and reads.
-    pub state: tokio::sync::RwLock<State>,
+    pub state: Arc<tokio::sync::RwLock<State>>,
     /// The running pipeline; replaced only by who holds `state` for writing.
     pipeline: RwLock<Option<Arc<Pipeline>>>,
     reads: Arc<Reads>,
+    /// Held while a pipeline is made ready: one at a time, and in the order in which they came.
+    pipelines: tokio::sync::Mutex<()>,
+    answers: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -58,6 +68,8 @@ impl Shared {
             state: Default::default(),
             pipeline: RwLock::new(None),
             reads: Arc::default(),
+            pipelines: tokio::sync::Mutex::default(),
+            answers: Arc::new(Semaphore::new(MOST_ANSWERS)),
         }
     }
 
@@ -91,6 +103,8 @@ impl Shared {
     async fn write(&self, request: p4::WriteRequest) -> Result<(), Status> {
         use p4::write_request::Atomicity;
         self.check_device(request.device_id)?;
+        // Nobody else's request waits here, and takes memory.
+        self.check_primary(&request.role, request.election_id.as_ref())?;
         let mut state = self.state.write().await;
         // Under the lock: a former primary whose request waited here is refused.
         let access = self.check_primary(&request.role, request.election_id.as_ref())?;
@@ -115,70 +129,136 @@ impl Shared {
         batch_status("Write", &outcomes)
     }
 
-    /// The answers to a batch, in its order.
-    async fn read(&self, request: p4::ReadRequest) -> Result<Vec<Checked<Answer>>, Status> {
+    /// The answers to a batch, in its order. What takes long is done on a thread of its own.
+    async fn read(self: &Arc<Self>, request: p4::ReadRequest, peer: Option<SocketAddr>) -> Result<Portions, Status> {
         self.check_device(request.device_id)?;
-        let state = self.state.read().await;
+        let state = self.state.clone().read_owned().await;
         let access = match request.role.is_empty() {
             true => Access::default(),
             false => self.clients.with_arbiter(|arbiter| arbiter.access(&request.role)),
         };
-        let pipeline;
+        let running;
         let reader = match &state.saved {
-            Some(Saved { pipeline, dataplane, digests, notes }) => {
-                Reader { pipeline, dataplane, digests, notes, access }
-            }
+            Some(_) => self.reader(&state, None, access.clone())?,
             None => {
-                pipeline = self.pipeline()?;
-                let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
-                Reader { pipeline: &pipeline, dataplane, digests, notes, access }
+                running = self.pipeline()?;
+                self.reader(&state, Some(&running), access.clone())?
             }
         };
-        Ok(request.entities.into_iter().map(|entity| reader.read(entity)).collect())
+        let asked: Vec<Asked> = request.entities.into_iter().map(|entity| reader.asked(entity)).collect();
+        let cost = reader.cost(&asked)?;
+        if cost.is_small() {
+            let answers = asked.into_iter().map(|asked| reader.answer(asked)).collect();
+            return self.reads.portions(answers, peer);
+        }
+        let place = self.reads.place(peer, cost.bytes)?;
+        let shared = self.clone();
+        Ok(portions::long(place, move || {
+            let running = if state.saved.is_none() { Some(shared.pipeline()?) } else { None };
+            let reader = shared.reader(&state, running.as_ref(), access)?;
+            Ok(asked.into_iter().map(|asked| reader.answer(asked)).collect())
+        }))
     }
 
-    async fn set_config(&self, request: p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
-        self.check_device(request.device_id)?;
-        let mut state = self.state.write().await;
-        let access = self.check_primary(&request.role, request.election_id.as_ref())?;
-        if !access.can_push_pipeline() {
-            return Err(Status::permission_denied("the role may not set the pipeline"));
+    /// Reads of the pipeline that waits for COMMIT, or of the running one.
+    fn reader<'a>(
+        &'a self,
+        state: &'a State,
+        running: Option<&'a Arc<Pipeline>>,
+        access: Access,
+    ) -> Result<Reader<'a>, Status> {
+        match (&state.saved, running) {
+            (Some(Saved { pipeline, dataplane, digests, notes }), _) => {
+                Ok(Reader { pipeline, dataplane, digests, notes, access })
+            }
+            (None, Some(pipeline)) => {
+                let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
+                Ok(Reader { pipeline, dataplane, digests, notes, access })
+            }
+            (None, None) => Err(Status::internal("there is no pipeline to read")),
         }
-        match Action::try_from(request.action).unwrap_or_default() {
+    }
+
+    /// Who asks is the primary of its role, which may set the pipeline.
+    fn check_may_push(&self, request: &p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
+        let access = self.check_primary(&request.role, request.election_id.as_ref())?;
+        match access.can_push_pipeline() {
+            true => Ok(()),
+            false => Err(Status::permission_denied("the role may not set the pipeline")),
+        }
+    }
+
+    /// A config is checked and its program made ready on a thread of its own, so that others are answered meanwhile.
+    async fn prepare(
+        &self,
+        config: Option<p4::ForwardingPipelineConfig>,
+        to_reconcile: bool,
+    ) -> Result<(Arc<Pipeline>, Prepared), Status> {
+        let dataplane = self.dataplane.clone();
+        let prepare = move || -> Checked<_> {
+            let (pipeline, program) = Pipeline::verify(config)?;
+            let prepared = match to_reconcile {
+                true => dataplane.prepare_to_reconcile(program)?,
+                false => dataplane.prepare(program)?,
+            };
+            Ok((Arc::new(pipeline), prepared))
+        };
+        match tokio::task::spawn_blocking(prepare).await {
+            Ok(prepared) => Ok(prepared?),
+            Err(_) => Err(Status::internal("the pipeline could not be made ready")),
+        }
+    }
+
+    async fn set_config(&self, mut request: p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
+        self.check_device(request.device_id)?;
+        self.check_may_push(&request)?;
+        let _turn = self.pipelines.lock().await;
+        let action = Action::try_from(request.action).unwrap_or_default();
+        let config = request.config.take();
+        let prepared = match action {
             Action::Unspecified => return Err(Status::invalid_argument("the request has no action")),
-            Action::Verify => drop(Pipeline::verify(request.config)?),
-            Action::VerifyAndSave => {
-                let (pipeline, program) = Pipeline::verify(request.config)?;
-                let dataplane = self.dataplane.stage(program).map_err(Refusal::from)?;
-                let (digests, notes) = Default::default();
-                state.saved = Some(Saved { pipeline: Arc::new(pipeline), dataplane, digests, notes });
-            }
-            Action::VerifyAndCommit => {
-                let (pipeline, program) = Pipeline::verify(request.config)?;
-                self.dataplane.commit(program).await.map_err(Refusal::from)?;
-                self.digests.replace(Digests::default());
-                self.run(&mut state, Arc::new(pipeline), Notes::default());
-            }
-            Action::Commit if request.config.is_some() => {
+            Action::Commit if config.is_some() => {
                 return Err(Status::invalid_argument("COMMIT takes no config: it commits the saved one"));
             }
-            Action::Commit => {
-                let Some(Saved { pipeline, digests, notes, .. }) = state.saved.take() else {
-                    return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
-                };
-                self.dataplane.commit_staged().await.map_err(Refusal::from)?;
-                self.digests.replace(digests);
-                self.run(&mut state, pipeline, notes);
+            Action::Commit => None,
+            _ => Some(self.prepare(config, action == Action::ReconcileAndCommit).await?),
+        };
+        let mut state = self.state.write().await;
+        // Under the lock: a former primary whose request waited here is refused.
+        self.check_may_push(&request)?;
+        let Some((pipeline, prepared)) = prepared else {
+            let Some(Saved { pipeline, digests, notes, .. }) = state.saved.take() else {
+                return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
+            };
+            self.dataplane.commit_staged().await.map_err(Refusal::from)?;
+            self.digests.replace(digests);
+            self.run(&mut state, pipeline, notes);
+            return Ok(());
+        };
+        match action {
+            Action::VerifyAndSave => {
+                let dataplane = self.dataplane.stage_prepared(prepared);
+                let (digests, notes) = Default::default();
+                state.saved = Some(Saved { pipeline, dataplane, digests, notes });
+            }
+            Action::VerifyAndCommit => {
+                self.dataplane.commit_prepared(prepared).await.map_err(Refusal::from)?;
+                self.dataplane.unstage();
+                self.digests.replace(Digests::default());
+                self.run(&mut state, pipeline, Notes::default());
             }
             Action::ReconcileAndCommit => {
-                let (pipeline, program) = Pipeline::verify(request.config)?;
-                self.dataplane.reconcile(program).await.map_err(|error| match error {
+                self.dataplane.reconcile_prepared(prepared).await.map_err(|error| match error {
                     UpdateError::Stopped => Refusal::from(error).into(),
                     error => Status::invalid_argument(error.to_string()),
                 })?;
                 self.dataplane.unstage();
                 let notes = self.keep(&pipeline, std::mem::take(&mut state.notes));
-                self.run(&mut state, Arc::new(pipeline), notes);
+                self.run(&mut state, pipeline, notes);
+            }
+            // What it takes to run is there: that is all that VERIFY asks.
+            Action::Verify | Action::Commit | Action::Unspecified => {
+                drop(tokio::task::spawn_blocking(|| drop(prepared)))
             }
         }
         Ok(())
@@ -227,6 +307,7 @@ impl Service {
 #[tonic::async_trait]
 impl p4::p4_runtime_server::P4Runtime for Service {
     async fn write(&self, request: Request<p4::WriteRequest>) -> Result<Response<p4::WriteResponse>, Status> {
+        peer::check_role(Peer::of(request.extensions()), &request.get_ref().role)?;
         let request = request.into_inner();
         self.to_the_end(|shared| async move { shared.write(request).await }).await?;
         Ok(Response::new(p4::WriteResponse {}))
@@ -235,15 +316,17 @@ impl p4::p4_runtime_server::P4Runtime for Service {
     type ReadStream = Portions;
 
     async fn read(&self, request: Request<p4::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        let peer = request.remote_addr();
-        let answers = self.0.read(request.into_inner()).await?;
-        Ok(Response::new(self.0.reads.portions(answers, peer)?))
+        let peer = Peer::of(request.extensions());
+        peer::check_reads(peer)?;
+        let peer = peer.map(|peer| peer.address);
+        Ok(Response::new(self.0.read(request.into_inner(), peer).await?))
     }
 
     async fn set_forwarding_pipeline_config(
         &self,
         request: Request<p4::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4::SetForwardingPipelineConfigResponse>, Status> {
+        peer::check_role(Peer::of(request.extensions()), &request.get_ref().role)?;
         let request = request.into_inner();
         self.to_the_end(|shared| async move { shared.set_config(request).await }).await?;
         Ok(Response::new(p4::SetForwardingPipelineConfigResponse {}))
@@ -253,10 +336,17 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         &self,
         request: Request<p4::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4::GetForwardingPipelineConfigResponse>, Status> {
+        peer::check_reads(Peer::of(request.extensions()))?;
         let request = request.get_ref();
         self.0.check_device(request.device_id)?;
         let config = self.0.pipeline().ok().map(|pipeline| pipeline.config(request.response_type()));
-        Ok(Response::new(p4::GetForwardingPipelineConfigResponse { config }))
+        let kib = config.as_ref().map_or(0, Message::encoded_len) >> 10;
+        let Ok(held) = self.0.answers.clone().try_acquire_many_owned(kib as u32) else {
+            return Err(Status::resource_exhausted(format!("pipelines of {} MiB are under way", MOST_ANSWERS >> 10)));
+        };
+        let mut answer = Response::new(p4::GetForwardingPipelineConfigResponse { config });
+        answer.extensions_mut().insert(Held::new(held));
+        Ok(answer)
     }
 
     type StreamChannelStream = ReceiverStream<Outgoing>;
@@ -265,8 +355,10 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         &self,
         request: Request<Streaming<p4::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let (opened, outgoing) = self.0.clients.open()?;
-        tokio::spawn(stream::serve(self.0.clone(), opened, request.into_inner()));
+        let peer = Peer::of(request.extensions()).cloned();
+        peer::check_reads(peer.as_ref())?;
+        let (opened, outgoing) = self.0.clients.open(peer.as_ref().map(|peer| peer.address))?;
+        tokio::spawn(stream::serve(self.0.clone(), opened, peer, request.into_inner()));
         Ok(Response::new(ReceiverStream::new(outgoing)))
     }
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Notify, mpsc};
-use tonic::Streaming;
+use tonic::{Code, Status, Streaming};
 
 use super::arbitration::ClientId;
-use super::clients::{Opened, offer};
+use super::clients::{LONGEST_SILENCE, Opened, offer};
 use super::digest::{DigestList, DigestQueue};
 use super::entry;
 use super::error::{Checked, Refusal, refuse};
@@ -23,6 +23,7 @@ use super::proto::p4::v1::stream_message_response::Update as Response;
 use super::role::Access;
 use super::service::Shared;
 use crate::control::{Digest, Notice, PacketIn, TableEntry, Update};
+use crate::peer::{self, Peer};
 
 /// How long a stream that ends with an error waits for its client to take it.
 const LAST_WORD: Duration = Duration::from_secs(5);
@@ -88,10 +89,22 @@ impl Digests {
 }
 
 /// Serves one stream until either side ends it.
-pub async fn serve(shared: Arc<Shared>, opened: Opened, mut incoming: Streaming<p4::StreamMessageRequest>) {
+pub async fn serve(
+    shared: Arc<Shared>,
+    opened: Opened,
+    peer: Option<Peer>,
+    mut incoming: Streaming<p4::StreamMessageRequest>,
+) {
     let Opened { id, queue, mut stalled } = opened;
+    let silence = tokio::time::sleep(LONGEST_SILENCE);
+    tokio::pin!(silence);
+    let mut is_silent = true;
     let last_word = loop {
         let message = tokio::select! {
+            () = &mut silence, if is_silent => {
+                let reason = format!("no arbitration came within {} s", LONGEST_SILENCE.as_secs());
+                break Some(Status::deadline_exceeded(reason));
+            }
             message = incoming.message() => message,
             _ = &mut stalled => break None,
             () = queue.closed() => break None,
@@ -99,9 +112,15 @@ pub async fn serve(shared: Arc<Shared>, opened: Opened, mut incoming: Streaming<
         let update = match message {
             Ok(Some(message)) => message.update,
             Ok(None) => break None,
+            Err(status) if status.code() == Code::ResourceExhausted => break Some(status),
             Err(status) => break too_long(&status),
         };
         if let Some(Request::Arbitration(update)) = &update {
+            is_silent = false;
+            let role = update.role.as_ref().map_or("", |role| &role.name);
+            if let Err(status) = peer::check_role(peer.as_ref(), role) {
+                break Some(status);
+            }
             let was_primary = shared.clients.is_primary(id);
             match shared.clients.arbitrate(id, update) {
                 Ok(false) => {}
@@ -149,6 +168,8 @@ async fn request(shared: &Shared, client: ClientId, update: Option<Request>) -> 
             let updates = checked.map_err(|refusal| {
                 (refusal, Details::DigestListAck(p4::DigestListAckError { digest_list_ack: Some(ack) }))
             })?;
+            // After the pipeline that is being exchanged now, if one is.
+            let _state = shared.state.read().await;
             shared.dataplane.write(updates).await;
             Ok(())
         }

@@ -34,6 +34,8 @@ impl Spoken {
     ) -> Checked<Spoken> {
         let translated = type_name.and_then(|name| Some((&name.name, translation(&name.name, types)?)));
         let (spoken, wanted) = match translated {
+            // Values of type error have no number of bits there.
+            None if bitwidth == 0 => return Ok(Spoken::Plain),
             None => (Spoken::Plain, width),
             Some((name, found)) => match Spoken::of_translation(name, found, width)? {
                 Spoken::Plain => (Spoken::Plain, width),

@@ -486,6 +486,12 @@ fn aborted(mut outcomes: Vec<Checked<()>>) -> Vec<Checked<()>> {
 }
 
 pub fn table(schema: &Schema, id: u32) -> Checked<&Table> {
+    if let Some(name) = schema.left_out.get(&id) {
+        return refuse!(
+            InvalidArgument,
+            "table {name}: p4c left it out of the device config, as no packet meets it: it has no entries"
+        );
+    }
     known(&schema.tables, "table", id)
 }
 

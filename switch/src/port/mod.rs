@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports: frames in and out of an interface, in batches.
 
+mod checksum;
 mod exchange;
 mod lanes;
 mod memory;
 mod packet;
 mod pcap;
+mod pipe;
 mod stats;
 
 use std::io;
@@ -69,6 +71,17 @@ pub struct Received {
     pub packets: usize,
     /// Frames among them that were longer than a buffer and are empty.
     pub too_long: usize,
+}
+
+impl Received {
+    /// One more, in this packet.
+    fn add(&mut self, packet: &mut Packet, frame: &[u8]) {
+        if !packet.frame.set(frame) {
+            packet.frame.received(0);
+            self.too_long += 1;
+        }
+        self.packets += 1;
+    }
 }
 
 /// Sends the packets as far as the port can; `done` is shown each run of them that [`PortIo::send`] took. The number that

@@ -10,7 +10,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::{BATCH, PortIo, Received};
+use super::{BATCH, PortIo, Received, checksum};
 use crate::machine::frame::Packet;
 
 /// Bytes of frames that may wait in the kernel: a few ms at the rates that the switch can do, and no more than the
@@ -203,8 +203,15 @@ impl PacketPort {
             if message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0 {
                 packet.frame.received(message.msg_len as usize);
                 // SAFETY: the kernel has written the control messages into a buffer that is still alive.
-                if let Some(tag) = unsafe { vlan_tag(&message.msg_hdr) } {
-                    packet.frame.insert_tag(tag);
+                let auxiliary = unsafe { auxiliary(&message.msg_hdr) };
+                let status = auxiliary.map_or(0, |auxiliary| auxiliary.tp_status);
+                if status & (libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_VLAN_VALID) != 0 {
+                    if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+                        checksum::complete(packet.frame.bytes_mut());
+                    }
+                    if let Some(tag) = auxiliary.and_then(vlan_tag) {
+                        packet.frame.insert_tag(tag);
+                    }
                 }
             } else {
                 packet.frame.received(0);
@@ -215,19 +222,23 @@ impl PacketPort {
     }
 }
 
-/// The VLAN tag that the kernel has taken out of a frame.
+/// What the kernel says beside a frame.
 ///
 /// # Safety
 /// The control messages of the header are those of a received message.
-unsafe fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
+unsafe fn auxiliary(header: &libc::msghdr) -> Option<libc::tpacket_auxdata> {
     // SAFETY: as the caller promises; the data may be unaligned.
-    let auxiliary = unsafe {
+    unsafe {
         let message = libc::CMSG_FIRSTHDR(header).as_ref()?;
         if (message.cmsg_level, message.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
             return None;
         }
-        libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned()
-    };
+        Some(libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned())
+    }
+}
+
+/// The VLAN tag that the kernel has taken out of the frame.
+fn vlan_tag(auxiliary: libc::tpacket_auxdata) -> Option<[u8; 4]> {
     if auxiliary.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
     }

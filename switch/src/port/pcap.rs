@@ -2,9 +2,11 @@
 //! Frames in pcap files (libpcap's classic format): as ports, and of what ports carry.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use super::pipe::{LONGEST_PIPED, Pipe};
 use super::{PortIo, Received};
 use crate::machine::frame::Packet;
 
@@ -19,8 +22,11 @@ const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const NEWER_FORMAT: u32 = 0x0a0d_0d0a;
 const ETHERNET: u32 = 1;
+/// Bytes before the first frame, and before each.
+pub(super) const FILE_HEADER: usize = 24;
+pub(super) const FRAME_HEADER: usize = 16;
 /// The longest frame that a file may hold.
-const MAX_FRAME: usize = 1 << 18;
+pub(super) const MAX_FRAME: usize = 1 << 18;
 
 /// A frame and its time, ns since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,39 +35,63 @@ pub struct Record {
     pub frame: Vec<u8>,
 }
 
+/// How a file is written.
+#[derive(Clone, Copy)]
+pub(super) struct Format {
+    swapped: bool,
+    /// ns.
+    unit: u64,
+}
+
+impl Format {
+    /// Of the file that begins with these bytes; the error is one line with the mend.
+    pub(super) fn of(header: &[u8], name: impl Display) -> Result<Format, String> {
+        let magic = word(header, 0, false);
+        let (swapped, unit) = match (magic, magic.map(u32::swap_bytes)) {
+            (Some(MICROSECONDS), _) => (false, 1000),
+            (Some(NANOSECONDS), _) => (false, 1),
+            (_, Some(MICROSECONDS)) => (true, 1000),
+            (_, Some(NANOSECONDS)) => (true, 1),
+            (Some(NEWER_FORMAT), _) => {
+                return Err(format!("{name}: is pcapng: convert it with: tcpdump -r {name} -w other.pcap"));
+            }
+            _ => return Err(format!("{name}: is not a pcap file: write it with tcpdump -w or scapy's wrpcap")),
+        };
+        if word(header, 20, swapped).map(|kind| kind & 0x0fff_ffff) != Some(ETHERNET) {
+            return Err(format!("{name}: holds no Ethernet frames: capture on an Ethernet interface"));
+        }
+        Ok(Format { swapped, unit })
+    }
+
+    /// Time (ns since 1970) and length of a frame whose header these bytes begin with, if it is all there.
+    pub(super) fn frame(self, header: &[u8]) -> Option<(u64, usize)> {
+        let word = |at| word(header, at, self.swapped);
+        let (seconds, fraction, length) = (word(0)?, word(4)?, word(8)?);
+        Some((u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit, length as usize))
+    }
+}
+
+fn word(bytes: &[u8], at: usize, swapped: bool) -> Option<u32> {
+    let word = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
+    Some(if swapped { word.swap_bytes() } else { word })
+}
+
 /// All frames of a file of either byte order; the error is one line with the mend.
 pub fn read_pcap(path: &Path) -> Result<Vec<Record>, String> {
     let name = path.display();
     let file = std::fs::read(path).map_err(|e| format!("{name}: {e}"))?;
-    let bytes = |at: usize| file.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-    let magic = bytes(0).map(u32::from_le_bytes);
-    let (swapped, unit) = match (magic, magic.map(u32::swap_bytes)) {
-        (Some(MICROSECONDS), _) => (false, 1000),
-        (Some(NANOSECONDS), _) => (false, 1),
-        (_, Some(MICROSECONDS)) => (true, 1000),
-        (_, Some(NANOSECONDS)) => (true, 1),
-        (Some(NEWER_FORMAT), _) => {
-            return Err(format!("{name}: is pcapng: convert it with: tcpdump -r {name} -w other.pcap"));
-        }
-        _ => return Err(format!("{name}: is not a pcap file: write it with tcpdump -w or scapy's wrpcap")),
-    };
-    let word = |at: usize| bytes(at).map(if swapped { u32::from_be_bytes } else { u32::from_le_bytes });
-    if word(20).map(|kind| kind & 0x0fff_ffff) != Some(ETHERNET) {
-        return Err(format!("{name}: holds no Ethernet frames: capture on an Ethernet interface"));
-    }
+    let format = Format::of(&file, name)?;
     let mut records = Vec::new();
-    let mut at = 24;
-    while at < file.len() {
-        let header = (word(at), word(at + 4), word(at + 8));
-        let (Some(seconds), Some(fraction), Some(len)) = header else {
-            return Err(format!("{name}: ends within the header of frame {}", records.len() + 1));
+    let mut rest = &file[FILE_HEADER..];
+    while !rest.is_empty() {
+        let Some((time, len)) = format.frame(rest).filter(|_| rest.len() >= FRAME_HEADER) else {
+            return Err(format!("{}: ends within the header of frame {}", path.display(), records.len() + 1));
         };
-        let Some(frame) = file.get(at + 16..at + 16 + len as usize).filter(|frame| frame.len() <= MAX_FRAME) else {
-            return Err(format!("{name}: ends within frame {}", records.len() + 1));
+        let Some(frame) = rest.get(FRAME_HEADER..FRAME_HEADER + len).filter(|frame| frame.len() <= MAX_FRAME) else {
+            return Err(format!("{}: ends within frame {}", path.display(), records.len() + 1));
         };
-        let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
         records.push(Record { time, frame: frame.to_vec() });
-        at += 16 + frame.len();
+        rest = &rest[FRAME_HEADER + len..];
     }
     Ok(records)
 }
@@ -117,40 +147,61 @@ type Feed = Arc<Mutex<VecDeque<(usize, Vec<u8>)>>>;
 
 /// A port that receives `INTERFACE_in.pcap` and sends to `INTERFACE_out.pcap`.
 pub struct FilePort {
-    feed: Feed,
-    index: usize,
-    begin: Instant,
+    source: Source,
     sent: PcapWriter,
-    /// Readable from the beginning until all frames of all files are received.
-    ready: TimerFd,
+}
+
+enum Source {
+    File {
+        feed: Feed,
+        index: usize,
+        begin: Instant,
+        /// Readable from the beginning until all frames of all files are received.
+        ready: TimerFd,
+    },
+    Pipe(Pipe),
 }
 
 impl FilePort {
     /// A port for each name, and the bytes of the longest frame. The first frame is received after `wait`, the others
-    /// as fast as they are taken. A port without an input file receives nothing.
+    /// as fast as they are taken; what is written to a named pipe is received when it is written. A port without an
+    /// input file receives nothing.
     pub fn open(interfaces: &[&str], wait: Duration) -> Result<(Vec<FilePort>, usize), String> {
         let mut records = Vec::new();
+        let mut pipes = Vec::new();
+        let mut longest = 0;
         for (index, interface) in interfaces.iter().enumerate() {
             let path = format!("{interface}_in.pcap");
-            if Path::new(&path).exists() {
-                records
-                    .extend(read_pcap(Path::new(&path))?.into_iter().map(|record| (record.time, index, record.frame)));
-            } else {
-                tracing::warn!("there is no {path}: {interface} receives nothing");
+            let mut pipe = None;
+            match std::fs::metadata(&path) {
+                Ok(file) if file.file_type().is_fifo() => {
+                    pipe = Some(Pipe::open(Path::new(&path)).map_err(|e| format!("{path}: {e}"))?);
+                    longest = LONGEST_PIPED;
+                }
+                Ok(_) => records
+                    .extend(read_pcap(Path::new(&path))?.into_iter().map(|record| (record.time, index, record.frame))),
+                Err(_) => tracing::warn!("there is no {path}: {interface} receives nothing"),
             }
+            pipes.push(pipe);
         }
         // Stable: frames of one time stay in the order of ports and files.
         records.sort_by_key(|(time, _, _)| *time);
-        let longest = records.iter().map(|(_, _, frame)| frame.len()).max().unwrap_or(0);
+        longest = records.iter().map(|(_, _, frame)| frame.len()).fold(longest, usize::max);
         let feed: Feed = Arc::new(Mutex::new(records.into_iter().map(|(_, index, frame)| (index, frame)).collect()));
         let begin = Instant::now() + wait;
-        let open = |(index, interface): (usize, &&str)| {
+        let open = |((index, interface), pipe): ((usize, &&str), Option<Pipe>)| {
             let path = format!("{interface}_out.pcap");
             let sent = PcapWriter::create(Path::new(&path)).map_err(|e| format!("{path}: {e}"))?;
-            let ready = timer(wait).map_err(|e| format!("timer: {e}"))?;
-            Ok(FilePort { feed: feed.clone(), index, begin, sent, ready })
+            let source = match pipe {
+                Some(pipe) => Source::Pipe(pipe),
+                None => {
+                    let ready = timer(wait).map_err(|e| format!("timer: {e}"))?;
+                    Source::File { feed: feed.clone(), index, begin, ready }
+                }
+            };
+            Ok(FilePort { source, sent })
         };
-        Ok((interfaces.iter().enumerate().map(open).collect::<Result<_, String>>()?, longest))
+        Ok((interfaces.iter().enumerate().zip(pipes).map(open).collect::<Result<_, String>>()?, longest))
     }
 }
 
@@ -166,24 +217,22 @@ fn timer(wait: Duration) -> nix::Result<TimerFd> {
 impl PortIo for FilePort {
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut received = Received::default();
-        if Instant::now() < self.begin {
-            return Ok(received);
-        }
-        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (feed, index, ready) = match &mut self.source {
+            Source::Pipe(pipe) => return pipe.receive(packets),
+            Source::File { begin, .. } if Instant::now() < *begin => return Ok(received),
+            Source::File { feed, index, ready, .. } => (feed, *index, ready),
+        };
+        let mut feed = feed.lock().unwrap_or_else(PoisonError::into_inner);
         for packet in packets.iter_mut() {
             // What comes before on another port is received there first.
-            if feed.front().is_none_or(|(port, _)| *port != self.index) {
+            if feed.front().is_none_or(|(port, _)| *port != index) {
                 break;
             }
             let Some((_, frame)) = feed.pop_front() else { break };
-            if !packet.frame.set(&frame) {
-                packet.frame.received(0);
-                received.too_long += 1;
-            }
-            received.packets += 1;
+            received.add(packet, &frame);
         }
         if feed.is_empty() && received.packets == 0 {
-            self.ready.unset()?;
+            ready.unset()?;
         }
         Ok(received)
     }
@@ -194,7 +243,10 @@ impl PortIo for FilePort {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.ready.as_fd()
+        match &self.source {
+            Source::File { ready, .. } => ready.as_fd(),
+            Source::Pipe(pipe) => pipe.as_fd(),
+        }
     }
 
     fn waits_for_program(&self) -> bool {

@@ -90,6 +90,13 @@ pub fn count_shared(cell: &AtomicU64, amount: u64) {
 }
 
 impl PortCells {
+    /// What waits in the queues now.
+    #[inline]
+    pub fn holds(&self, packets: usize, bytes: u64) {
+        self.queue_packets.store(packets as u64, Relaxed);
+        self.queue_bytes.store(bytes, Relaxed);
+    }
+
     pub fn read(&self) -> PortStats {
         PortStats {
             rx_packets: self.rx_packets.load(Relaxed),

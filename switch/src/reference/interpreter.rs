@@ -18,6 +18,8 @@ use crate::program::{ActionCall, KeyField, Value};
 /// v1model's port of packets that are dropped.
 pub const DROP_PORT: u64 = 511;
 
+/// Times that an action may go back to an earlier statement; with more it ends.
+const MAX_JUMPS_BACK: usize = 4096;
 const COLOURS: [&str; 3] = ["green", "yellow", "red"];
 
 /// A packet between the parts of the architecture.
@@ -255,9 +257,17 @@ impl Interpreter {
         packet: &mut Packet,
         requests: &mut Requests,
     ) -> Flow {
-        let mut at = 0;
+        let (mut at, mut rounds) = (0, 0);
         while let Some(statement) = body.get(at) {
             at += 1;
+            if let Primitive::Jump(target) | Primitive::JumpIfZero(_, target) = &statement.primitive
+                && *target < at
+            {
+                rounds += 1;
+                if rounds > MAX_JUMPS_BACK {
+                    break;
+                }
+            }
             match &statement.primitive {
                 Primitive::Jump(target) => at = *target,
                 Primitive::JumpIfZero(condition, target) => {

@@ -278,13 +278,6 @@ impl Reference {
             self.drop_packet(|| format!("queue {queue} of port {port} does not exist: there are {queues}"));
             return;
         }
-        if !self.setup.ports.contains(&port) && self.setup.cpu_port != Some(port) {
-            self.drop_packet(|| match packet.chosen_by.as_str() {
-                "" => format!("port {port} does not exist, and nothing has set another egress port"),
-                who => format!("port {port} does not exist, set by {who}"),
-            });
-            return;
-        }
         self.interpreter.note(|| Event::Queued { port, queue });
         let now = self.interpreter.now;
         let length = packet.length(self.tree());
@@ -324,6 +317,12 @@ impl Reference {
         if self.setup.cpu_port == Some(port) {
             self.interpreter.note(|| Event::PacketIn { bytes });
             self.outputs.push(Output::PacketIn { frame });
+        } else if !self.setup.ports.contains(&port) {
+            // Egress has run: it may have cloned or recirculated the packet.
+            self.drop_packet(|| match packet.chosen_by.as_str() {
+                "" => format!("port {port} does not exist, and nothing has set another egress port"),
+                who => format!("port {port} does not exist, set by {who}"),
+            });
         } else {
             self.interpreter.note(|| Event::Sent { port, bytes });
             self.outputs.push(Output::Frame { port, frame });
@@ -377,9 +376,9 @@ impl Reference {
         self.copy_fields(fields, from, &mut copy);
         self.set(&mut copy, "standard_metadata.ingress_port", ingress_port);
         self.set(&mut copy, "standard_metadata.instance_type", kind);
-        if config.packet_length_bytes > 0 {
-            copy.truncate = config.packet_length_bytes.into();
-        }
+        // What the original is cut to is not the clone's.
+        let kept = Some(config.packet_length_bytes).filter(|bytes| *bytes > 0);
+        copy.truncate = kept.unwrap_or(u32::MAX).into();
         self.replicate("cloned", &config.replicas, &copy);
     }
 

@@ -47,26 +47,26 @@ fn named<T>(things: &[T], name: impl Fn(&T) -> &str, wanted: &str) -> Option<usi
 }
 
 /// The cells of counters, meters' colours and registers that both programs have are the same: nothing that is counted meanwhile is lost.
-pub fn share(old: &Store, program: &Program, shared: &mut Shared) {
+pub fn share(old: &Program, counted: &Shared, program: &Program, shared: &mut Shared) {
     for (cells, info) in shared.counters.iter_mut().zip(&program.counters) {
-        if let Some(at) = named(&old.program.counters, |c| &c.name, &info.name)
-            && old.program.counters[at].size == info.size
+        if let Some(at) = named(&old.counters, |c| &c.name, &info.name)
+            && old.counters[at].size == info.size
         {
-            *cells = old.shared.counters[at].clone();
+            *cells = counted.counters[at].clone();
         }
     }
     for (cells, info) in shared.colours.iter_mut().zip(&program.meters) {
-        if let Some(at) = named(&old.program.meters, |m| &m.name, &info.name)
-            && (old.program.meters[at].size, old.program.meters[at].unit) == (info.size, info.unit)
+        if let Some(at) = named(&old.meters, |m| &m.name, &info.name)
+            && (old.meters[at].size, old.meters[at].unit) == (info.size, info.unit)
         {
-            *cells = old.shared.colours[at].clone();
+            *cells = counted.colours[at].clone();
         }
     }
     for (cells, info) in shared.registers.iter_mut().zip(&program.registers) {
-        if let Some(at) = named(&old.program.registers, |r| &r.name, &info.name)
-            && (old.program.registers[at].size, old.program.registers[at].width) == (info.size, info.width)
+        if let Some(at) = named(&old.registers, |r| &r.name, &info.name)
+            && (old.registers[at].size, old.registers[at].width) == (info.size, info.width)
         {
-            *cells = old.shared.registers[at].clone();
+            *cells = counted.registers[at].clone();
         }
     }
 }
@@ -162,13 +162,13 @@ impl Store {
         }
         // Which of the entries that the program starts with are still there was written, too.
         for slot in entries(self, to, false) {
-            let key = self.unpack_key(to, slot);
+            let key = self.rows(to).key(slot);
             self.update(Update::DeleteEntry { table: to, key }, now, changes)?;
         }
         let mut slots = Vec::new();
         for slot in old.tables[from.0].entries.slots() {
             let Some(stored) = old.tables[from.0].entries.get(slot) else { continue };
-            let key = old.unpack_key(from, slot);
+            let key = old.rows(from).key(slot);
             if stored.is_const {
                 if self.find(to, &key).is_err() {
                     continue;
@@ -180,7 +180,8 @@ impl Store {
             } else {
                 let call = |call: &ActionCall| translated(old, &program, &new.actions, name, call);
                 // What it has counted moves with it.
-                let mut entry = TableEntry { table: to, ..old.unpack(from, slot, stored) };
+                let Some(entry) = old.rows(from).entry(slot) else { continue };
+                let mut entry = TableEntry { table: to, ..entry };
                 match &mut entry.action {
                     EntryAction::Call(action) => *action = call(action)?,
                     EntryAction::OneShot(calls) => {

@@ -35,6 +35,11 @@ impl Store {
         &self.copies.sessions
     }
 
+    /// Replicas of all groups and sessions, and those themselves.
+    pub fn replicas(&self) -> usize {
+        self.copies.number + self.copies.groups.len() + self.copies.sessions.len()
+    }
+
     pub fn backups(&self) -> &BTreeMap<Replicated, Vec<Vec<Replica>>> {
         &self.copies.backups
     }

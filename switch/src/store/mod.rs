@@ -5,16 +5,21 @@
 mod carry;
 mod copies;
 mod packed;
+mod size;
 mod undo;
+mod unpack;
 mod views;
 
 use std::sync::Arc;
 
 pub use carry::{Carried, share};
+pub use size::check_size;
 pub use undo::Reach;
+pub use unpack::Snapshot;
 
 use copies::Copies;
 use packed::{Packed, Rare, Shot, Stored};
+use unpack::Rows;
 
 use crate::change::{Change, DigestConfig, MeterConfig};
 use crate::machine::Shared;
@@ -23,10 +28,8 @@ use crate::machine::profile::GROUP;
 use crate::machine::table::RowShape;
 use crate::port::PortNumber;
 use crate::profiles::{OneShot, ProfileStore};
-use crate::program::{
-    ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, Value, ValueSetId,
-};
-use crate::rows::{check_index, check_width, pack_field, prefix_length, unpack_field};
+use crate::program::{ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, ValueSetId};
+use crate::rows::{check_index, check_width, pack_field, prefix_length};
 use crate::update::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
 use crate::value;
 use crate::value_sets;
@@ -55,33 +58,8 @@ pub struct Store {
     copies: Copies,
 }
 
-/// Cells of an array, entries of a table and members of a profile at most; and of all of them together.
-const MOST_CELLS: usize = 1 << 24;
-const MOST_CELLS_TOGETHER: usize = 1 << 26;
 /// Bytes that a client may keep with an entry.
 const LONGEST_COOKIE: usize = 4096;
-
-/// Whether there is memory for all that the program declares.
-pub fn check_size(program: &Program) -> Result<()> {
-    let tables = program.tables.iter().map(|table| (&table.name, table.max_size));
-    let profiles = program.profiles.iter().map(|profile| (&profile.name, profile.size));
-    let counters = program.counters.iter().map(|counter| (&counter.name, counter.size));
-    let meters = program.meters.iter().map(|meter| (&meter.name, meter.size));
-    let registers = program.registers.iter().map(|register| (&register.name, register.size));
-    let mut together = 0;
-    for (name, size) in tables.chain(profiles).chain(counters).chain(meters).chain(registers) {
-        if size > MOST_CELLS {
-            return invalid(format!("`{name}` has a size of {size}: {MOST_CELLS} is the largest"));
-        }
-        together += size;
-    }
-    match together > MOST_CELLS_TOGETHER {
-        true => invalid(format!(
-            "the sizes of all tables and arrays are {together} together: {MOST_CELLS_TOGETHER} are the most"
-        )),
-        false => Ok(()),
-    }
-}
 
 fn invalid<T>(reason: impl Into<String>) -> Result<T> {
     Err(UpdateError::InvalidArgument(reason.into()))
@@ -267,7 +245,7 @@ impl Store {
         let slot = self.find(id, &entry.key)?;
         self.check_entry(&entry)?;
         if entry.action == EntryAction::Same {
-            entry.action = self.unpack_action(id, slot);
+            entry.action = self.rows(id).action(slot);
         }
         let before = self.tables[id.0].entries.get(slot).and_then(|stored| Some(stored.shot()?.slots.clone()));
         let mut action = Vec::new();
@@ -458,48 +436,9 @@ impl Store {
         }
     }
 
-    /// An entry's key.
-    fn unpack_key(&self, id: TableId, slot: u32) -> EntryKey {
-        let (code, info) = (&self.program.code.tables[id.0], &self.program.tables[id.0]);
-        let entries = &self.tables[id.0].entries;
-        let fields = code.places.iter().zip(&info.key);
-        EntryKey {
-            fields: fields.map(|(place, key)| unpack_field(place, key.kind, code, entries.key(slot))).collect(),
-            priority: entries.priority(slot),
-        }
-    }
-
-    /// An entry's action.
-    fn unpack_action(&self, id: TableId, slot: u32) -> EntryAction {
-        let (info, entries) = (&self.program.tables[id.0], &self.tables[id.0].entries);
-        let (first, mut words) = (entries.action(slot)[0], &entries.action(slot)[1..]);
-        if info.profile.is_none() {
-            let action = info.actions[first as usize];
-            let params = self.program.actions[action.0].params.iter().map(|param| {
-                let (value, rest) = words.split_at(value::words(param.width));
-                words = rest;
-                Value::from_words(value)
-            });
-            return EntryAction::Call(ActionCall { action, params: params.collect() });
-        }
-        match entries.get(slot).and_then(Stored::shot) {
-            Some(shot) => EntryAction::OneShot(shot.calls.clone()),
-            None if first & GROUP != 0 => EntryAction::Group(first as u32),
-            None => EntryAction::Member(first as u32),
-        }
-    }
-
-    /// An entry as it was written, but for its counter.
-    fn unpack(&self, id: TableId, slot: u32, stored: &Stored) -> TableEntry {
-        TableEntry {
-            table: id,
-            key: self.unpack_key(id, slot),
-            action: self.unpack_action(id, slot),
-            meter: stored.meter(),
-            counter: None,
-            idle_timeout_ns: stored.idle_timeout,
-            cookie: stored.cookie().to_vec(),
-        }
+    /// The entries of a table, as they stand in their rows.
+    fn rows(&self, id: TableId) -> Rows<'_> {
+        Rows { program: &self.program, table: id, entries: &self.tables[id.0].entries }
     }
 
     /// A member's action as it stands in its profile.

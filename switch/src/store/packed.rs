@@ -100,6 +100,23 @@ impl Packed {
         }
     }
 
+    /// The same to be read by slot; nothing is found in it.
+    pub fn without_index(&self) -> Packed {
+        Packed {
+            rows: self.rows.clone(),
+            stored: self.stored.clone(),
+            slots: HashTable::new(),
+            hasher: self.hasher.clone(),
+            free: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Bytes of an entry without what few have.
+    pub fn bytes_of_one(&self) -> usize {
+        8 * self.len + size_of::<Option<Stored>>()
+    }
+
     pub fn len(&self) -> usize {
         self.stored.len() - self.free.len()
     }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::unpack::{Hits, Snapshot};
 use super::{Result, Store};
 use crate::change::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
 use crate::machine::{ColourCells, CounterCell};
@@ -47,19 +48,33 @@ impl Store {
     }
 
     fn view(&self, id: TableId, slot: u32, now: u64) -> Option<EntryView> {
-        let stored = self.tables[id.0].entries.get(slot)?;
-        let info = &self.program.tables[id.0];
-        let mut entry = self.unpack(id, slot, stored);
-        let mut idle_ns = 0;
-        if let Some(stats) = self.shared.entries[id.0].get(slot as usize) {
-            entry.counter = info
-                .has_counter
-                .then(|| CounterValue { packets: stats.packets.load(Relaxed), bytes: stats.bytes.load(Relaxed) });
-            if info.support_timeout {
-                idle_ns = now.saturating_sub(stats.last_hit.load(Relaxed));
-            }
-        }
-        Some(EntryView { entry, colours: self.colours_at(id, slot), idle_ns, is_const: stored.is_const })
+        let hits = self.shared.entries[id.0].get(slot as usize).map(Hits::from);
+        self.rows(id).view(slot, hits, self.colours_at(id, slot), now)
+    }
+
+    pub fn snapshot(&self, id: TableId, now: u64) -> Result<Snapshot> {
+        self.table(id)?;
+        let entries = self.tables[id.0].entries.without_index();
+        let slots = entries.slots().len();
+        Ok(Snapshot {
+            program: self.program.clone(),
+            table: id,
+            hits: self.shared.entries[id.0].iter().take(slots).map(Hits::from).collect(),
+            colours: self.shared.entry_colours[id.0].iter().take(slots).map(colour_counts).collect(),
+            entries,
+            now,
+            next: 0,
+        })
+    }
+
+    /// Entries of a table, and about how many bytes a snapshot of them has.
+    pub fn snapshot_size(&self, id: TableId) -> Result<(usize, usize)> {
+        let info = self.table(id)?;
+        let entries = &self.tables[id.0].entries;
+        let has_hits = info.has_counter || info.support_timeout;
+        let beside = [(has_hits, size_of::<Hits>()), (info.meter.is_some(), size_of::<ColourCounts>())];
+        let beside = beside.into_iter().filter_map(|(has, bytes)| has.then_some(bytes)).sum::<usize>();
+        Ok((entries.len(), entries.slots().len() * (entries.bytes_of_one() + beside)))
     }
 
     pub fn default_action(&self, id: TableId) -> Result<Option<ActionCall>> {
@@ -123,8 +138,7 @@ impl Store {
             is_idle
         };
         let idle: Vec<u32> = (range.start as u32..range.end as u32).filter(is_idle).collect();
-        let entry = |slot| Some(self.unpack(TableId(table), slot, self.tables[table].entries.get(slot)?));
-        idle.into_iter().filter_map(entry).collect()
+        idle.into_iter().filter_map(|slot| self.rows(TableId(table)).entry(slot)).collect()
     }
 
     pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<KeyField>>> {

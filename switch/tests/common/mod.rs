@@ -8,6 +8,7 @@ pub mod generate;
 pub mod guess;
 pub mod lab;
 pub mod pair;
+pub mod programs;
 pub mod targets;
 
 use apswitch::control::*;

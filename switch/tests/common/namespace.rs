@@ -2,6 +2,8 @@
 //! A network namespace that a test enters alone, so that nothing of it is left however it ends.
 
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 
@@ -26,4 +28,17 @@ pub fn pair(left: &str, right: &str) {
     ip(&format!("link add {left} type veth peer name {right}"));
     ip(&format!("link set {left} up"));
     ip(&format!("link set {right} up"));
+    // The kernel says that they are up a moment later, when it has time: until then they are not.
+    [left, right].into_iter().for_each(wait_until_up);
+}
+
+fn wait_until_up(interface: &str) {
+    for _ in 0..1000 {
+        let shown = Command::new("ip").args(["link", "show", interface]).output().expect("iproute2 is installed");
+        if String::from_utf8_lossy(&shown.stdout).contains("state UP") {
+            return;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    panic!("{interface} does not come up");
 }

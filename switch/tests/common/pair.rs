@@ -44,7 +44,12 @@ pub struct Pair {
 impl Pair {
     /// Ports 0 to 3 and the CPU port, every digest enabled.
     pub fn new(json: &[u8]) -> Result<Pair, LoadError> {
-        let program = Arc::new(Program::load(json)?);
+        Pair::with(Program::load(json)?, json)
+    }
+
+    /// As [`Pair::new`], of the program that `json` was loaded as.
+    pub fn with(program: Program, json: &[u8]) -> Result<Pair, LoadError> {
+        let program = Arc::new(program);
         // What is refused when a pipeline is committed.
         let refused = |e: UpdateError| LoadError { place: "program".into(), reason: e.to_string() };
         check_size(&program).map_err(refused)?;
@@ -97,12 +102,10 @@ impl Pair {
             self.switch.pending(self.now);
         }
         let mut compiled = Outputs::default();
-        for port in &mut self.switch.ports {
-            for packet in port.output.drain(..) {
-                compiled.frames.entry(port.number).or_default().push(packet.frame.bytes().to_vec());
-                self.switch.pool.give(packet);
-            }
-        }
+        self.switch.send(|_, port| {
+            let frames = port.output.iter().map(|packet| packet.frame.bytes().to_vec());
+            compiled.frames.entry(port.number).or_default().extend(frames);
+        });
         while let Ok(packet) = self.packet_ins.try_recv() {
             compiled.packet_ins.push(packet.frame);
         }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use apswitch::control::*;
 use apswitch::p4rt::in_process::{InProcess, Loaded};
+use apswitch::program::check_native_code;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
@@ -15,7 +16,8 @@ use super::pair::{PORTS, Pair};
 
 type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 3] = [("loader", loader), ("packets", packets), ("write", write)];
+pub const TARGETS: [Target; 4] =
+    [("loader", loader), ("packets", packets), ("programs", super::programs::programs), ("write", write)];
 
 /// Packets of an input; more would be slow and show no more.
 const MOST_PACKETS: usize = 12;
@@ -35,29 +37,30 @@ const PROGRAMS: [&str; 8] = [
 /// Those with a P4Info.
 const WRITTEN: [&str; 3] = ["kinds", "profiles", "wide"];
 
-fn read(path: &str) -> Vec<u8> {
+pub fn read(path: &str) -> Vec<u8> {
     let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR").trim_end_matches("/fuzz"));
     std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 /// Bytes that decide; where they end, everything is the first choice.
-struct Tape<'t>(&'t [u8]);
+pub struct Tape<'t>(pub &'t [u8]);
 
 impl Tape<'_> {
-    fn byte(&mut self) -> u8 {
+    pub fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         first
     }
 
     /// Below `count`.
-    fn pick(&mut self, count: usize) -> usize {
+    pub fn pick(&mut self, count: usize) -> usize {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % count.max(1)
     }
 }
 
 /// A document, or a program that was edited: it is refused or takes packets, in both forms.
 pub fn loader(input: &[u8]) {
+    check_native_code();
     let mut tape = Tape(input);
     let document = match tape.byte() as usize {
         which if which < PROGRAMS.len() => {
@@ -85,7 +88,7 @@ fn programs() -> &'static [Json] {
 }
 
 /// Half of a program only says where things stand in its source.
-fn without_places(mut value: Json) -> Json {
+pub fn without_places(mut value: Json) -> Json {
     match &mut value {
         Json::Object(fields) => {
             fields.remove("source_info");
@@ -98,7 +101,7 @@ fn without_places(mut value: Json) -> Json {
 }
 
 /// Walks into the document and changes what it finds there.
-fn edit(value: &mut Json, tape: &mut Tape) {
+pub fn edit(value: &mut Json, tape: &mut Tape) {
     let steps = 1 + tape.byte() % 16;
     let mut at = value;
     for _ in 0..steps {
@@ -169,6 +172,7 @@ fn edit(value: &mut Json, tape: &mut Tape) {
 /// Packets through a program, before and after entries are made that they hit; both forms do the same with them.
 /// Input: program, seed of the entries (8 bytes), then for each packet length, port and bytes.
 pub fn packets(input: &[u8]) {
+    check_native_code();
     thread_local! {
         static PAIRS: [OnceCell<Pair>; PROGRAMS.len()] = const { [const { OnceCell::new() }; PROGRAMS.len()] };
     }
@@ -238,6 +242,7 @@ impl Server {
 /// Write requests to the server: it answers, what it says of its entries it takes back, and packets still pass.
 /// Input: program, then for each request its length (2 bytes, low one first) and bytes.
 pub fn write(input: &[u8]) {
+    check_native_code();
     thread_local! {
         static SERVER: Server = Server::start();
     }

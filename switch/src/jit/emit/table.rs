@@ -114,6 +114,7 @@ impl Emitter<'_> {
             let flags = self.memory(Memory::Tables);
             let offset = self.builder.ins().ishl_imm_u(values[0], 2);
             let place = self.builder.ins().iadd(slots, offset);
+            self.check(Memory::Tables, place, 0, 4);
             // Sign extension makes the slot that is none a miss.
             const { assert!(NO_SLOT as i32 as i64 as u64 == MISS) };
             return Some(self.builder.ins().sload32(flags, place, 0));
@@ -123,22 +124,36 @@ impl Emitter<'_> {
                 values.push(self.key_field(reg, mask, range.valid));
             }
         }
-        let size = 8 * values.len() as u32;
-        let slot = self.builder.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        let slot = self.key_slot();
         let place = self.builder.ins().stack_addr(I64, slot, 0);
+        let flags = self.memory(Memory::Tables);
         for (word, value) in values.iter().enumerate() {
-            self.store(Memory::Tables, *value, place, 8 * word);
+            self.builder.ins().store(flags, *value, place, 8 * word as i32);
         }
+        self.check(Memory::Places, address, 0, size_of::<Table>());
         let words = self.constant(values.len() as u64);
         let [found] = self.call_plain(helpers::find as *const (), &[address, place, words]);
         Some(found)
+    }
+
+    /// Room for the longest key of any table.
+    fn key_slot(&mut self) -> StackSlot {
+        if let Some(slot) = self.key {
+            return slot;
+        }
+        let words =
+            |table: &TableCode| table.key_words + table.ranges.iter().map(|range| range.words.len()).sum::<usize>();
+        let longest = self.code.tables.iter().map(words).max().unwrap_or(0);
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * longest as u32, 3);
+        *self.key.insert(self.builder.create_sized_stack_slot(data))
     }
 
     /// Bits of a register, 0 unless its header is valid.
     fn key_field(&mut self, reg: Reg, mask: u64, valid: Reg) -> Value {
         let value = self.get(reg);
         let value = self.builder.ins().band_imm_s(value, mask as i64);
-        if self.code.headers.iter().any(|header| header.valid == valid && header.metadata) {
+        // The validity of a header has its number.
+        if self.code.headers[valid as usize].metadata {
             return value;
         }
         let valid = self.get(valid);
@@ -156,6 +171,9 @@ impl Emitter<'_> {
         let number = self.load(Memory::Tables, action, 0);
         switch.emit(&mut self.builder, number, *last);
         for (chosen, block) in actions.iter().zip(blocks) {
+            if self.is_full() {
+                return;
+            }
             self.builder.switch_to_block(block);
             let next = if hit { chosen.next_hit } else { chosen.next_miss };
             let to = match chosen.body {
