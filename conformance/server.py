@@ -80,18 +80,16 @@ class Server:
             raise ServerError(f"nothing listens at {self.place.address}: start the server, or correct --address")
 
 
-class OwnServer(Server):
-    """A server that is started here, within `contain.own_network`."""
+class StartedServer(Server):
+    """A server that is started here with a command. log: what it prints."""
 
     restarts = True
 
-    def __init__(self, name: str, wait: float, log: Path) -> None:
-        self.target = targets.find(name)
-        near, far = wires.make(PORTS)
-        super().__init__(name, Place(GRPC, cpu_port=targets.CPU_PORT, ports=far, wait=wait))
-        self.version = f"{self.target.title} {self.target.version()}, "
+    def __init__(self, target: targets.Target, place: Place, command: list[str], log: Path) -> None:
+        super().__init__(target.name, place)
+        self.version = f"{target.title} {target.version()}, "
         self.log = log
-        self._command = self.target.command(targets.Wiring(near, GRPC, log=log.with_suffix(".own")))
+        self._command = command
         self._stack = ExitStack()
         self._process: subprocess.Popen[bytes]
         self._start()
@@ -104,6 +102,10 @@ class OwnServer(Server):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def runs(self) -> bool:
+        """Whether the process does."""
+        return self._process.poll() is None
 
     def ended(self) -> str:
         """A crash takes a moment to become an exit code."""
@@ -123,10 +125,20 @@ class OwnServer(Server):
     def wait(self) -> None:
         deadline = time.monotonic() + START
         while not self.listens():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if not self.runs() or time.monotonic() > deadline:
                 said = self.log.read_text(errors="replace").strip().splitlines()
                 raise ServerError(f"{self.name} does not start: {said[-1] if said else 'it says nothing'}")
             time.sleep(0.02)
 
 
-__all__ = ["LabError", "OwnServer", "Server", "ServerError"]
+class OwnServer(StartedServer):
+    """A server on veth pairs, within `contain.own_network`."""
+
+    def __init__(self, name: str, wait: float, log: Path) -> None:
+        target = targets.find(name)
+        near, far = wires.make(PORTS)
+        command = target.command(targets.Wiring(near, GRPC, log=log.with_suffix(".own")))
+        super().__init__(target, Place(GRPC, cpu_port=targets.CPU_PORT, ports=far, wait=wait), command, log)
+
+
+__all__ = ["LabError", "OwnServer", "Server", "ServerError", "StartedServer"]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packet cases in p4c's simple test format (STF), over P4Runtime: `python -m conformance.stf --help`."""
