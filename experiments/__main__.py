@@ -80,6 +80,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
     parser.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
     parser.add_argument("--seconds", help="length of each run (default: the experiment's)")
+    labs.add_clock(parser, "the experiment's own")
     parser.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
@@ -118,7 +119,7 @@ def _live(options: argparse.Namespace, argv: list[str] | None) -> int:
     if place.kernel:
         directory.mkdir(parents=True, exist_ok=True)
         words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
-        return kernel.run(place.kernel, "experiments", words, [directory])
+        return kernel.run(place.kernel, "experiments", words, [directory], place.clock)
     # Not before the check: the lab's modules import Mininet.
     labs.lab_class(place.lab)
     from experiments.headline import HEADLINE

@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import math
 from pathlib import Path
 
 from rich import box
@@ -13,6 +14,7 @@ from experiments import plan, registry, summary
 from experiments.pool import LocalPool, Pool, cores, side_by_side
 from experiments.store import Store
 from topologies import requirements, targets
+from topologies.kernel import VIRTUAL
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
 
@@ -66,23 +68,24 @@ def _state(out: Path, name: str, quick: bool) -> str:
 
 def _run(options: argparse.Namespace, console: Console) -> int:
     names = list(registry.experiments()) if options.names == [ALL] else options.names
-    plans, places = [], _places(options, len(names))
+    plans = []
     for name in names:
         made = _asked(name, options)
         kept = Store(options.out, name, options.quick)
         _refuse_unfinished(kept, options.fresh)
         plans.append((made, kept))
     _require([made for made, _ in plans])
+    pool = LocalPool(_places(options, [made for made, _ in plans]))
     for made, kept in plans:
         kept.begin(made)
         kept.write_machine(made.target)
-    return _make(plans, LocalPool(places), options, console)
+    return _make(plans, pool, options, console)
 
 
 def _asked(name: str, options: argparse.Namespace) -> plan.Plan:
     arms = options.arms.split(",") if options.arms else None
     repeats, seconds = _whole(options.repeats), _number(options.seconds)
-    return plan.make(registry.find(name), options.quick, arms, repeats, seconds, options.target)
+    return plan.make(registry.find(name), options.quick, arms, repeats, seconds, options.target, options.clock)
 
 
 def _refuse_unfinished(kept: Store, fresh: bool) -> None:
@@ -111,7 +114,7 @@ def _resume(options: argparse.Namespace, console: Console) -> int:
     # One form at a time: an experiment's two are told apart by its name.
     for form in [[one for one in work if one[0].quick == quick] for quick in (False, True)]:
         if form:
-            _make(form, LocalPool(_places(options, len(form))), options, console)
+            _make(form, LocalPool(_places(options, [made for made, _ in form])), options, console)
     return 0
 
 
@@ -245,11 +248,14 @@ def _number(text: str | None) -> float | None:
         raise ProfileError(f"seconds '{text}' is not possible: give a number") from None
 
 
-def _places(options: argparse.Namespace, experiments: int) -> int:
-    """How many runs at a time: as asked for; else one of one experiment, of several what the machine carries."""
+def _places(options: argparse.Namespace, plans: list[plan.Plan]) -> int:
+    """How many runs of a load of 1 at a time: as asked for; else one of one experiment, of several what the machine
+    carries. Runs in virtual time do not disturb each other: as many as there are cores."""
+    virtual = all(made.clock == VIRTUAL for made in plans)
     if options.side_by_side is None:
-        return side_by_side() if experiments > 1 else 1
-    return _side_by_side(options.side_by_side)
+        return side_by_side() if len(plans) > 1 or virtual else 1
+    number = _side_by_side(options.side_by_side)
+    return math.ceil(number * plan.PER_CORE) if virtual else number
 
 
 def _side_by_side(text: str) -> int:

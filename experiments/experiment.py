@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from topologies.kernel import REAL
+
 if TYPE_CHECKING:
     from experiments.raw import Raw
     from experiments.stage import Stage
@@ -200,7 +202,7 @@ class Experiment:
     paper: its number (docs/hosts/README.md) and where, "000, sections 2 and 4.3, Fig. 1, 2, 14"; or "none: " and what
     it follows. question: what is asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep:
     parameter -> values; every arm runs at every point. differences: how this lab differs from the paper's, for the
-    report.
+    report. clock: what keeps the time of its runs unless they are asked for otherwise; VIRTUAL where none needs BPF.
     """
 
     name: str
@@ -217,6 +219,7 @@ class Experiment:
     repeats: int = 10
     quick: Quick = Quick()
     differences: tuple[str, ...] = ()
+    clock: str = REAL
 
     def scene_of(self, point: Point, arm: Arm) -> Scene:
         return self.scene(point, arm) if callable(self.scene) else self.scene

@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from experiments.plan import Needs, Order
+from experiments.plan import PER_CORE, Needs, Order
 from experiments.store import Run, Store
 from topologies.requirements import ROOT
 
 PAUSE = 0.25  # s between two looks at the runs
-PER_CORE = 3.5  # runs of a load of 1: five of ten stations each, 6.8, were fit seven times of eight on two
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,7 @@ class Store:
 
 def second(order: Order) -> Order:
     """The second attempt at a run."""
-    return Order(order.experiment, order.arm, order.point, order.repeat, order.seconds, order.target, attempt=2)
+    return replace(order, attempt=2)
 
 
 def write(path: Path, text: str) -> None:

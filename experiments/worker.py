@@ -36,18 +36,27 @@ def main() -> int:
 
         experiment = registry.find(order.experiment)
         arm = experiment.arm(order.arm)
-        needed = experiment.scene_of(order.point, arm).kernel()
+        needed = None if kernel.inside() else _kernel(order)
         if needed:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a user-mode kernel has one console for both
-            # From outside, a lab that measures cannot be told from one that starts. It goes before other labs, too
-            # (stage.put_first): they can go to another processor, and it cannot.
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
-            return kernel.run(needed, "experiments.worker", sys.argv[1:], [directory])
+            if order.clock == kernel.REAL:
+                # From outside, a lab that measures cannot be told from one that starts. It goes before other labs, too
+                # (stage.put_first): they can go to another processor, and it cannot.
+                with contextlib.suppress(OSError):
+                    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
+            return kernel.run(needed, "experiments.worker", sys.argv[1:], [directory], order.clock)
         with Controls(arm.controls):
             return contain.run(lambda: _make(order, directory))
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
+
+
+def _kernel(order: Order) -> kernel.Kernel | None:
+    """The one to boot for a run; None: the running one."""
+    if order.clock == kernel.VIRTUAL:
+        return kernel.of_virtual_time()
+    experiment = registry.find(order.experiment)
+    return experiment.scene_of(order.point, experiment.arm(order.arm)).kernel()
 
 
 def _make(order: Order, directory: Path) -> int:
@@ -72,6 +81,7 @@ def _make(order: Order, directory: Path) -> int:
             "finished": round(time.time(), 3),
             "machine": os.uname().nodename,
             "kernel": os.uname().release,
+            "clock": kernel.clock(),
             "self_check": stage.report,
         }
         store.write(directory / "run.json", json.dumps(facts, indent=2) + "\n")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The first process of a user-mode kernel, started by topologies/kernel.py. The machine's own files lie read-only
 # below a memory file system that takes what the lab writes; only the directories in `writable` go through to the machine.
-# lab=DIRECTORY on the kernel's command line holds: `writable` (one directory a line), `run` (a script); takes `code`.
+# lab=DIRECTORY on the kernel's command line holds: `writable` and `visible` (one directory a line: the latter are those
+# that memory would cover, and are read-only), `run` (a script); takes `code`.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 exec >/dev/kmsg 2>&1
@@ -26,10 +27,12 @@ ln -sf /proc/self/fd dev/fd
 for directory in dev/shm run tmp var/tmp lib/modules; do mount -t tmpfs none "$directory"; done
 mkdir "lib/modules/$(uname -r)"
 mount -t hostfs -o "$modules" none "lib/modules/$(uname -r)"
-while read -r directory; do
-    mkdir -p ".$directory"
-    mount -t hostfs -o "$directory" none ".$directory"
-done <"$lab/writable"
+share() {
+    mkdir -p ".$2"
+    mount "$1" -t hostfs -o "$2" none ".$2"
+}
+while read -r directory; do share -r "$directory"; done <"$lab/visible"
+while read -r directory; do share -w "$directory"; done <"$lab/writable"
 ip link set lo up
 hostname lab-kernel
 # Not chroot: who joins a mount namespace lands at its root.

@@ -25,6 +25,12 @@ MEMORY = 1024  # MiB
 INSIDE = "LAB_KERNEL"  # set in the environment of what runs in there
 LOG = "kernel.log"
 NICENESS = -10  # as any lab's
+REAL, VIRTUAL = "real", "virtual"
+CLOCKS = (REAL, VIRTUAL)
+_KEEPS_VIRTUAL_TIME = "CONFIG_UML_TIME_TRAVEL_SUPPORT=y"
+_CLOCK = "LAB_CLOCK"  # in the environment of what runs in there, beside INSIDE
+# What the kernel puts memory of its own in place of (topologies/kernel-init.sh).
+_COVERED = tuple(map(Path, ("/dev", "/run", "/tmp", "/var/tmp")))
 STOP_TIMEOUT = 5.0  # s
 _PASSED_ON = ("APSWITCH", "LANG", "LC_ALL", "TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,22 +62,43 @@ def directory() -> Path:
     return Path(cache) / "programmable-access-point/wifi-kernel"
 
 
+def of_virtual_time() -> Kernel:
+    """The kernel whose clock the machine cannot disturb: it stands still while programs compute, and jumps to the next
+    timer when all of them wait. Raises LabError when it has not been built."""
+    kernel = with_radios()
+    if not kernel.is_there():
+        raise LabError(
+            f"CLOCK={VIRTUAL} needs a kernel of its own, which is not there yet: build it once with `make wifi-kernel` "
+            f"(about ten minutes), or give CLOCK={REAL}"
+        )
+    if _KEEPS_VIRTUAL_TIME not in (directory() / "config").read_text().splitlines():
+        raise LabError(f"the kernel {kernel.program} is older than CLOCK={VIRTUAL}: renew it with `make wifi-kernel`")
+    return kernel
+
+
 def inside() -> bool:
     """Whether this program runs in such a kernel."""
     return INSIDE in os.environ
 
 
-def run(kernel: Kernel, module: str, arguments: list[str], writable: list[Path]) -> int:
+def clock() -> str:
+    """What time is here: REAL, or VIRTUAL in a kernel that keeps it."""
+    return os.environ.get(_CLOCK, REAL)
+
+
+def run(kernel: Kernel, module: str, arguments: list[str], writable: list[Path], clock: str = REAL) -> int:
     """Boots a kernel, runs `python -m module arguments` in it at this terminal, and returns its exit code.
 
-    writable: directories that it may write to. Raises LabError when the kernel does not come up or ends early.
+    writable: directories that it may write to. clock: VIRTUAL for the kernel `of_virtual_time` alone. Raises LabError
+    when the kernel does not come up or ends early.
     """
     with tempfile.TemporaryDirectory(prefix="lab-") as name:
         exchange = Path(name)
         shares = [path.resolve() for path in writable]
+        (exchange / "visible").write_text("".join(f"{path}\n" for path in _covered([ROOT, Path(sys.prefix)])))
         (exchange / "writable").write_text("".join(f"{path}\n" for path in [*shares, exchange]))
-        (exchange / "run").write_text(_script([sys.executable, "-m", module, *arguments]))
-        code = contain.run(lambda: _boot(kernel, exchange))
+        (exchange / "run").write_text(_script([sys.executable, "-m", module, *arguments], clock))
+        code = contain.run(lambda: _boot(kernel, exchange, clock))
         if code:
             return code
         try:
@@ -81,10 +108,17 @@ def run(kernel: Kernel, module: str, arguments: list[str], writable: list[Path])
             raise LabError(f"the kernel {kernel.program} ended before the lab did; it said: {said}") from None
 
 
-def _script(command: list[str]) -> str:
+def _covered(needed: list[Path]) -> list[Path]:
+    """Those directories that would not be seen in there, as in a clone in the system's temporary folder."""
+    places = dict.fromkeys(path.resolve() for path in needed)
+    return [path for path in places if any(path.is_relative_to(each) for each in _COVERED)]
+
+
+def _script(command: list[str], clock: str) -> str:
     size = shutil.get_terminal_size()
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    environment |= {INSIDE: "1", "HOME": "/tmp", "PATH": _PATH, "COLUMNS": str(size.columns), "LINES": str(size.lines)}
+    environment |= {INSIDE: "1", _CLOCK: clock, "HOME": "/tmp", "PATH": _PATH}
+    environment |= {"COLUMNS": str(size.columns), "LINES": str(size.lines)}
     exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     line = shlex.join(command)
     if not sys.stdout.isatty():
@@ -93,13 +127,16 @@ def _script(command: list[str]) -> str:
     return "\n".join([f"cd {shlex.quote(str(ROOT))}", *exports, line, ""])
 
 
-def _boot(kernel: Kernel, exchange: Path) -> int:
+def _boot(kernel: Kernel, exchange: Path, clock: str) -> int:
     modules = next(kernel.modules.iterdir())
     command = [str(kernel.program), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]
     command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/kernel-init.sh'}"]
     command += [f"lab={exchange}", f"modules={modules}"]
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # in there it has no effect out here
+    if clock == VIRTUAL:
+        command.append("time-travel=inf-cpu")
+    else:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # in there it has no effect out here
     # The kernel and its programs take turns: a switch on one CPU is quicker than a wake-up on another.
     os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
     with _terminal_kept(), (exchange / LOG).open("wb") as log, subprocess.Popen(command, stderr=log) as process:

@@ -48,6 +48,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
     labs.add_arguments(parser)
+    labs.add_clock(parser, kernel.REAL)
     parser.add_argument("--access-points", type=int, default=1, help="on radios: number of access points (default: 1)")
     parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
     parser.add_argument("--shared", action="store_true", help="one downlink for all stations, as one radio has")
@@ -63,7 +64,8 @@ def main(argv: list[str] | None = None) -> int:
         targets.find(options.target)
         place = labs.choose(options)
         if place.kernel:
-            return kernel.run(place.kernel, "topologies.lab", sys.argv[1:] if argv is None else argv, [])
+            words = sys.argv[1:] if argv is None else argv
+            return kernel.run(place.kernel, "topologies.lab", words, [], place.clock)
         profile = link_profile(
             options.profile, options.down, options.up, options.rtt, options.down_trace, options.up_trace
         )

@@ -3,10 +3,11 @@
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topologies.kernel import Kernel, with_radios
+from topologies import kernel
+from topologies.kernel import CLOCKS, REAL, VIRTUAL, Kernel
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:
@@ -18,10 +19,18 @@ LABS = (WIRED, WIRELESS)
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of lab, and the kernel of its own that it needs: then what asked for it has to be started in there."""
+    """A kind of lab, and the kernel of its own that it needs: then what asked for it has to be started in there, with
+    this clock."""
 
     lab: str = WIRED
     kernel: Kernel | None = None
+    clock: str = REAL
+
+
+def add_clock(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
+    """default: in words."""
+    text = f"what keeps the time: the machine, or a kernel whose clock it cannot disturb (default: {default})"
+    parser.add_argument("--clock", choices=CLOCKS, help=text)
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -33,7 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
 
 
 def choose(options: argparse.Namespace) -> Place:
-    """What `--lab` and `--fallback` ask for. Raises LabError when it cannot be had."""
+    """What `--lab`, `--fallback` and `--clock` ask for. Raises LabError when it cannot be had."""
+    place = _choose(options)
+    if options.clock == VIRTUAL and not kernel.inside():
+        return replace(place, kernel=kernel.of_virtual_time(), clock=VIRTUAL)
+    return place
+
+
+def _choose(options: argparse.Namespace) -> Place:
     for lab in (options.lab, options.fallback or WIRED):
         if lab not in LABS:
             raise LabError(f"lab '{lab}' is unknown: choose one of {', '.join(LABS)}")
@@ -44,7 +60,7 @@ def choose(options: argparse.Namespace) -> Place:
     from topologies.wifi import requirements
 
     try:
-        return Place(WIRELESS, with_radios() if requirements.check(options.wmediumd) else None)
+        return Place(WIRELESS, kernel.with_radios() if requirements.check(options.wmediumd) else None)
     except LabError as error:
         if options.fallback != WIRED:
             raise LabError(f"{error}; FALLBACK={WIRED} would take the wired lab instead") from None

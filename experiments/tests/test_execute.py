@@ -11,7 +11,10 @@ from experiments import plan, registry
 from experiments.execute import Execution
 from experiments.plan import Needs, Order
 from experiments.pool import LocalPool, Outcome, side_by_side
-from experiments.store import Run, Store
+from experiments.store import Run, Store, second
+from topologies.kernel import REAL, VIRTUAL
+from topologies.profiles import ProfileError
+from topologies.requirements import LabError
 
 ROOM = {"problems": [], "cpu_busy": 0.5}
 LATE = {"problems": ["timers were late"], "cpu_busy": 0.5}
@@ -92,3 +95,25 @@ def test_room() -> None:
     assert LocalPool(1).room(alone, []) and not LocalPool(1).room(light, [light])
     assert LocalPool(4).room(lab, [alone, lab]) and not LocalPool(4).room(lab, [alone, lab, lab])
     assert LocalPool(4).room(light, [light] * 12) and not LocalPool(9).room(alone, [alone, lab])
+
+
+def test_runs_in_virtual_time_have_a_core_each_and_disturb_nobody(tmp_path: Path) -> None:
+    asked = plan.make(registry.find("rrul"), quick=True, clock=VIRTUAL)
+    virtual = asked.orders()[0]
+    assert virtual.clock == VIRTUAL and second(virtual).clock == VIRTUAL
+    assert plan.Plan.from_json(asked.as_json()) == asked
+    needs = plan.needs(virtual)
+    assert not needs.solo and needs.load == plan.PER_CORE and needs.seconds > virtual.seconds
+    real = plan.make(registry.find("rrul"), quick=True).orders()[0]
+    assert real.clock == REAL and plan.needs(real).solo
+    pool = Clock(side_by_side(of=2))
+    Execution([(asked, Store(tmp_path, "rrul", True))], pool, Console(quiet=True)).run()
+    assert pool.most == 2
+
+
+def test_who_asks_for_virtual_time_and_bpf_is_told() -> None:
+    with pytest.raises(ProfileError, match="clock 'sun' is unknown: choose one of real, virtual"):
+        plan.make(registry.find("rrul"), quick=True, clock="sun")
+    name = next(name for name, each in registry.experiments().items() if any(arm.controls for arm in each.arms))
+    with pytest.raises(LabError, match=r"make wifi-kernel|congestion controls in BPF, .* give CLOCK=real"):
+        plan.require(plan.make(registry.find(name), quick=True, clock=VIRTUAL))
