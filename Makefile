@@ -16,12 +16,12 @@ TARGET ?= apswitch
 # bash has a variable SECONDS of its own: only what stands on make's command line counts.
 given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
 LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc) \
-	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(if $(WMEDIUMD),--wmediumd)
+	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(call given,CLOCK,clock) $(if $(WMEDIUMD),--wmediumd)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences bench lab experiment client experiments report campaign
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences bench hostile lab experiment client cases experiments report campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,10 +41,10 @@ switch: python
 hosts: setup ## build the program `hosts`: transports of end hosts
 	@$(CARGO) build --release --quiet $(HOSTS)
 
-run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi
+run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m experiments run headline $(RUN_ARGS)
 
-experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
+experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
 	@$(VENV)/python -m experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
 
 experiments: python ## what experiments there are
@@ -55,7 +55,7 @@ report: python ## the pages of all results: out/index.html
 
 campaign: hosts ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
-		$(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
+		$(call given,CLOCK,clock) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
@@ -66,8 +66,9 @@ wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this 
 ptf: setup ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
-conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1
-	@$(VENV)/python -m conformance --target $(TARGET) $(call given,SECTION,section) $(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
+conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; STF=DIRECTORY: p4c's packet cases
+	@$(VENV)/python -m $(if $(STF),conformance.stf '$(STF)',conformance $(call given,SECTION,section)) --target $(TARGET) \
+		$(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
 
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
@@ -75,11 +76,16 @@ versions: setup ## try the p4c and the targets on PATH: a row in docs/results/ve
 differences: setup ## apswitch against BMv2, packet by packet: docs/results/differences.md
 	@$(VENV)/python tools/differences
 
-bench: hosts ## speed and memory as ratios within one run, into out/bench/
-	@$(VENV)/python -m bench
+bench: hosts ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
+	@$(VENV)/python -m bench $(call given,ROWS,only) $(call given,BESIDE,beside)
+ifeq ($(ROWS),)
 	@$(VENV)/python -m controller.bench
 	@$(VENV)/python -m controller.bench_service
 	@$(VENV)/python -m hosts.bench
+endif
+
+hostile: hosts ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
+	@$(VENV)/python -m hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
 test: hosts check ## every test
 	@tools/install.sh tests
@@ -104,6 +110,9 @@ check: python system ## format, lint and types
 
 client: python ## renew the typed client of the REST API from its OpenAPI document
 	@$(VENV)/python tools/client.py
+
+cases: python ## renew the packet cases that p4testgen makes of p4src, with the p4testgen on PATH
+	@$(VENV)/python -m conformance.stf.testgen renew
 
 p4: ## compile p4src with p4c and renew the committed goldens
 	@tools/goldens.sh renew

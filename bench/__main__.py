@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench`: measure, print the table, write out/bench/summary.json.
+"""`python -m bench`: measure, print each row as it comes, keep all of them in out/bench/summary.json.
 
 Every speed is a ratio to something measured in the same run on the same machine; the goals stand beside it.
 """
@@ -7,11 +7,13 @@ Every speed is a ratio to something measured in the same run on the same machine
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +24,7 @@ from topologies.requirements import ROOT, LabError
 
 from . import beside_writes, io_threads, p4runtime, pipeline
 from .lab import SWITCH, TRAFFIC
-from .report import Row, run, show
+from .report import Measured, Row, Step, merge, run, show, tell
 from .switching import FLOWS, Target, measure, memory_bytes
 
 MANY_FLOWS = 65536
@@ -57,6 +59,14 @@ def switch_rows(measured: list[Target]) -> list[Row]:
                 10,
             )
         )
+    if beside := by_name.get("beside"):
+        text = "packet rate, times that of the build beside it"
+        other = statistics.median(beside.latency_p50)
+        rows += [
+            Row("switch_of_beside", f"{text}, 60 bytes", switch.peak() / beside.peak()),
+            Row("switch_of_beside_1500", f"{text}, 1500 bytes", switch.peak(1500) / beside.peak(1500)),
+            Row("latency_of_beside", "median latency, times its", statistics.median(switch.latency_p50) / other),
+        ]
     return rows
 
 
@@ -81,51 +91,135 @@ def show_rates(measured: list[Target]) -> None:
     Console().print(rates)
 
 
+def switching(step: Step, beside: Path | None) -> Measured:
+    """Packet rates, overload and latency."""
+    measured = measure(step, beside)
+    show_rates(measured)
+    return Measured(switch_rows(measured), {target.name: raw(target) for target in measured})
+
+
+def memory(step: Step, beside: Path | None) -> Measured:
+    """Of a table that is full."""
+    step(f"memory with {MANY_FLOWS} flows")
+    own = memory_bytes(MANY_FLOWS) / 1e6
+    text = f"resident memory of apswitch with {MANY_FLOWS} flows, MB"
+    rows = [Row("memory_mb", text, own, 200, at_least=False)]
+    if beside:
+        other = memory_bytes(MANY_FLOWS, beside) / 1e6
+        rows.append(Row("memory_mb_of_beside", "that memory, times that of the build beside it", own / other))
+    return Measured(rows)
+
+
+def program_alone(step: Step, _beside: Path | None) -> Measured:
+    """The program without ports."""
+    step("the program without ports")
+    return pipeline.measure()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured together. rows: their names; of a build beside it there are more."""
+
+    rows: tuple[str, ...]
+    measure: Callable[[Step, Path | None], Measured]
+
+
+GROUPS = {
+    "switching": Group(
+        ("switch_of_forwarder", "switch_of_forwarder_1500", "overload_of_peak", "latency_of_forwarder",
+         "switch_of_bmv2", "switch_of_beside", "switch_of_beside_1500", "latency_of_beside"),
+        switching,
+    ),
+    "memory": Group(("memory_mb", "memory_mb_of_beside"), memory),
+    "io_threads": Group(
+        ("io_threads_of_none", *(f"busiest_thread_us_{n}" for n in io_threads.THREADS), "busiest_thread_of_none"),
+        lambda step, _: io_threads.measure(step),
+    ),
+    "pipeline": Group(("memory_mpps", "compiled_of_interpreter", "load_ms"), program_alone),
+    "p4runtime": Group(
+        tuple(f"{row}{of}" for of in ("", "_of_beside")
+              for row in ("inserts_per_s", "modify_200_ms", "read_1000_ms", "million_mb")),
+        p4runtime.measure,
+    ),
+    "beside_writes": Group(
+        ("loss_beside_writes", "throughput_beside_writes"), lambda step, _: beside_writes.measure(step)
+    ),
+}  # fmt: skip
+
+
+def chosen(words: list[str]) -> dict[str, set[str]]:
+    """The rows to be shown, by group: names and patterns of rows and of groups; all without any. Raises LabError."""
+    patterns = [pattern.strip() for word in words for pattern in word.split(",")]
+    found: dict[str, set[str]] = {}
+    for pattern in patterns or ["*"]:
+        matched = {
+            name: {row for row in group.rows if fnmatch(row, pattern) or fnmatch(name, pattern)}
+            for name, group in GROUPS.items()
+        }
+        if not any(matched.values()):
+            known = "; ".join(f"{name}: {', '.join(group.rows)}" for name, group in GROUPS.items())
+            raise LabError(f"there is no row or group {pattern}; there are {known}")
+        for name, rows in matched.items():
+            found.setdefault(name, set()).update(rows)
+    return {name: found[name] for name in GROUPS if found[name]}
+
+
+def measure_group(name: str, wanted: set[str], step: Step, beside: Path | None) -> Measured:
+    """A group's rows, of those that are wanted; when it cannot be measured they say why."""
+    try:
+        measured = GROUPS[name].measure(step, beside)
+    except LabError as error:
+        of_peers = ("_of_beside", "_of_bmv2")
+        missing = [row for row in GROUPS[name].rows if row in wanted and not any(of in row for of in of_peers)]
+        return Measured([Row(row, f"not measured: {error}", None) for row in missing])
+    return Measured([row for row in measured.rows if row.name in wanted], measured.raw)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for summary.json")
-    out: Path = parser.parse_args().out
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="rows or groups; repeated")
+    parser.add_argument(
+        "--beside", type=Path, metavar="FILE", help="another build of apswitch, measured in turn with it"
+    )
+    options = parser.parse_args()
+    groups = chosen(options.only)
     if os.geteuid() != 0:
         raise LabError("making network namespaces needs root; run as root")
     for binary in (SWITCH, TRAFFIC):
         if not binary.exists():
             raise LabError(f"{binary.relative_to(ROOT)} is missing; build it with: make switch")
-    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as progress:
-        task = progress.add_task("starting")
-
-        def step(text: str) -> None:
-            progress.update(task, description=text)
-
-        measured = measure(step)
-        rows = switch_rows(measured)
-        step(f"memory with {MANY_FLOWS} flows")
-        memory = memory_bytes(MANY_FLOWS) / 1e6
-        rows.append(
-            Row("memory_mb", f"resident memory of apswitch with {MANY_FLOWS} flows, MB", memory, 200, at_least=False)
-        )
-        threads = io_threads.measure(step)
-        rows += threads.rows
-        step("the program without ports")
-        compiled = pipeline.measure()
-        rows += compiled.rows
-        control = p4runtime.measure(step)
-        rows += control.rows
-        beside = beside_writes.measure(step)
-        rows += beside.rows
-    show_rates(measured)
-    show("Results", rows)
-    out.mkdir(parents=True, exist_ok=True)
-    summary = {
-        "started": started,
+    if options.beside and not os.access(options.beside, os.X_OK):
+        raise LabError(f"--beside {options.beside}: this is no program")
+    out: Path = options.out
+    if not options.only:
+        (out / "summary.json").unlink(missing_ok=True)
+    about = {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
-        "ratios": {row.name: row.value for row in rows},
-        "goals": {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None},
-        "raw": {target.name: raw(target) for target in measured}
-        | {"io_threads": threads.raw, "pipeline": compiled.raw, "p4runtime": control.raw, "beside_writes": beside.raw},
     }
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    print(f"written: {(out / 'summary.json')}")
+    rows: list[Row] = []
+    console = Console()
+    try:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("starting")
+
+            def step(text: str) -> None:
+                progress.update(task, description=text)
+                if not console.is_terminal:
+                    print(text, flush=True)
+
+            for name, wanted in groups.items():
+                measured = measure_group(name, wanted, step, options.beside.resolve() if options.beside else None)
+                for row in measured.rows:
+                    tell(row)
+                rows += measured.rows
+                merge(out, measured.rows, {name: measured.raw}, **about)
+    finally:
+        if rows:
+            show("Results", rows)
+            print(f"written: {out / 'summary.json'}", flush=True)
 
 
 if __name__ == "__main__":

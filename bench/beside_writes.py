@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from topologies.nodes import stop_process
@@ -36,11 +37,15 @@ STOP_SECONDS = 30  # until what writes has ended: a request that is under way is
 LATE_SECONDS = 0.02  # so much of a delay is caught up with; more is missing in the writes per second
 
 
+class NotOfferedError(LabError):
+    """The machine cannot offer so many packets/s."""
+
+
 def lost(where: Lab, frames: Path, rate: float) -> float:
-    """The part of so many packets/s that does not arrive."""
+    """The part of so many packets/s that does not arrive. Raises NotOfferedError."""
     offered, carried = offer(where, frames, rate, SECONDS, INJECTOR)
     if offered < OFFERED * rate:
-        raise LabError(f"only {offered:,.0f} of {rate:,.0f} packets/s could be offered: the machine is too busy")
+        raise NotOfferedError(f"only {offered:,.0f} of {rate:,.0f} packets/s could be offered")
     return 1 - carried / offered
 
 
@@ -66,14 +71,26 @@ def lost_beside(where: Lab, frames: Path, rate: float) -> tuple[float, float]:
     return part, float(said)
 
 
+@dataclass
+class Trials:
+    """Parts of the packets that were lost at one load, alone and beside writes, and the writes per second."""
+
+    alone: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    writes: list[float] = field(default_factory=list)
+
+    def full(self) -> bool:
+        """Whether nothing is lost alone."""
+        return statistics.median(self.alone) <= LOSS
+
+
 def measure(step: Step) -> Measured:
     """Down from the peak until nothing is lost alone, and from there until nothing is lost beside writes. At each rate
-    the two take turns, so that a slow minute of the machine hits both."""
+    the two take turns, so that a slow minute of the machine hits both. A rate that the machine cannot offer is no rate
+    to be judged by: the next lower one is."""
     switch = targets()[1]
-    alone: dict[float, list[float]] = {}
-    beside: dict[float, list[float]] = {}
-    writes = []
-    full = most = 0.0
+    trials: dict[float, Trials] = {}
+    missing: dict[float, str] = {}
     with tempfile.TemporaryDirectory() as scratch, Lab() as where:
         frames = Path(scratch) / "frames.pcap"
         write_frames(frames, FLOWS, FRAME_BYTES[0])
@@ -82,29 +99,45 @@ def measure(step: Step) -> Measured:
             _, peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
             for load in LOADS:
                 step(f"packets beside writes: {load:g} of the peak")
-                alone[load], beside[load] = [], []
-                for _ in range(TRIALS):
-                    alone[load].append(lost(where, frames, load * peak))
-                    part, number = lost_beside(where, frames, load * peak)
-                    beside[load].append(part)
-                    writes.append(number)
-                if not full and statistics.median(alone[load]) <= LOSS:
-                    full = load
-                if full and statistics.median(beside[load]) <= LOSS:
-                    most = load
+                one = Trials()
+                try:
+                    for _ in range(TRIALS):
+                        one.alone.append(lost(where, frames, load * peak))
+                        part, number = lost_beside(where, frames, load * peak)
+                        one.beside.append(part)
+                        one.writes.append(number)
+                except NotOfferedError as error:
+                    missing[load] = str(error)
+                    step(f"packets beside writes: {load:g} of the peak: {error}")
+                    continue
+                trials[load] = one
+                if any(other.full() for other in trials.values()) and statistics.median(one.beside) <= LOSS:
                     break
-    if not full:
-        raise LabError(f"packets are lost at {LOADS[-1]:g} of the peak already: the machine is too busy")
+    raw = {"peak_pps": peak, "not_offered": missing, "trials": {load: vars(one) for load, one in trials.items()}}
+    return Measured(rows(trials, missing), raw)
+
+
+def rows(trials: dict[float, Trials], missing: dict[float, str]) -> list[Row]:
+    """From the trials at each load, the highest first, and why there are none at others."""
+    full = next((load for load, one in trials.items() if one.full()), None)
+    if full is None:
+        why = f"packets are lost at {min(trials):g} of the peak already" if trials else min(missing.values())
+        text = f"not measured: {why}: the machine is too busy"
+        return [
+            Row("loss_beside_writes", text, None, LOSS, at_least=False),
+            Row("throughput_beside_writes", text, None),
+        ]
+    most = next((load for load, one in trials.items() if load <= full and statistics.median(one.beside) <= LOSS), 0.0)
+    at_full = trials[full]
+    without = f"; {', '.join(f'{load:g}' for load in missing)} could not be offered" if missing else ""
     text = (
-        f"packets lost at full rate, {full:g} of the peak, beside {statistics.median(writes):,.0f} writes/s "
-        f"(worst of {TRIALS} trials {max(beside[full]):.4f}, alone {max(alone[full]):.4f})"
+        f"packets lost at full rate, {full:g} of the peak, beside {statistics.median(at_full.writes):,.0f} writes/s "
+        f"(worst of {TRIALS} trials {max(at_full.beside):.4f}, alone {max(at_full.alone):.4f}{without})"
     )
-    rows = [
-        Row("loss_beside_writes", text, statistics.median(beside[full]), LOSS, at_least=False),
+    return [
+        Row("loss_beside_writes", text, statistics.median(at_full.beside), LOSS, at_least=False),
         Row("throughput_beside_writes", "of the full rate, what is carried beside them without loss", most / full),
     ]
-    raw = {"peak_pps": peak, "lost_alone": alone, "lost_beside": beside, "writes_per_s": writes}
-    return Measured(rows, raw)
 
 
 def main() -> None:

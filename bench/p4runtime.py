@@ -26,26 +26,38 @@ INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000  # INSERTS also is the goal p
 FIRST = 0x0A000000  # the flows' source addresses, from 10.0.0.0 on: four bytes each
 TABLE = "flows_ipv4"
 MODIFIES, COUNTERS, TIMES = 200, 1000, 100
+PAIRS = 3  # runs of each of two builds
 ELECTION = 100  # above that of bench.program
 
 
-def measure(step: Step) -> Measured:
-    """All of it, on a switch that may use every core."""
-    switch = targets()[1]
-    with Lab() as where:
-        step("P4Runtime: speeds, and a million flows")
-        process = where.start(*switch.command, core=None)
-        try:
-            raw = json.loads(where.run(sys.executable, "-m", "bench.p4runtime", str(process.pid)))
-        finally:
-            stop_process(process)
+def measure(step: Step, beside: Path | None = None) -> Measured:
+    """All of it, on a switch that may use every core. beside: another build of apswitch, in turn with it."""
+    builds = [target for target in targets(beside) if target.name in ("apswitch", "beside")]
+    found: dict[str, list[dict[str, float]]] = {target.name: [] for target in builds}
+    for number in range(PAIRS if beside else 1):
+        for target in builds:
+            step(f"P4Runtime: speeds, and a million flows: {target.name}, {number + 1}")
+            with Lab() as where:
+                process = where.start(*target.command, core=None)
+                try:
+                    found[target.name].append(
+                        json.loads(where.run(sys.executable, "-m", "bench.p4runtime", str(process.pid)))
+                    )
+                finally:
+                    stop_process(process)
+    raw, *others = ({key: statistics.median(run[key] for run in runs) for key in runs[0]} for runs in found.values())
     rows = [
         Row("inserts_per_s", f"entries inserted per second, in batches of {BATCH}", raw["inserts_per_s"], INSERTS),
         Row("modify_200_ms", f"{MODIFIES} entries changed in one request, ms", raw["modify_ms"], 1, at_least=False),
         Row("read_1000_ms", f"{COUNTERS} direct counters read, ms", raw["read_ms"], 1, at_least=False),
         Row("million_mb", "resident memory with a million exact entries, MB", raw["million_mb"], 400, at_least=False),
     ]  # fmt: skip
-    return Measured(rows, raw)
+    rows += [
+        Row(f"{row.name}_of_beside", f"{row.name}, times that of the build beside it", raw[key] / other[key])
+        for other in others
+        for row, key in zip(rows, raw, strict=True)
+    ]
+    return Measured(rows, dict(found))
 
 
 class Writer:

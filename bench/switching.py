@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from topologies.requirements import LabError
 
 from .lab import SWITCH, TRAFFIC, Lab, on, resident_bytes
 from .program import STATION_PORT, UPLINK_PORT, write_frames
+from .report import Step
 
 FLOWS = 1000
 FRAME_BYTES = (60, 1500)
@@ -60,12 +61,14 @@ def p4_switch(binary: str | Path, *options: str) -> list[str | Path]:
     return [binary, "--device-id", "1", *ports, *options, "--no-p4", "--", "--grpc-server-addr", ADDRESS]
 
 
-def targets() -> list[Target]:
-    """The bare forwarder, apswitch, and BMv2 where it is on PATH."""
+def targets(beside: Path | None = None) -> list[Target]:
+    """The bare forwarder, apswitch, another build of it to compare with, and BMv2 where it is on PATH."""
     found = [
         Target("forwarder", [*NICENESS, TRAFFIC, "forward", "left", "right"], programmable=False),
         Target("apswitch", p4_switch(SWITCH), programmable=True),
     ]
+    if beside:
+        found.append(Target("beside", p4_switch(beside), programmable=True))
     if bmv2 := shutil.which("simple_switch_grpc"):
         found.append(Target("bmv2", [*NICENESS, *p4_switch(bmv2)], programmable=True))
     return found
@@ -138,9 +141,10 @@ def overload(where: Lab, frames: Path, peak: float) -> tuple[float, float]:
     return statistics.median(offered), statistics.median(carried)
 
 
-def measure(step: Callable[[str], None]) -> list[Target]:
-    """All targets, in turn within each round, so that a slow minute of the machine hits all of them."""
-    measured = targets()
+def measure(step: Step, beside: Path | None = None) -> list[Target]:
+    """All targets, in turn within each round, so that a slow minute of the machine hits all of them. beside: another
+    build of apswitch, as one more of them."""
+    measured = targets(beside)
     with tempfile.TemporaryDirectory() as scratch, Lab() as where:
         frames = {size: Path(scratch) / f"{size}.pcap" for size in FRAME_BYTES}
         for size, path in frames.items():
@@ -159,10 +163,13 @@ def measure(step: Callable[[str], None]) -> list[Target]:
                     p50, p99 = latency(where, frames[60])
                     target.latency_p50.append(p50)
                     target.latency_p99.append(p99)
+                rates = ", ".join(f"{peaks[-1]:,.0f} packets/s of {size}" for size, peaks in target.peaks.items())
+                step(f"round {round_number + 1}/{ROUNDS}: {target.name}: {rates} bytes, latency {p50:.0f} µs")
     return measured
 
 
-def memory_bytes(flows: int) -> int:
-    """RSS of apswitch with that many flows installed."""
-    with Lab() as where, running(where, targets()[1], flows) as process:
+def memory_bytes(flows: int, binary: Path = SWITCH) -> int:
+    """RSS of apswitch, or of another build of it, with that many flows installed."""
+    target = Target("apswitch", p4_switch(binary), programmable=True)
+    with Lab() as where, running(where, target, flows) as process:
         return resident_bytes(process.pid)

@@ -23,6 +23,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from .api.app import create_app
+from .api.connections import BoundedProtocol
 from .api.service import Service
 from .config import Config, ConfigError
 from .control import Control
@@ -79,6 +80,10 @@ def web_server(app: object, options: Options) -> Server:
     """The HTTP server; raises `ConfigError` for certificates that cannot be used."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
+        http=BoundedProtocol,
+        ws="none",
+        # Connections are accepted so many at a time: between them the others' requests have their turn.
+        backlog=32,
         log_level="warning",
         # Its lines go where ours go, and look like them.
         log_config=None,

@@ -4,17 +4,23 @@
 import contextlib
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from scapy.utils import RawPcapReader
 
+from bench import beside_writes
+from bench.__main__ import GROUPS, Group, chosen, measure_group
+from bench.beside_writes import Trials
 from bench.lab import Lab
 from bench.program import write_frames
-from bench.switching import INJECTOR
-from topologies.requirements import LabError
+from bench.report import Measured, Row, merge, words
+from bench.switching import INJECTOR, targets
+from topologies.requirements import ROOT, LabError
 
 FLOWS = 5
 RATE = 5000.0  # packets/s, few enough for the socket's buffer to hold them all
@@ -22,9 +28,10 @@ BATCH = 64
 ETH_P_ALL = 3
 PACKET_IGNORE_OUTGOING = 23
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and BPF need root")
+privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and BPF need root")
 
 
+@privileged
 def test_injected_frames_are_received_as_counted(tmp_path: Path) -> None:
     file = tmp_path / "frames.pcap"
     write_frames(file, FLOWS, 60)
@@ -47,8 +54,90 @@ def test_injected_frames_are_received_as_counted(tmp_path: Path) -> None:
     assert received == [frames[number % FLOWS] for number in range(len(received))]
 
 
+@privileged
 def test_injecting_into_no_interface_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "frames.pcap"
     write_frames(file, 1, 60)
     with Lab() as lab, pytest.raises(LabError, match=r"failed: error: nobody: no interface with this name$"):
         lab.run(sys.executable, "-m", "bench.inject", "nobody", file)
+
+
+def test_a_row_that_could_not_be_measured_is_not_met() -> None:
+    row = Row("a", "not measured: why", None)
+    assert row.met is False
+    assert words(row) == ("-", "", "[red]not met[/]")
+    assert words(Row("b", "", 0.5, 0.4)) == ("0.5", ">= 0.4", "[green]met[/]")
+
+
+def test_rows_and_groups_are_chosen_by_name() -> None:
+    assert chosen([]) == {name: set(group.rows) for name, group in GROUPS.items()}
+    assert chosen(["load_ms"]) == {"pipeline": {"load_ms"}}
+    assert chosen(["memory, *_of_beside"])["memory"] == {"memory_mb", "memory_mb_of_beside"}
+    assert "read_1000_ms_of_beside" in chosen(["*_of_beside"])["p4runtime"]
+    with pytest.raises(LabError, match=r"no row or group memry; there are switching: switch_of_forwarder, "):
+        chosen(["memry"])
+
+
+def test_what_the_machine_cannot_do_is_said_in_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Measured:
+        raise LabError("only 1 of 2 packets/s could be offered")
+
+    monkeypatch.setitem(GROUPS, "memory", Group(("memory_mb", "memory_mb_of_beside"), fail))
+    (row,) = measure_group("memory", {"memory_mb", "memory_mb_of_beside"}, lambda _: None, None).rows
+    assert (row.name, row.met, "only 1 of 2" in row.text) == ("memory_mb", False, True)
+
+
+def test_a_rate_that_is_not_offered_is_left_out() -> None:
+    lossless, lossy = Trials([0.0] * 5, [0.0] * 5, [2e5] * 5), Trials([0.0] * 5, [0.01] * 5, [2e5] * 5)
+    loss, throughput = beside_writes.rows({1.0: lossless}, {1.1: "only 367,219 of 371,045 packets/s could be offered"})
+    assert (loss.value, loss.met, throughput.value) == (0.0, True, 1.0)
+    assert "1.1 could not be offered" in loss.text
+    loss, throughput = beside_writes.rows({1.0: lossy, 0.8: lossless}, {})
+    assert (loss.value, loss.met, throughput.value) == (0.01, False, 0.8)
+    none, nothing = beside_writes.rows({}, {1.1: "only 1 of 2 packets/s could be offered"})
+    assert (none.value, none.met, nothing.met) == (None, False, False)
+    assert "only 1 of 2 packets/s could be offered" in none.text
+
+
+def test_rows_are_added_to_those_before(tmp_path: Path) -> None:
+    merge(tmp_path, [Row("a", "", 1.0, 2.0)], {"x": [1]}, started="now")
+    merge(tmp_path, [Row("b", "", None)], {"y": [2]})
+    assert json.loads((tmp_path / "summary.json").read_text()) == {
+        "started": "now",
+        "ratios": {"a": 1.0, "b": None},
+        "goals": {"a": {"goal": 2.0, "met": False}, "b": {"goal": None, "met": False}},
+        "raw": {"x": [1], "y": [2]},
+    }
+
+
+def test_another_build_takes_turns() -> None:
+    names = [target.name for target in targets(Path("/other/apswitch"))]
+    assert names[:3] == ["forwarder", "apswitch", "beside"]
+
+
+STOPPED = """
+import time
+from bench import __main__ as bench
+from bench.report import Measured, Row, run
+bench.GROUPS = {
+    "quick": bench.Group(("a",), lambda step, beside: Measured([Row("a", "is there", 1.0)])),
+    "slow": bench.Group(("b",), lambda step, beside: time.sleep(60)),
+}
+run(bench.main)
+"""
+
+
+@privileged
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_that_is_stopped_has_told_and_written_its_rows(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-c", STOPPED, "--out", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        row = process.stdout.readline()
+        while not (tmp_path / "summary.json").exists():
+            assert process.poll() is None
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=60)
+    assert row.split()[:2] == ["a", "1"] and "is there" in row
+    assert (process.returncode, "written: " in rest) == (code, True)
+    assert json.loads((tmp_path / "summary.json").read_text())["ratios"] == {"a": 1.0}

@@ -12,6 +12,7 @@ are problem details (RFC 9457): a wrong value is 422 and named, a switch that is
 then nothing has changed.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def create_app(service: Service, **limits: float) -> FastAPI:
         description=(__doc__ or "").partition("\n\n")[2],
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,  # see `_describe`
         generate_unique_id_function=_operation_id,
     )
     app.state.service, app.state.streams = service, Streams()
@@ -130,8 +132,12 @@ def _describe(app: FastAPI) -> None:
         return document
 
     app.openapi = complete  # type: ignore[method-assign]
-    # The first request must not pay for building it.
-    app.openapi()
+    # No request must pay for building it: it is the largest answer of all.
+    described = json.dumps(app.openapi(), separators=(",", ":")).encode()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def document() -> Response:
+        return Response(described, media_type="application/json")
 
 
 def _untuple(schema: Any) -> None:

@@ -37,6 +37,8 @@ FAILURES_AT_ONCE = 30.0
 MOST_ADDRESSES = 10_000
 MOST_BYTES = 1_000_000
 """Of a request's body."""
+MOST_BYTES_OPEN = 4096
+"""Of the body of a request that needs no token: a login."""
 STALE_SECONDS = 1.0
 """How soon a token that was made or revoked elsewhere is known."""
 
@@ -101,13 +103,14 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, protect)
             return
-        await self._app(scope, _limited(receive), protect)
+        await self._app(scope, _limited(receive, _most(scope)), protect)
 
     async def _refusal(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         """Why the request is not passed on, or None."""
         method = scope["method"]
-        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > MOST_BYTES:
-            return problem(413, f"the body is larger than {MOST_BYTES} bytes", path)
+        most = _most(scope)
+        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > most:
+            return problem(413, f"the body is larger than {most} bytes", path)
         scope.setdefault("state", {})
         wait = self._failing(scope)
         is_open = (method, path) in OPEN or (method in SAFE and (path in STATIC or path.startswith(STATIC[-1])))
@@ -231,7 +234,12 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
         headers.setdefault("strict-transport-security", "max-age=31536000")
 
 
-def _limited(receive: Receive) -> Receive:
+def _most(scope: Scope) -> int:
+    """Bytes of the request's body at most."""
+    return MOST_BYTES_OPEN if (scope["method"], scope["path"]) in OPEN else MOST_BYTES
+
+
+def _limited(receive: Receive, most: int) -> Receive:
     """A body without a length is cut off, too, once it is too large."""
     size = 0
 
@@ -239,6 +247,6 @@ def _limited(receive: Receive) -> Receive:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        return message if size <= MOST_BYTES else {"type": "http.disconnect"}
+        return message if size <= most else {"type": "http.disconnect"}
 
     return limited

@@ -193,3 +193,11 @@ async def test_one_token_cannot_ask_without_end(api: Api) -> None:
         assert codes[:10] == [200] * 10
         assert 429 in codes
         assert (await other.get("/api/v1/session")).status_code == 200
+
+
+async def test_a_login_is_short(api: Api) -> None:
+    async with api.client(None) as client:
+        for body in (b'{"token":' + b"[" * 400_000, b'{"token":"' + b"x" * 5000 + b'"}'):
+            answer = await client.post("/api/v1/session", content=body, headers={"content-type": "application/json"})
+            assert (answer.status_code, "larger than 4096 bytes" in answer.json()["detail"]) == (413, True)
+        assert (await client.post("/api/v1/session", json={"token": "ap_wrong"})).status_code == 401

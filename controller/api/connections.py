@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a connection may take before anything is known of who asks: time, bytes of a request's head, a place.
+
+uvicorn's protocol, which bounds none of these: a head without end was memory without end, and who never ends a request
+kept its connection for ever.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import ClassVar
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+MOST_CONNECTIONS = 512
+"""At a time. One more takes the place of the oldest of the address that has the most: nobody keeps others out."""
+MOST_HEAD = 64 << 10
+"""Bytes of a request up to its body."""
+REQUEST_SECONDS = 20.0
+"""From a request's first byte, or the connection's beginning, to the request's end."""
+MOST_AHEAD = 16
+"""Requests that a client may send before the first of them is answered."""
+ANSWER_SECONDS = 30.0
+"""An answer of which nothing is taken for so long is given up."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 on one connection."""
+
+    places: ClassVar[dict[str, dict["BoundedProtocol", None]]] = defaultdict(dict)
+    """All connections by address, the oldest first."""
+    _head = 0
+    _in_head = True
+    _deadline: asyncio.TimerHandle | None = None
+    _untaken: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self.places[self._address][self] = None
+        if sum(map(len, self.places.values())) > MOST_CONNECTIONS:
+            most = max(self.places.values(), key=len)
+            next(iter(most)).give_up()
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, self.give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        self._stop(self._deadline)
+        self._stop(self._untaken)
+        super().connection_lost(exc)
+
+    def give_up(self) -> None:
+        """Ends the connection at once: what waits to be sent waits for nobody."""
+        self._leave()
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head += len(data)
+            if self._head > MOST_HEAD:
+                text = f"the head of this request has more than {MOST_HEAD} bytes".encode()
+                lines = [
+                    b"content-type: text/plain",
+                    b"content-length: %d" % len(text),
+                    b"connection: close",
+                    b"",
+                    text,
+                ]
+                self.transport.write(STATUS_LINE[431] + b"\r\n".join(lines))
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MOST_AHEAD:
+            # To the parser this is a request that it cannot read: it leaves the rest alone, and 400 is the last answer.
+            raise ValueError(f"more than {MOST_AHEAD} requests without waiting for an answer")
+        super().on_message_begin()
+        self._in_head, self._head = True, 0
+        self._stop(self._deadline)
+        self._deadline = self.loop.call_later(REQUEST_SECONDS, self.give_up)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stop(self._deadline)
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop(self._untaken)
+        self._untaken = self.loop.call_later(ANSWER_SECONDS, self.give_up)
+
+    def resume_writing(self) -> None:
+        self._stop(self._untaken)
+        super().resume_writing()
+
+    def _leave(self) -> None:
+        own = self.places.get(self._address, {})
+        own.pop(self, None)
+        if not own:
+            self.places.pop(self._address, None)
+
+    @staticmethod
+    def _stop(timer: asyncio.TimerHandle | None) -> None:
+        if timer is not None:
+            timer.cancel()
