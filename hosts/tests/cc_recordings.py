@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of real connections under each control, as `hosts cc record` tells them.
+
+`python -m hosts.tests.cc_recordings` renews those that are kept beside this file, until they tell every definition in CHANGES
+from the right one: a connection of some seconds does not always come to where two definitions differ.
+"""
+
+import contextlib
+import gzip
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+from hosts.tests import cc_reference
+from hosts.tests.cc_lab import Transfer, kernel_name, loaded, rows
+from topologies.paths import Paths
+
+# Sessions with pauses, so that all of it happens: slow start, avoidance, losses, timeouts, idle restarts.
+PLAN = "30000b,wait1.1s,30000b,wait0.4s,3s,wait1.3s,20000b,wait1.1s,4s"
+# What of a definition has a default that a short recording does not reach.
+OPTIONS: dict[str, dict[str, int]] = {
+    "vegas": {},
+    "vegas_fair": {"introduction": 500_000},
+    "westwood": {},
+    "reno_maxwin": {},
+    "tcp_av": {"target": 2500, "loss_limit": 3, "rest": 400, "timeout_limit": 0},
+}
+Recordings = dict[str, list[cc_reference.Event]]
+# Other definitions than the right one.
+CHANGES = [
+    ("vegas", "alpha", 4),
+    ("vegas", "beta", 3),
+    ("vegas_fair", "more_alpha", 1000),  # it grows whatever the queue, as long as it is introduced
+    ("vegas_fair", "pause", 5000),
+    ("reno_maxwin", "bound", 9),
+    ("tcp_av", "target", 2600),
+    ("tcp_av", "loss_limit", 0),  # any loss is too many
+]
+KEPT = Path(__file__).with_name("recordings")
+
+
+def options_of(name: str) -> dict[str, int]:
+    """All options, with the defaults that `hosts cc list` shows."""
+    (row,) = (row for row in rows("list") if row["name"] == name)
+    return {**row["options"], **OPTIONS[name]}
+
+
+def read(file: IO[str]) -> list[cc_reference.Event]:
+    file.seek(0)
+    return [json.loads(line) for line in file]
+
+
+def record() -> Recordings:
+    """Events of one connection by control, over links of 3 Mb/s with losses and two black holes, all at once."""
+    with contextlib.ExitStack() as stack:
+        paths = stack.enter_context(Paths())
+        a, b = paths.host("a"), paths.host("b")
+        files, links = {}, []
+        for name, options in OPTIONS.items():
+            files[name] = stack.enter_context(tempfile.TemporaryFile("w+"))
+            words = [f"{option}={value}" for option, value in options.items()]
+            stack.enter_context(loaded(name, *words, record=files[name]))
+            links.append(paths.link(a, b, rate="3mbit", limit=12, delay="20ms", loss=0.01))
+        transfers = [Transfer(link, kernel_name(name), PLAN) for name, link in zip(OPTIONS, links, strict=True)]
+        for start, seconds in ((4.0, 0.7), (3.5, 1.5)):
+            time.sleep(start)
+            for link in links:
+                link.blackhole()
+            time.sleep(seconds)
+            for link in links:
+                link.restore()
+        for transfer in transfers:
+            result = transfer.result()
+            assert result["received"] == result["bytes"]
+        time.sleep(0.2)  # the last events are on their way
+        return {name: read(file) for name, file in files.items()}
+
+
+def kept(name: str) -> list[cc_reference.Event]:
+    with gzip.open(KEPT / f"{name}.jsonl.gz", "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def is_noticed(name: str, option: str, value: int, events: list[cc_reference.Event]) -> bool:
+    """Whether a control whose option is another one differs from its model on these events."""
+    try:
+        cc_reference.replay(name, {**options_of(name), option: value}, events)
+    except AssertionError:
+        return True
+    return False
+
+
+def renew() -> None:
+    missing = set(OPTIONS)
+    while missing:
+        for name, events in record().items():
+            cc_reference.replay(name, options_of(name), events)
+            changes = [(option, value) for control, option, value in CHANGES if control == name]
+            unseen = [option for option, value in changes if not is_noticed(name, option, value, events)]
+            print(f"{name}: {len(events)} events" + (f", which say nothing of {', '.join(unseen)}" if unseen else ""))
+            if name in missing and not unseen:
+                missing.remove(name)
+                KEPT.mkdir(exist_ok=True)
+                # No time of day in the file: the same events are the same bytes.
+                with gzip.GzipFile(KEPT / f"{name}.jsonl.gz", "wb", mtime=0) as file:
+                    file.write("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events).encode())
+
+
+if __name__ == "__main__":
+    renew()
