@@ -16,12 +16,15 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tower_layer::Layer;
 
+use super::fields::Fields;
 use super::first::Answering;
 use crate::peer::Peer;
 
 /// Bytes of all requests that are under way, and of those of one connection.
-const MOST_OF_ALL: usize = 128 << 20;
-const MOST_OF_ONE: usize = 72 << 20;
+const MOST_OF_ALL: usize = 160 << 20;
+const MOST_OF_ONE: usize = 104 << 20;
+/// What a field of a message takes at least once it is decoded, in a vector that may have twice the room.
+const FIELD: usize = 2 * size_of::<Bytes>();
 /// The first bytes of each request are not counted: there is always room for the small ones.
 const FREE: usize = 16 << 10;
 /// The longest requests: batches of updates and pipeline configs; queries; messages of streams and what gNMI sets; paths;
@@ -107,7 +110,8 @@ struct Incoming {
     /// The prefix of the message that is coming, as far as it has come, and the bytes of it that have not.
     prefix: Vec<u8>,
     rest: usize,
-    /// Bytes of it and of those before it, that have come since the client was last waited for.
+    fields: Fields,
+    /// Bytes that it and those before it take, which have come since the client was last waited for.
     taken: usize,
     /// Of those, bytes of messages that are complete.
     complete: usize,
@@ -115,11 +119,11 @@ struct Incoming {
 
 impl Incoming {
     fn count(&mut self, mut data: &[u8]) -> Result<(), Status> {
-        self.taken += data.len();
         while !data.is_empty() {
             if self.rest == 0 {
                 let number = data.len().min(PREFIX - self.prefix.len());
                 self.prefix.extend_from_slice(&data[..number]);
+                self.taken += number;
                 data = &data[number..];
                 let &[_, a, b, c, d] = &self.prefix[..] else { break };
                 self.rest = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -129,13 +133,15 @@ impl Incoming {
                         "a message of {length} bytes: {most} are the most"
                     )));
                 }
+                self.fields = Fields::default();
             }
             let number = data.len().min(self.rest);
             self.rest -= number;
+            self.taken += number + FIELD * self.fields.count(&data[..number]);
             data = &data[number..];
             if self.rest == 0 && self.prefix.len() == PREFIX {
                 self.prefix.clear();
-                self.complete = self.taken - data.len();
+                self.complete = self.taken;
             }
         }
         self.share.hold(self.taken)
@@ -251,7 +257,17 @@ where
         let of_request = share.clone();
         let request = request.map(|body| {
             let (prefix, rest, taken, complete) = (Vec::with_capacity(PREFIX), 0, 0, 0);
-            Body::new(Incoming { body, share: of_request, longest, is_stream, prefix, rest, taken, complete })
+            Body::new(Incoming {
+                body,
+                share: of_request,
+                longest,
+                is_stream,
+                prefix,
+                rest,
+                fields: Fields::default(),
+                taken,
+                complete,
+            })
         });
         let answer = self.service.call(request);
         Box::pin(async move {
@@ -271,11 +287,24 @@ mod tests {
     fn incoming(all: &Arc<AtomicUsize>, is_stream: bool) -> Incoming {
         let share = Arc::new(Share { all: all.clone(), own: Arc::default(), held: AtomicUsize::new(0) });
         let (body, prefix) = (Body::empty(), Vec::new());
-        Incoming { body, share, longest: LONGEST, is_stream, prefix, rest: 0, taken: 0, complete: 0 }
+        let fields = Fields::default();
+        Incoming { body, share, longest: LONGEST, is_stream, prefix, rest: 0, fields, taken: 0, complete: 0 }
     }
 
     fn message(length: usize) -> Vec<u8> {
-        [&[0][..], &(length as u32).to_be_bytes(), &vec![7; length]].concat()
+        [&[0][..], &(length as u32).to_be_bytes(), &vec![0xFF; length]].concat()
+    }
+
+    #[test]
+    fn fields_count_as_what_they_take_when_they_are_decoded() {
+        let all = Arc::new(AtomicUsize::new(0));
+        let updates = [&[0, 0, 16, 0, 0][..], &[0x22, 0].repeat(1 << 19)].concat();
+        let mut first = incoming(&all, false);
+        first.count(&updates).unwrap();
+        assert_eq!(all.load(Relaxed), updates.len() + (FIELD << 19) - FREE);
+        let many = [&[0, 1, 0, 0, 0][..], &[0x22, 0].repeat(1 << 23)].concat();
+        let error = incoming(&all, false).count(&many).unwrap_err();
+        assert!(error.message().contains("104 MiB"), "{error}");
     }
 
     #[test]
@@ -298,11 +327,11 @@ mod tests {
         let (mut first, mut second, mut small) = (incoming(&all, false), incoming(&all, false), incoming(&all, false));
         first.count(&message(LONGEST)).unwrap();
         second.count(&message(60 << 20)).unwrap();
-        let error = incoming(&all, false).count(&message(8 << 20)).unwrap_err();
+        let error = incoming(&all, false).count(&message(40 << 20)).unwrap_err();
         assert_eq!(error.code(), tonic::Code::ResourceExhausted);
         small.count(&message(FREE - PREFIX)).unwrap();
         drop(first);
-        incoming(&all, false).count(&message(8 << 20)).unwrap();
+        incoming(&all, false).count(&message(40 << 20)).unwrap();
         drop(second);
         assert_eq!(all.load(Relaxed), 0);
     }

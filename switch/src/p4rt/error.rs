@@ -14,7 +14,9 @@ use crate::control::UpdateError;
 const SPACE: &str = "apswitch";
 /// All errors of a batch travel in one HTTP/2 trailer, which clients bound (gRPC: 8 KiB by default), so only this many
 /// of them carry a text.
-const MOST_TEXTS: usize = 16;
+pub const MOST_TEXTS: usize = 16;
+/// Longer details are left out: no client takes them, nor would they leave the server.
+const LONGEST_DETAILS: usize = 1 << 20;
 
 /// Why one update, or one request of a batch, was refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,23 +76,56 @@ pub fn batch_status(operation: &str, outcomes: &[Checked<()>]) -> Result<(), Sta
     if failures == 0 {
         return Ok(());
     }
-    let mut texts = 0;
-    let details = outcomes
-        .iter()
-        .map(|outcome| {
-            let error = match outcome {
-                Ok(()) => Error::default(),
-                Err(refusal) => {
-                    texts += 1;
-                    let message = if texts <= MOST_TEXTS { refusal.message.clone() } else { String::new() };
-                    let code = refusal.code as i32;
-                    Error { canonical_code: code, message, space: SPACE.into(), code, details: None }
-                }
-            };
-            prost_types::Any { type_url: "type.googleapis.com/p4.v1.Error".into(), value: error.encode_to_vec() }
-        })
-        .collect();
+    let (mut texts, mut length, mut details) = (0, 0, Vec::new());
+    for outcome in outcomes {
+        let error = match outcome {
+            Ok(()) => Error::default(),
+            Err(refusal) => {
+                texts += 1;
+                let message = if texts <= MOST_TEXTS { refusal.message.clone() } else { String::new() };
+                let code = refusal.code as i32;
+                Error { canonical_code: code, message, space: SPACE.into(), code, details: None }
+            }
+        };
+        let part =
+            prost_types::Any { type_url: "type.googleapis.com/p4.v1.Error".into(), value: error.encode_to_vec() };
+        length += part.encoded_len();
+        if length > LONGEST_DETAILS {
+            return Err(without_details(operation, outcomes, failures));
+        }
+        details.push(part);
+    }
     let message = format!("{operation}: {failures} of {} failed", outcomes.len());
     let status = rpc::Status { code: Code::Unknown as i32, message: message.clone(), details };
     Err(Status::with_details(Code::Unknown, message, Bytes::from(status.encode_to_vec())))
+}
+
+/// The status of a batch whose errors are too many to be told one by one.
+fn without_details(operation: &str, outcomes: &[Checked<()>], failures: usize) -> Status {
+    let first = outcomes.iter().enumerate().find_map(|(place, outcome)| Some((place + 1, outcome.as_ref().err()?)));
+    let first = first.map(|(place, refusal)| format!("; the first is number {place}: {}", refusal.message));
+    let (number, first) = (outcomes.len(), first.unwrap_or_default());
+    Status::unknown(format!("{operation}: {failures} of {number} failed, too many for an error of each{first}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(number: usize) -> Status {
+        let refusal = Refusal { code: Code::NotFound, message: "no such table".into() };
+        let outcomes: Vec<_> =
+            (0..number).map(|place| if place == 1 { Err(refusal.clone()) } else { Ok(()) }).collect();
+        batch_status("Write", &outcomes).unwrap_err()
+    }
+
+    #[test]
+    fn each_part_of_a_batch_has_its_error_as_far_as_they_can_be_sent() {
+        let few = batch(3);
+        assert_eq!(rpc::Status::decode(few.details()).unwrap().details.len(), 3);
+        let many = batch(1_000_000);
+        assert!(many.details().is_empty());
+        let said = "Write: 1 of 1000000 failed, too many for an error of each; the first is number 2: no such table";
+        assert_eq!(many.message(), said);
+    }
 }

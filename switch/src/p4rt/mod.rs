@@ -25,6 +25,7 @@ mod digest;
 mod direct;
 mod entry;
 mod error;
+mod fields;
 mod first;
 mod header;
 pub mod in_process;

@@ -16,7 +16,7 @@ use prost::Message;
 use tonic::Status;
 
 use super::entry;
-use super::error::{Checked, refuse};
+use super::error::{Checked, MOST_TEXTS, refuse};
 use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
@@ -57,6 +57,8 @@ pub struct Writer<'a> {
     /// Those that members of groups can watch.
     ports: Vec<PortNumber>,
     outcomes: Vec<Checked<()>>,
+    /// Updates that were refused by their shape.
+    failures: usize,
     /// The next message, and which of the request's updates each part belongs to.
     batch: Vec<Update>,
     owners: Vec<usize>,
@@ -81,9 +83,23 @@ impl<'a> Writer<'a> {
         notes: &'a mut Notes,
         access: Access,
     ) -> Self {
-        let (outcomes, batch, owners, noted, rest, configs) = Default::default();
+        let (outcomes, failures, batch, owners, noted, rest, configs) = Default::default();
         let ports = dataplane.port_numbers();
-        Writer { schema, dataplane, digests, notes, access, ports, outcomes, batch, owners, noted, rest, configs }
+        Writer {
+            schema,
+            dataplane,
+            digests,
+            notes,
+            access,
+            ports,
+            outcomes,
+            failures,
+            batch,
+            owners,
+            noted,
+            rest,
+            configs,
+        }
     }
 
     /// Applies the updates in order, each on its own (CONTINUE_ON_ERROR); one outcome for each.
@@ -95,7 +111,7 @@ impl<'a> Writer<'a> {
                 tokio::task::yield_now().await;
             }
             let outcome = self.update(update);
-            self.outcomes.push(outcome);
+            self.end(outcome);
             while self.take_rest(LONGEST_BATCH) {
                 self.flush().await;
             }
@@ -115,7 +131,7 @@ impl<'a> Writer<'a> {
                 tokio::task::yield_now().await;
             }
             let outcome = self.update(update);
-            self.outcomes.push(outcome);
+            self.end(outcome);
             if self.take_rest(MOST_TOGETHER) || self.batch.len() > MOST_TOGETHER {
                 let reason = format!("the updates change more than {MOST_TOGETHER} things together");
                 return Err(Status::resource_exhausted(reason));
@@ -143,6 +159,17 @@ impl<'a> Writer<'a> {
         }
         self.settle();
         Ok(self.outcomes)
+    }
+
+    /// Notes how an update ended. Of very many failures the texts are told to nobody, and not kept.
+    fn end(&mut self, mut outcome: Checked<()>) {
+        if let Err(refusal) = &mut outcome {
+            self.failures += 1;
+            if self.failures > MOST_TEXTS {
+                refusal.message = String::new();
+            }
+        }
+        self.outcomes.push(outcome);
     }
 
     /// Brings the batch into effect.
