@@ -246,6 +246,19 @@ fn keys_and_parameters_are_bounded() {
     });
 }
 
+/// However many actions loop, a packet goes through few rounds: with a loop in each it takes no longer than with one.
+#[test]
+fn all_loops_of_a_packet_end_together() {
+    let mut program = read("features");
+    let jump = json!({"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}]});
+    let actions = program["actions"].as_array_mut().unwrap();
+    actions.iter_mut().for_each(|action| action["primitives"].as_array_mut().unwrap().push(jump.clone()));
+    let mut pair = Pair::new(program.to_string().as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+    for op in 0..20 {
+        pair.same(1, &[vec![op; 70], vec![op]].concat());
+    }
+}
+
 /// The frame of the native code stays small however many tables there are.
 #[test]
 fn tables_of_long_keys_need_no_more_stack() {

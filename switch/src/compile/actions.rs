@@ -12,7 +12,7 @@ use crate::machine::headers::{self, HeaderOp};
 use crate::machine::op::{Compare, Effect, Op, Reg};
 use crate::machine::wide::{Binary, low_word};
 
-/// Times that an action may go back to an earlier primitive; with more it ends.
+/// Times that actions may go back to an earlier primitive for one packet; those that go back once more end.
 const MAX_JUMPS_BACK: u64 = 4096;
 
 /// Compiles the body of an action. [`Assembler::params`] tells what its parameters are.
@@ -25,22 +25,14 @@ pub fn body(
 ) -> Result<(), LoadError> {
     // Jump targets are indices of primitives; one past the last is the end.
     let labels: Vec<Label> = (0..=primitives.len()).map(|_| asm.new_label()).collect();
-    // Only jumps need it, and most actions have none.
-    let rounds = match primitives.iter().any(|primitive| primitive.op.starts_with("_jump")) {
-        true => Some(asm.keep_zero()?),
-        false => None,
-    };
     for (index, primitive) in primitives.iter().enumerate() {
         asm.bind(labels[index]);
         asm.next_statement();
         asm.place = place_of(&format!("action `{action}`, primitive"), &primitive.op, &primitive.source_info);
         let mut step = Step { asm: &mut *asm, objects, primitive };
-        step.compile(&Labels { all: &labels, behind: index + 1, rounds }, messages)?;
+        step.compile(&Labels { all: &labels, behind: index + 1 }, messages)?;
     }
     asm.bind(labels[primitives.len()]);
-    if rounds.is_some() {
-        asm.keep_no_more();
-    }
     Ok(())
 }
 
@@ -54,14 +46,13 @@ pub fn single(
 ) -> Result<(), LoadError> {
     asm.next_statement();
     asm.place = place_of(&format!("{context}, primitive"), &primitive.op, &primitive.source_info);
-    Step { asm, objects, primitive }.compile(&Labels { all: &[], behind: 0, rounds: None }, messages)
+    Step { asm, objects, primitive }.compile(&Labels { all: &[], behind: 0 }, messages)
 }
 
-/// What a primitive may jump to. `rounds`: the register that counts how often one went back, so that every action ends.
+/// What a primitive may jump to.
 struct Labels<'l> {
     all: &'l [Label],
     behind: usize,
-    rounds: Option<Reg>,
 }
 
 /// Where a primitive leaves its result.
@@ -446,7 +437,7 @@ impl Step<'_, '_> {
         let (Some(&label), Some(&end)) = (labels.all.get(target), labels.all.last()) else {
             return self.asm.refuse(format!("there is no primitive {target} to jump to"));
         };
-        if let Some(rounds) = labels.rounds.filter(|_| target < labels.behind) {
+        if let Some(rounds) = self.asm.phv.jumps_back.filter(|_| target < labels.behind) {
             let (one, most) = (self.asm.constant(1)?, self.asm.constant(MAX_JUMPS_BACK)?);
             self.push(Op::Add { dst: rounds, a: rounds, b: one });
             self.asm.branch_if(Compare::Less, most, rounds, end);

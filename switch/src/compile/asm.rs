@@ -127,19 +127,6 @@ impl<'a> Assembler<'a> {
         self.temporaries(1)
     }
 
-    /// A register that is 0 here and that statements leave alone until [`Assembler::keep_no_more`].
-    pub fn keep_zero(&mut self) -> Result<Reg, LoadError> {
-        self.next_statement();
-        let (reg, zero) = (self.temporary()?, self.constant(0)?);
-        self.first_temporary = self.next_temporary;
-        self.code.push(Op::Move { dst: reg, a: zero });
-        Ok(reg)
-    }
-
-    pub fn keep_no_more(&mut self) {
-        self.first_temporary -= 1;
-    }
-
     /// A temporary of so many bits.
     pub fn temporary_field(&mut self, width: u16) -> Result<Field, LoadError> {
         Ok(Field::of_none(self.temporaries(value::words(width) as Reg)?, width))

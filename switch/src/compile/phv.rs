@@ -110,6 +110,8 @@ pub struct Phv {
     aliases: HashMap<String, (String, String)>,
     /// Registers that travel with a packet.
     pub fields: usize,
+    /// One of them, where there are jumps: how often actions have gone back for this packet.
+    pub jumps_back: Option<Reg>,
 }
 
 /// The header of registers that belong to none.
@@ -127,6 +129,7 @@ impl Phv {
             field_by_name: HashMap::new(),
             aliases: doc.field_aliases.iter().cloned().collect(),
             fields: 2 * doc.headers.len() + stacks,
+            jumps_back: None,
         };
         let types: HashMap<&str, _> = doc.header_types.iter().map(|t| (t.name.as_str(), t)).collect();
         for header in &doc.headers {
@@ -140,6 +143,11 @@ impl Phv {
             return refuse("`headers`", "the program has more headers than the register file holds");
         }
         phv.add_unions_and_stacks(doc)?;
+        let mut primitives = doc.actions.iter().flat_map(|action| &action.primitives);
+        if primitives.any(|primitive| primitive.op.starts_with("_jump")) {
+            phv.jumps_back = Some(phv.fields as Reg);
+            phv.fields += 1;
+        }
         Ok(phv)
     }
 

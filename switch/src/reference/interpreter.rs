@@ -36,6 +36,8 @@ pub struct Packet {
     pub ingress_length: u64,
     /// Bytes that leave at most.
     pub truncate: u64,
+    /// How often actions have gone back to an earlier primitive.
+    pub jumps_back: usize,
     /// Who chose the egress port, for the story.
     pub chosen_by: String,
 }
@@ -45,6 +47,7 @@ impl Packet {
         let length = frame.len();
         Packet {
             phv: Phv::new(program),
+            jumps_back: 0,
             parsed: 0,
             rest: length as i64,
             ingress_length: length as u64,
@@ -257,14 +260,14 @@ impl Interpreter {
         packet: &mut Packet,
         requests: &mut Requests,
     ) -> Flow {
-        let (mut at, mut rounds) = (0, 0);
+        let mut at = 0;
         while let Some(statement) = body.get(at) {
             at += 1;
             if let Primitive::Jump(target) | Primitive::JumpIfZero(_, target) = &statement.primitive
                 && *target < at
             {
-                rounds += 1;
-                if rounds > MAX_JUMPS_BACK {
+                packet.jumps_back += 1;
+                if packet.jumps_back > MAX_JUMPS_BACK {
                     break;
                 }
             }
