@@ -4,10 +4,24 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
+
+/// Connections that wait to be accepted. Of those beyond it clients try again after a second, so a flood is taken in,
+/// and makes room among itself, rather than left outside together with everybody else. As many as Linux allows (somaxconn).
+pub const BACKLOG: u32 = 4096;
+
+/// Listens on a TCP address.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 type Evict = Box<dyn FnOnce() + Send>;
 

@@ -22,7 +22,7 @@ use super::keeper::{HANDSHAKE, keep, part};
 use super::link::Link;
 use super::transport::Shared;
 use super::{Connection, Options};
-use crate::places::Places;
+use crate::places::{BACKLOG, Places};
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
 const PENDING: usize = 256;
@@ -76,7 +76,7 @@ impl Listener {
         }
         options.negotiation.listen(socket.as_fd())?;
         socket.set_nonblocking(true)?;
-        socket.listen(1024)?;
+        socket.listen(BACKLOG as i32)?;
         let listener = TcpListener::from_std(socket.into())?;
         let local = listener.local_addr()?;
         let (accept, accepted) = mpsc::channel(PENDING);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -19,7 +19,7 @@ use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
 use super::socket::{Sender, congestion, discard, info, set_congestion};
 use crate::log::report;
-use crate::places::{Places, raise_descriptor_limit};
+use crate::places::{self, Places, raise_descriptor_limit};
 use crate::{About, Error};
 
 /// Reports that wait for a slow control connection; more wait in their sessions.
@@ -73,7 +73,7 @@ impl Controls {
 /// its oldest. `controls`: what clients may have the server send with.
 pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -> Result<(), Error> {
     raise_descriptor_limit();
-    let listener = TcpListener::bind(listen).await.about(format_args!("listen on TCP {listen}"))?;
+    let listener = places::listen(listen).about(format_args!("listen on TCP {listen}"))?;
     // Whoever started this waits for the line.
     println!("listening on {}", listener.local_addr().about("the listening address")?);
     let runs = Runs::default();

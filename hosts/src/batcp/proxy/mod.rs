@@ -32,7 +32,7 @@ use self::socks::Credentials;
 use super::transfer::{ReceiverOptions, TransportOptions};
 use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
 use crate::log::report;
-use crate::places::{Places, raise_descriptor_limit};
+use crate::places::{self, Places, raise_descriptor_limit};
 use crate::{About, Error};
 
 /// A destination that does not answer in this time is given up; a client waits for its reply longer.
@@ -160,7 +160,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
         interfaces: options.transport.interface,
     });
     run_async(async {
-        let listener = TcpListener::bind(options.listen).await.about(format!("listen on {}", options.listen))?;
+        let listener = places::listen(options.listen).about(format!("listen on {}", options.listen))?;
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
         let gate = Arc::new(Gate::new(options.proxy.connections, false));
         accept_all(&[listener], |stream, peer| {
@@ -188,8 +188,8 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         interfaces: options.transport.interface,
     });
     run_async(async {
-        let ipv4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.about("listen on 127.0.0.1")?;
-        let ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.ok();
+        let ipv4 = places::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
+        let ipv6 = places::listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
         let listeners: Vec<_> = [Some(ipv4), ipv6].into_iter().flatten().collect();
         let mut addresses = Vec::new();
         for listener in &listeners {
