@@ -62,7 +62,7 @@ def jumps_back(target: Target) -> None:
     jump = {"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}]}
     for action in document["actions"]:
         action["primitives"].append(jump)
-    insist(target, intruder, document)
+    insist(target, intruder, document, keep=True)
 
 
 @attack("switch", carries=False)

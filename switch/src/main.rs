@@ -31,7 +31,10 @@ const CONTROL_NICE: i32 = 5;
 /// Lines of the log that may wait to be written; what comes then is lost.
 const LOG_LINES: usize = 4096;
 /// What takes long goes behind requests: large reads, pipelines that are made ready, gNMI's looks at the tree.
-const ASIDE_NICE: i32 = 10;
+const ASIDE_NICE: i32 = 19;
+/// So many connections have their turn before those are looked for that have something new: who asks for little waits
+/// for few of those that ask for much.
+const TURNS: u32 = 4;
 
 fn main() -> ExitCode {
     let options = Options::parse_from(options::without_separator(std::env::args_os()));
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let niceness = getpriority_process(None).unwrap_or(0);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .event_interval(TURNS)
         .thread_name("aside")
         .on_thread_start(move || {
             if let Err(e) = setpriority_process(None, niceness + ASIDE_NICE) {

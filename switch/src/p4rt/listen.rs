@@ -21,6 +21,9 @@ use crate::peer::{self, Allowed, Peer};
 /// Connections at once; more are closed as soon as they are opened.
 const MOST_CONNECTIONS: usize = 256;
 
+/// Bytes that are taken from a connection before it is others' turn.
+const TURN: usize = 32 << 10;
+
 enum Transport {
     Clear(TcpStream),
     Secured(Box<TlsStream<TcpStream>>),
@@ -30,6 +33,8 @@ enum Transport {
 pub struct Connection {
     transport: Transport,
     peer: Peer,
+    /// Bytes taken in this turn.
+    taken: usize,
     _place: OwnedSemaphorePermit,
 }
 
@@ -73,7 +78,7 @@ impl Connections {
         let connection = move |transport, names: Vec<String>| {
             let rights = Arc::new(peer::rights(&allowed, &names));
             let peer = Peer { address, names: names.into(), rights, under_way: Arc::default() };
-            Connection { transport, peer, _place: place }
+            Connection { transport, peer, taken: 0, _place: place }
         };
         let Some(secured) = self.secured.clone() else {
             return Some(connection(Transport::Clear(stream), Vec::new()));
@@ -125,10 +130,19 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.transport {
+        if self.taken >= TURN {
+            self.taken = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let read = match &mut self.transport {
             Transport::Clear(stream) => Pin::new(stream).poll_read(context, buffer),
             Transport::Secured(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
+        };
+        // Nothing is left, and the turn ends of itself.
+        self.taken = if read.is_pending() { 0 } else { self.taken + buffer.filled().len() - before };
+        read
     }
 }
 
