@@ -13,8 +13,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MOST_CONNECTIONS = 512
 """At a time. One more takes the place of the oldest of the address that has the most: nobody keeps others out."""
-MOST_HEAD = 64 << 10
-"""Bytes of a request up to its body."""
+MOST_HEAD = 16 << 10
+"""Bytes of a request up to its body; more are not even looked at."""
+MOST_HEADERS = 100
 REQUEST_SECONDS = 20.0
 """From a request's first byte, or the connection's beginning, to the request's end."""
 MOST_AHEAD = 16
@@ -29,6 +30,7 @@ class BoundedProtocol(HttpToolsProtocol):
     places: ClassVar[dict[str, dict["BoundedProtocol", None]]] = defaultdict(dict)
     """All connections by address, the oldest first."""
     _head = 0
+    _headers = 0
     _in_head = True
     _deadline: asyncio.TimerHandle | None = None
     _untaken: asyncio.TimerHandle | None = None
@@ -56,10 +58,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
-            self._head += len(data)
-            if self._head > MOST_HEAD:
+        while data and not self.transport.is_closing():
+            part, data = data, b""
+            if self._in_head:
+                room = MOST_HEAD - self._head
+                part, data = part[:room], part[room:]
+            super().data_received(part)
+            if not self._in_head or self.transport.is_closing():
+                continue
+            self._head += len(part)
+            if self._head >= MOST_HEAD:
                 text = f"the head of this request has more than {MOST_HEAD} bytes".encode()
                 lines = [
                     b"content-type: text/plain",
@@ -76,9 +84,15 @@ class BoundedProtocol(HttpToolsProtocol):
             # To the parser this is a request that it cannot read: it leaves the rest alone, and 400 is the last answer.
             raise ValueError(f"more than {MOST_AHEAD} requests without waiting for an answer")
         super().on_message_begin()
-        self._in_head, self._head = True, 0
+        self._in_head, self._head, self._headers = True, 0, 0
         self._stop(self._deadline)
         self._deadline = self.loop.call_later(REQUEST_SECONDS, self.give_up)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers += 1
+        if self._headers > MOST_HEADERS:
+            raise ValueError(f"more than {MOST_HEADERS} headers")
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False

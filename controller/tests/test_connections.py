@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.api import connections
-from controller.api.connections import MOST_AHEAD, MOST_HEAD, BoundedProtocol
+from controller.api.connections import MOST_AHEAD, MOST_HEAD, MOST_HEADERS, BoundedProtocol
 from controller.app import Options, listen, web_server
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -51,18 +51,25 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
     return b""
 
 
-@pytest.mark.parametrize("part", [b"x", b"y: z\r\n"], ids=["one line", "many lines"])
+@pytest.mark.parametrize("part", [b"x", b"y: " + b"z" * 500 + b"\r\n"], ids=["one line", "many lines"])
 async def test_a_head_has_an_end(address: Address, part: bytes) -> None:
     reader, writer = await opened(address)
     writer.write(b"GET / HTTP/1.1\r\n" + part * ((MOST_HEAD + 1000) // len(part)))
     answer = await rest_of(reader)
-    assert answer.startswith(b"HTTP/1.1 431 ") and b"more than 65536 bytes" in answer
+    assert answer.startswith(b"HTTP/1.1 431 ") and b"more than 16384 bytes" in answer
+    writer.close()
+
+
+async def test_headers_have_an_end(address: Address) -> None:
+    reader, writer = await opened(address)
+    writer.write(b"GET / HTTP/1.1\r\n" + b"y: z\r\n" * (MOST_HEADERS + 1) + b"\r\n")
+    assert (await rest_of(reader)).startswith(b"HTTP/1.1 400 ")
     writer.close()
 
 
 async def test_a_head_may_be_long_and_requests_many(address: Address) -> None:
     reader, writer = await opened(address)
-    long = b"GET /?" + b"x" * 30_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n"
+    long = b"GET /?" + b"x" * 12_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n"
     for _ in range(5):
         writer.write(long)
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
