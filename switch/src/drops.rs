@@ -26,6 +26,9 @@ macro_rules! reasons {
         }
 
         impl Drops {
+            /// Of the reasons, in their order.
+            pub const NAMES: &[&str] = &[$($name,)+];
+
             /// Name, count and meaning of each reason, in a fixed order.
             pub fn reasons(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
                 [$(($name, self.$reason, concat!($($text),+)),)+].into_iter()

@@ -2,7 +2,9 @@
 """gNMI as finsy's client and plain gRPC speak it, against the real switch with files as ports."""
 
 import asyncio
+import contextlib
 import json
+import os
 import shlex
 import shutil
 import struct
@@ -29,6 +31,8 @@ PROGRAM = ROOT / "switch/tests/programs/features.json"  # sends all to port 2; k
 FRAME = bytes([0x14, 0]) + bytes(984)  # has 1000 bytes in the queue
 FRAMES = 60
 LINK = "2:rate=8kbit,limit=50,delay=2ms"  # a second for each of them
+TO_NOBODY = bytes([0x15, 0, 0, 0, 0, 99]) + bytes(54)  # is for port 99, which there is not
+DROPS = "/pipeline-counters/drop/state"
 QUEUES = ("--queue", "2/7:rate=64kbit,burst=3000", "--queue", "2/1:weight=1", "--queue", "2/0:weight=3,limit=49")
 
 
@@ -76,17 +80,26 @@ def plain(value: gnmi.TypedValue) -> Any:
     return json.loads(content) if kind in ("json_val", "json_ietf_val") else content
 
 
-def pcap(path: Path, frames: list[bytes]) -> None:
-    records = [struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames]
-    path.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(records))
+PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+
+
+def records(frames: list[bytes]) -> bytes:
+    return b"".join(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames)
 
 
 @pytest.fixture
 def switch(tmp_path: Path) -> Iterator[Switch]:
+    (tmp_path / "left_in.pcap").write_bytes(PCAP + records([FRAME] * FRAMES))
+    with started(tmp_path) as switch:
+        yield switch
+
+
+@contextlib.contextmanager
+def started(directory: Path) -> Iterator[Switch]:
+    """On `left_in.pcap` there; nothing comes in on the right."""
     address = free_address()
-    left, right = str(tmp_path / "left"), str(tmp_path / "right")
-    pcap(Path(f"{left}_in.pcap"), [FRAME] * FRAMES)
-    pcap(Path(f"{right}_in.pcap"), [])
+    left, right = str(directory / "left"), str(directory / "right")
+    Path(f"{right}_in.pcap").write_bytes(PCAP)
     command = [str(BINARY), str(PROGRAM), "-i", f"1@{left}", "-i", f"2@{right}", "--use-files", "0", "--link", LINK]
     command += [*QUEUES, "--grpc-server-addr", address]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -425,6 +438,39 @@ def test_subscriptions_that_cannot_be_served(switch: Switch) -> None:
             assert failure.value.code() == invalid
 
     switch.run(streams)
+
+
+def test_drops_are_read_and_watched_by_reason(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "left_in.pcap")
+    descriptor = os.open(tmp_path / "left_in.pcap", os.O_RDWR)  # opens without a reader
+    with os.fdopen(descriptor, "wb", buffering=0) as wire, started(tmp_path) as switch:
+        wire.write(PCAP)
+
+        async def streams(_: GNMIClient) -> None:
+            fields = {"mode": "ON_CHANGE"}
+            async with Subscription(switch, "STREAM", (DROPS, fields), updates_only=True) as stream:
+                assert await stream.next() is True
+                wire.write(records([TO_NOBODY] * 3))
+                seen: dict[str, Any] = {}
+                while seen.get("no-port") != 3:
+                    update = await stream.next()
+                    assert isinstance(update, dict)
+                    seen |= update
+                assert set(seen) == {"no-port"}
+            often = {"mode": "SAMPLE", "sample_interval": SECOND // 50}
+            async with Subscription(switch, "STREAM", (f"{DROPS}/no-port", often)) as stream:
+                assert [await stream.next() for _ in range(3)] == [{"no-port": 3}, True, {"no-port": 3}]
+            async with Subscription(switch, "ONCE", (f"{DROPS}/no-port", {})) as stream:
+                assert [await stream.next() for _ in range(3)] == [{"no-port": 3}, True, None]
+
+        switch.run(streams)
+        assert switch.get(f"{DROPS}/no-port", "JSON_IETF").popitem()[1] == "3"
+        assert switch.get("/pipeline-counters", kind="OPERATIONAL") == switch.get(DROPS)
+        # All reasons are there, and nothing else was lost.
+        reasons = {path.rsplit("/", 1)[1]: value for path, value in switch.get(DROPS).items()}
+        assert len(reasons) > 10 and sum(reasons.values()) == reasons["no-port"] == 3
+        invalid = grpc.StatusCode.INVALID_ARGUMENT
+        refused(invalid, "state is not for setting", lambda: switch.set(update={f"{DROPS}/no-port": 0}))
 
 
 @pytest.mark.skipif(not shutil.which("gnmic"), reason="gnmic is not on PATH")

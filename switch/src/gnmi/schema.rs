@@ -4,6 +4,7 @@
 
 use super::value::Type;
 use super::value::Type::{Bool, Enum, Fraction, Identity, Long, Text, Uint};
+use crate::control::Drops;
 
 /// Name, organization and version of the models.
 pub const MODELS: [(&str, &str, &str); 5] = [
@@ -11,7 +12,7 @@ pub const MODELS: [(&str, &str, &str); 5] = [
     ("openconfig-if-rates", "OpenConfig working group", "0.1.0"),
     ("openconfig-p4rt", "OpenConfig working group", "1.0.0"),
     ("openconfig-qos", "OpenConfig working group", "2.2.0"),
-    (OWN, "apswitch", "0.1.0"),
+    (OWN, "apswitch", "0.2.0"),
 ];
 
 const OWN: &str = "apswitch-queues";
@@ -69,6 +70,8 @@ pub static ROOT: Node = container(
     "",
     &[&[
         from("openconfig-interfaces", container("interfaces", &[&[list("interface", "name", &[INTERFACE])]])),
+        // Named as in openconfig-platform-pipeline-counters, whose reasons are those of other pipelines.
+        from(OWN, container("pipeline-counters", &[&[container("drop", &[&[container("state", &[DROPS])]])]])),
         from("openconfig-qos", container("qos", &[QOS])),
     ]],
 );
@@ -122,6 +125,19 @@ const RATES_STATE: &[Node] =
     &[leaf("out-bits-rate", Long), leaf("in-bits-rate", Long), leaf("out-pkts-rate", Long), leaf("in-pkts-rate", Long)];
 
 const LINK_MODEL: &[Node] = &[leaf("delay", Long), leaf("jitter", Long), leaf("loss", Fraction), leaf("overhead", U32)];
+
+const DROPS: &[Node] = &drops();
+
+/// A leaf for each reason.
+const fn drops() -> [Node; Drops::NAMES.len()] {
+    let mut nodes = [const { leaf("", Long) }; Drops::NAMES.len()];
+    let mut index = 0;
+    while index < nodes.len() {
+        nodes[index].name = Drops::NAMES[index];
+        index += 1;
+    }
+    nodes
+}
 
 const QOS: &[Node] = &[
     container("interfaces", &[&[list("interface", "interface-id", &[QOS_INTERFACE])]]),

@@ -32,6 +32,15 @@ pub fn leaves(dataplane: &Dataplane, config: &Leaves, wanted: &Pattern) -> Resul
             walk.entry("interface", "name", &port.interface, |walk| interface(walk, port, link));
         }
     });
+    walk.inside("pipeline-counters", |walk| {
+        walk.inside("drop", |walk| {
+            walk.inside("state", |walk| {
+                for (reason, count, _) in dataplane.drops().reasons() {
+                    walk.leaf(reason, count);
+                }
+            });
+        });
+    });
     walk.inside("qos", |walk| {
         walk.inside("interfaces", |walk| {
             for (port, link) in &ports {
