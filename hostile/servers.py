@@ -175,7 +175,8 @@ def veths() -> tuple[dict[int, str], dict[int, str]]:
 class Switch(Server):
     """apswitch with the access point's program, 100 flows and a steady stream of packets through it.
 
-    options: `stderr="full"` for a log that nobody reads. places: device_id, cpu_port, ports (the far ends' interfaces).
+    options: `stderr="full"` for a log that nobody reads; `spare`: names of interfaces beside its ports.
+    places: device_id, cpu_port, ports (the far ends' interfaces), spare.
     """
 
     name, other = "switch", "p4runtime"
@@ -185,6 +186,11 @@ class Switch(Server):
 
         self.address = "127.0.0.1:9559"
         near, far = veths()
+        spare = self.options.get("spare", ())
+        for name in spare:
+            subprocess.run(["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}-far"], check=True)
+            self._stack.callback(subprocess.run, ["ip", "link", "delete", name], check=False)
+            subprocess.run(["ip", "link", "set", name, "up"], check=True)
         command = targets.find("apswitch").command(targets.Wiring(near, self.address))
         outputs: dict[str, Any] = {}
         if self.options.get("stderr") == "full":
@@ -198,7 +204,7 @@ class Switch(Server):
         done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise LabError(f"the access point's program is not taken: {done.stderr.strip()[-200:]}")
-        self.places = {"device_id": 1, "cpu_port": targets.CPU_PORT, "ports": far}
+        self.places = {"device_id": 1, "cpu_port": targets.CPU_PORT, "ports": far, "spare": spare}
         frames = self.directory / "frames.pcap"
         write_frames(frames, TRAFFIC_FLOWS, FRAME_BYTES)
         mark(frames)

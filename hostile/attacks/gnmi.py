@@ -98,6 +98,20 @@ def gnmi_sets(target: Target) -> None:
     )
 
 
+@attack("switch", seconds=6, spare=("spare1", "spare2", "spare3", "spare4"))
+def gnmi_ports_come_and_go(target: Target) -> None:
+    """Ports added and removed over gNMI without end, by eight at once"""
+    add, remove = gnmi.SetRequest(), gnmi.SetRequest()
+    for number, name in enumerate(target.places["spare"], 11):
+        interface = path("interfaces", "interface")
+        interface.elem[1].key["name"] = name
+        remove.delete.append(interface)
+        with_id = gnmi.Path(elem=[*interface.elem, gnmi.PathElem(name="config"), gnmi.PathElem(name="id")])
+        add.update.add(path=with_id).val.uint_val = number
+    requests = [add.SerializeToString(), remove.SerializeToString()]
+    many(target, SET, requests, connections=4, at_once=2)
+
+
 @attack("switch")
 def gnmi_mutations(target: Target) -> None:
     """Random mutations of valid gNMI requests"""

@@ -7,7 +7,7 @@
 //! leaves within the first turn, and never behind something that was sent to wake it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, TryRecvError};
 
 use nix::errno::Errno;
@@ -46,9 +46,9 @@ pub enum Command {
         /// Its place among those that wait.
         place: OwnedSemaphorePermit,
     },
-    /// The port has an interface again.
+    /// The port has an interface again: the one of this flag, as another may have its number by now.
     Open {
-        port: PortNumber,
+        failed: Arc<AtomicBool>,
         io: Box<dyn PortIo>,
     },
     /// Other link models; all at once. The answer comes when they are in effect.

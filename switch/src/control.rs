@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 pub use self::links::{LinkView, WINDOW, Window};
 use self::links::{Recent, Standing};
+pub use self::ports::NewPort;
 use crate::change::Outbox;
 pub use crate::change::{
     CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
@@ -32,7 +33,7 @@ pub use crate::change::{
 use crate::command::{self, Command};
 use crate::drops::DropCells;
 pub use crate::drops::Drops;
-use crate::engine::{Clock, Engine, Line};
+use crate::engine::{Clock, Engine, Errand, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::machine::frame::Pool;
 use crate::machine::register::RegisterArray;
@@ -147,8 +148,7 @@ struct Inner {
     clock: Clock,
     seed: u64,
     notices: mpsc::Sender<Notice>,
-    /// Takes sockets that are to be closed.
-    closing: std::sync::mpsc::Sender<Box<dyn PortIo>>,
+    errands: std::sync::mpsc::Sender<Errand>,
     stopping: AtomicBool,
     /// Readable when it is.
     stop: EventFd,
@@ -234,8 +234,8 @@ impl Dataplane {
         let lines =
             lines.into_iter().zip(&handles).map(|((io, _), handle)| handle.line(io, capture).map_err(StartError));
         let lines = lines.collect::<Result<_, StartError>>()?;
-        let (closing, to_close) = std::sync::mpsc::channel();
-        let engine = Engine::new(switch, lines, received, clock, closing.clone());
+        let (errands, to_do) = std::sync::mpsc::channel();
+        let engine = Engine::new(switch, lines, received, clock, errands.clone());
         let inner = Arc::new(Inner {
             commands,
             longest_frame,
@@ -252,7 +252,7 @@ impl Dataplane {
             clock,
             seed: config.seed,
             notices,
-            closing,
+            errands,
             stopping: AtomicBool::new(false),
             stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|e| fail("eventfd", e.into()))?,
             threads: Mutex::new(Vec::new()),
@@ -262,8 +262,10 @@ impl Dataplane {
         };
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
-        let watcher = spawn("watch", Box::new(move || watch::watch(&watched, &to_close)))?;
-        inner.threads.lock().unwrap().extend([packet_thread, watcher]);
+        let watcher = spawn("watch", Box::new(move || watch::watch(&watched)))?;
+        let (io_threads, longest) = (config.io_threads, longest_frame);
+        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do, io_threads, longest)))?;
+        inner.threads.lock().unwrap().extend([packet_thread, watcher, sockets]);
         if watch_interfaces {
             let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
             let followed = inner.clone();
@@ -280,6 +282,7 @@ impl Dataplane {
         // Fails only when it is readable already, 2^64 times.
         let _ = self.inner.stop.write(1);
         self.inner.commands.send(Command::Stop);
+        let _ = self.inner.errands.send(Errand::End);
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap());
         for thread in threads {
             thread.thread().unpark();
@@ -454,13 +457,7 @@ impl Dataplane {
     }
 
     pub fn ports(&self) -> Vec<PortView> {
-        let view = |port: &PortHandle| PortView {
-            number: port.number,
-            interface: port.interface.clone(),
-            up: port.up.load(Relaxed),
-            stats: port.cells.read(),
-        };
-        self.inner.ports().iter().map(|port| view(port)).collect()
+        self.inner.ports().iter().map(|port| port.view()).collect()
     }
 
     pub fn port_numbers(&self) -> Vec<PortNumber> {
@@ -492,6 +489,15 @@ impl PortHandle {
             interface_index: AtomicI32::new(0),
             link: Mutex::new(config.link.clone()),
             recent: Mutex::default(),
+        }
+    }
+
+    fn view(&self) -> PortView {
+        PortView {
+            number: self.number,
+            interface: self.interface.clone(),
+            up: self.up.load(Relaxed),
+            stats: self.cells.read(),
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::change::{Change, whole};
 use crate::command::{CHANGES_PER_TURN, Command, Receiver};
 use crate::machine::frame::Packet;
-use crate::port::{BATCH, Capture, PortIo, bytes_of, count, count_shared, send_all};
+use crate::port::{BATCH, Capture, PortCells, PortIo, bytes_of, count, count_shared, send_all};
 use crate::store::Carried;
 use crate::throttle::Throttle;
 use crate::v1model::Switch;
@@ -67,6 +67,20 @@ fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, pac
     }
 }
 
+/// What is done by a thread of its own, as the kernel lets one wait for it.
+pub enum Errand {
+    Close(Box<dyn PortIo>),
+    /// Opens an interface for a port that will count in `cells`.
+    Open {
+        interface: String,
+        cells: Arc<PortCells>,
+        done: oneshot::Sender<io::Result<Box<dyn PortIo>>>,
+    },
+    /// Answered when all before it is done.
+    Tell(oneshot::Sender<()>),
+    End,
+}
+
 pub struct Engine {
     switch: Switch,
     /// One for each port of the switch.
@@ -75,7 +89,7 @@ pub struct Engine {
     readable: Vec<bool>,
     commands: Receiver,
     clock: Clock,
-    closing: mpsc::Sender<Box<dyn PortIo>>,
+    errands: mpsc::Sender<Errand>,
     /// Of what packets make it log.
     throttle: Throttle,
 }
@@ -100,16 +114,16 @@ struct Batch {
 }
 
 impl Engine {
-    /// `closing` takes what is to be closed, for which the kernel lets one wait.
+    /// `errands` takes what is to be closed.
     pub fn new(
         switch: Switch,
         lines: Vec<Line>,
         commands: Receiver,
         clock: Clock,
-        closing: mpsc::Sender<Box<dyn PortIo>>,
+        errands: mpsc::Sender<Errand>,
     ) -> Engine {
         let readable = vec![true; lines.len()];
-        Engine { switch, lines, readable, commands, clock, closing, throttle: Throttle::default() }
+        Engine { switch, lines, readable, commands, clock, errands, throttle: Throttle::default() }
     }
 
     /// Runs until [`Command::Stop`].
@@ -190,13 +204,13 @@ impl Engine {
                     self.switch.inject(&frame, now);
                     budget -= 1;
                 }
-                Some(Command::Open { port, io }) => {
-                    let Some(line) = self.switch.index(port).map(|index| &mut self.lines[index]) else {
+                Some(Command::Open { failed, io }) => {
+                    let Some(line) = self.lines.iter_mut().find(|line| Arc::ptr_eq(&line.failed, &failed)) else {
                         self.close(Some(io));
                         continue;
                     };
                     let old = line.io.replace(io);
-                    line.failed.store(false, Relaxed);
+                    failed.store(false, Relaxed);
                     self.close(old);
                 }
                 Some(Command::Links { links, done }) => {
@@ -235,7 +249,7 @@ impl Engine {
     fn close(&self, io: Option<Box<dyn PortIo>>) {
         if let Some(io) = io {
             // Without a receiver it is closed here: the switch ends.
-            let _ = self.closing.send(io);
+            let _ = self.errands.send(Errand::Close(io));
         }
     }
 

@@ -106,11 +106,11 @@ fn ports_come_and_go_while_packets_flow() {
     };
     let (dataplane, mut events) = Dataplane::start(config).unwrap();
     dataplane.commit_blocking(program("features")).unwrap();
-    let refused = |config: PortConfig| dataplane.add_port(config).unwrap_err().to_string();
-    assert!(refused(port(1, None)).contains("port 1 is s1 already"));
-    assert!(refused(PortConfig { number: 9, ..port(1, None) }).contains("port 1 is s1 already"));
+    let refused = |config: PortConfig| dataplane.add_port_blocking(config).unwrap_err().to_string();
+    assert!(refused(port(1, None)).contains("port 1 (s1) exists already"));
+    assert!(refused(PortConfig { number: 9, ..port(1, None) }).contains("port 1 (s1) exists already"));
     assert!(refused(port(510, None)).contains("not the CPU port's"));
-    assert!(refused(port(9, None)).contains("there is no interface `s9`"));
+    assert!(refused(port(9, None)).contains("no such interface `s9`"));
     ip("link set s2 mtu 4000");
     assert!(refused(port(2, None)).contains("ip link set s2 mtu 2030"));
     ip("link set s2 mtu 1500");
@@ -135,9 +135,9 @@ fn ports_come_and_go_while_packets_flow() {
     };
     send(&mut h1, &mut pool, 2);
     wait_for("nobody is there", &|| dataplane.drops().no_port == 1);
-    dataplane.add_port(port(2, None)).unwrap();
+    dataplane.add_port_blocking(port(2, None)).unwrap();
     // A minute for each bit: it keeps what it gets.
-    dataplane.add_port(port(3, Some(LinkConfig { rate: Some(1), ..Default::default() }))).unwrap();
+    dataplane.add_port_blocking(port(3, Some(LinkConfig { rate: Some(1), ..Default::default() }))).unwrap();
     assert_eq!(dataplane.port_numbers(), [1, 2, 3]);
     let mut h2 = PacketPort::open("h2").unwrap();
     send(&mut h1, &mut pool, 2);
@@ -149,14 +149,14 @@ fn ports_come_and_go_while_packets_flow() {
     // Gone, with what waits there: four in the queue and one on the wire. The others go on.
     dataplane.remove_port_blocking(3).unwrap();
     assert_eq!((dataplane.port_numbers(), dataplane.drops().port_removed), (vec![1, 2], 5));
-    assert!(dataplane.remove_port_blocking(3).unwrap_err().to_string().contains("port 3 does not exist"));
+    assert!(dataplane.remove_port_blocking(3).unwrap_err().to_string().contains("no such port 3"));
     send(&mut h1, &mut pool, 3);
     wait_for("nobody is there again", &|| dataplane.drops().no_port == 2);
     send(&mut h1, &mut pool, 2);
     receive(&mut h2, &mut pool, &answer);
     // In the place of another.
     dataplane.remove_port_blocking(1).unwrap();
-    dataplane.add_port(PortConfig { number: 7, ..port(1, None) }).unwrap();
+    dataplane.add_port_blocking(PortConfig { number: 7, ..port(1, None) }).unwrap();
     send(&mut h1, &mut pool, 2);
     assert_eq!(receive(&mut h2, &mut pool, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 7])[14], 0x15);
     // It follows its interface as the others do.

@@ -232,7 +232,7 @@ fn queues_decide_the_order_on_the_wire_also_over_flows() {
     // See tests/programs/features.p4: the second byte is the queue.
     let request = |queue: u8| [0x14, queue, 0, 0, 0, 0, 0, 0];
     h1.send(&[frame(0, 0, request(0)), frame(FLOWS, 0, request(7))]);
-    let queues = || dataplane.links().remove(1).queues;
+    let queues = || dataplane.views().remove(1).1.queues;
     soon(|| (queues()[0].sent_packets + queues()[7].sent_packets == 2).then_some(()));
     const EACH: u32 = 192;
     // Many flows in the lower queue, and a single one, of one lane, in the higher.
@@ -245,7 +245,7 @@ fn queues_decide_the_order_on_the_wire_also_over_flows() {
         );
     }
     soon(|| (queues()[0].packets + queues()[7].packets == 2 * EACH as u64).then_some(()));
-    dataplane.set_links_blocking(vec![(1, fast)]).unwrap();
+    dataplane.set_links_blocking(vec![(2, fast)]).unwrap();
     let mut arrived = Vec::new();
     soon(|| {
         // The program puts its answer of 14 bytes in front.

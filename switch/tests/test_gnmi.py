@@ -252,6 +252,33 @@ def test_a_set_is_all_or_nothing(switch: Switch) -> None:
     assert switch.get("/", kind="CONFIG") == before
 
 
+def test_ports_that_are_files_go_and_do_not_come(switch: Switch) -> None:
+    """Those on interfaces do both: src/gnmi/tests.rs."""
+    left, right = (f"/interfaces/interface[name={port}]" for port in (switch.left, switch.right))
+    files = grpc.StatusCode.FAILED_PRECONDITION
+    refused(files, "start it on network interfaces", lambda: switch.set(update={id_of("veth9"): 9}))
+    taken = grpc.StatusCode.ALREADY_EXISTS
+    refused(taken, f"2 is the port of {switch.right}", lambda: switch.set(update={id_of("veth9"): 2}))
+    switch.set(update={id_of(switch.right): 2})  # as it is
+
+    async def streams(_: GNMIClient) -> None:
+        async with Subscription(switch, "STREAM", (f"{right}/state/id", {"mode": "ON_CHANGE"})) as stream:
+            assert [await stream.next(), await stream.next()] == [{"id": 2}, True]
+            await asyncio.to_thread(switch.set, delete=[right])
+            assert await stream.next() == {"id": None}
+
+    switch.run(streams)
+    assert switch.get("/interfaces/interface/state/id") == {f"{left}/state/id": 1}
+    # Its queues go with it, what waited there is counted, and other ports are set as before.
+    assert not switch.get("/qos/interfaces/interface/output/queues/queue/state/queue-len-pkts")
+    assert switch.get(f"{DROPS}/port-removed").popitem()[1] > 40
+    switch.set(update={f"{left}/config/enabled": False})
+
+
+def id_of(interface: str) -> str:
+    return f"/interfaces/interface[name={interface}]/config/id"
+
+
 def test_policies_are_made_bound_replaced_and_deleted(switch: Switch) -> None:
     policy, binding = POLICY.format("gold"), BINDING.format(switch.left)
     strict = {
@@ -477,7 +504,7 @@ def test_drops_are_read_and_watched_by_reason(tmp_path: Path) -> None:
 def test_gnmic_does_what_the_page_says(switch: Switch) -> None:
     page = (ROOT / "docs/switch/queues.md").read_text().replace("127.0.0.1:9559", switch.address)
     commands = [shlex.split(line) for line in page.replace("veth2", switch.right).splitlines() if line[:6] == "gnmic "]
-    capabilities, get, set_, subscribe = commands
+    capabilities, get, set_, subscribe, add, remove = commands
     answers = [
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT).stdout
         for command in (capabilities, get, set_)
@@ -487,6 +514,9 @@ def test_gnmic_does_what_the_page_says(switch: Switch) -> None:
     assert {queue["name"] for queue in found["openconfig-qos:queue"]} >= {"0", "1", "7"}
     path = json.loads(answers[2])["results"][0]["path"]
     assert switch.get(f"/{path}") == {f"/{path}": 20_000_000}
+    # Files do not come, but who is not there may go.
+    assert subprocess.run(add, capture_output=True, timeout=WAIT).returncode != 0
+    subprocess.run(remove, capture_output=True, check=True, timeout=WAIT)
     with subprocess.Popen(subscribe, stdout=subprocess.PIPE, text=True) as client:
         try:
             assert client.stdout

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Dataplane, Inner, Notice, PortHandle, UpdateError, locked};
+use super::{Dataplane, Inner, Notice, PortHandle, PortView, UpdateError, locked};
 use crate::change::Change;
 use crate::command::Command;
 use crate::link::{LinkConfig, QUEUES};
-use crate::port::{PortStats, QueueStats, mtu, quantile};
+use crate::port::{PortNumber, PortStats, QueueStats, mtu, quantile};
 use crate::store::Store;
 
 /// What [`Window`] covers.
@@ -32,7 +32,7 @@ pub struct Window {
 /// What decides whether a port is up. Held until everybody has been told, so that who is told last hears how it is.
 #[derive(Debug)]
 pub struct Standing {
-    enabled: bool,
+    pub enabled: bool,
     /// Its interface is up and has a carrier.
     running: bool,
 }
@@ -73,7 +73,7 @@ impl Dataplane {
     }
 
     /// The ports, in their order.
-    pub fn links(&self) -> Vec<LinkView> {
+    pub fn views(&self) -> Vec<(PortView, LinkView)> {
         let view = |port: &PortHandle| {
             let link = locked(&port.link).clone();
             let queues = if link.is_some() { self.inner.queues } else { 0 };
@@ -85,25 +85,26 @@ impl Dataplane {
                 window: locked(&port.recent).window.clone(),
             }
         };
-        self.inner.ports().iter().map(|port| view(port)).collect()
+        self.inner.ports().iter().map(|port| (port.view(), view(port))).collect()
     }
 
-    /// Gives ports, by their places, other link models, all at once; what waits there is kept. A trace stays as it was.
+    /// Gives ports other link models, all at once; what waits there is kept. A trace stays as it was.
     /// Returns when they are in effect.
-    pub async fn set_links(&self, links: Vec<(usize, LinkConfig)>) -> Result<(), UpdateError> {
+    pub async fn set_links(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
         self.begin_set_links(links).await.map_err(|_| UpdateError::Stopped)
     }
 
     /// As [`Dataplane::set_links`], for callers without an async runtime.
-    pub fn set_links_blocking(&self, links: Vec<(usize, LinkConfig)>) -> Result<(), UpdateError> {
+    pub fn set_links_blocking(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
         self.begin_set_links(links).blocking_recv().map_err(|_| UpdateError::Stopped)
     }
 
-    fn begin_set_links(&self, links: Vec<(usize, LinkConfig)>) -> oneshot::Receiver<()> {
+    fn begin_set_links(&self, links: Vec<(PortNumber, LinkConfig)>) -> oneshot::Receiver<()> {
         let (done, answer) = oneshot::channel();
         let ports = self.inner.ports();
         // A port that was removed meanwhile needs none.
-        let links = links.into_iter().filter_map(|(place, config)| Some((ports.get(place)?, config)));
+        let port = |number| ports.iter().find(|port| port.number == number);
+        let links = links.into_iter().filter_map(|(number, config)| Some((port(number)?, config)));
         let links = links.map(|(port, config)| {
             *locked(&port.link) = Some(config.clone());
             (port.number, config)
@@ -113,13 +114,13 @@ impl Dataplane {
         answer
     }
 
-    /// A port, by its place, that is not enabled is down: it takes and sends nothing.
-    pub fn set_enabled(&self, port: usize, enabled: bool) {
+    /// A port that is not enabled is down: it takes and sends nothing.
+    pub fn set_enabled(&self, port: PortNumber, enabled: bool) {
         let ports = self.inner.ports();
-        let Some(handle) = ports.get(port) else { return };
+        let Some(handle) = ports.iter().find(|handle| handle.number == port) else { return };
         let mut standing = locked(&handle.standing);
         standing.enabled = enabled;
-        self.inner.commands.send(Command::Enable { port: handle.number, enabled });
+        self.inner.commands.send(Command::Enable { port, enabled });
         tell(&self.inner, handle, &standing);
     }
 }
@@ -229,7 +230,7 @@ mod tests {
         dataplane.commit_blocking(program).unwrap();
         let port = dataplane.inner.ports().remove(0);
         let held = dataplane.inner.store();
-        dataplane.set_enabled(0, false);
+        dataplane.set_enabled(1, false);
         assert!(matches!(events.notices.try_recv(), Ok(Notice::PortState { port: 1, up: false })));
         assert!(!dataplane.ports()[0].up && port.told.load(Relaxed));
         drop(held);

@@ -1,25 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports that come and go while packets flow.
 
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, mpsc};
 
 use tokio::sync::oneshot;
 
-use super::{Dataplane, FRAME_OVERHEAD, PortHandle, UpdateError, links, open_error, open_interface};
+use super::{Dataplane, FRAME_OVERHEAD, PortHandle, UpdateError, links, locked, open_error, open_interface};
 use crate::command::Command;
-use crate::engine::Line;
+use crate::engine::{Errand, Line};
 use crate::machine::DROP_PORT;
-use crate::port::{PortConfig, PortNumber, mtu};
+use crate::port::{PortConfig, PortIo, PortNumber, mtu};
 use crate::v1model::Port;
+
+/// A port that is to come.
+#[derive(Clone, Debug)]
+pub struct NewPort {
+    pub config: PortConfig,
+    /// It takes and sends nothing otherwise, as after [`Dataplane::set_enabled`].
+    pub enabled: bool,
+}
+
+/// One whose interface is being opened, and one that is open; nobody has heard of either.
+struct Opening {
+    new: NewPort,
+    port: Port,
+    opened: oneshot::Receiver<io::Result<Box<dyn PortIo>>>,
+}
+
+struct Open {
+    handle: PortHandle,
+    port: Port,
+    line: Line,
+}
 
 type Removed = oneshot::Receiver<Option<(Port, Line)>>;
 
 impl Dataplane {
     /// Adds a port on a network interface, behind the others; the others go on. Queues are those of its link model.
-    pub fn add_port(&self, config: PortConfig) -> Result<(), UpdateError> {
+    pub async fn add_port(&self, config: PortConfig) -> Result<(), UpdateError> {
+        self.change_ports(&[], vec![NewPort { config, enabled: true }]).await
+    }
+
+    /// As [`Dataplane::add_port`], for callers without an async runtime.
+    pub fn add_port_blocking(&self, config: PortConfig) -> Result<(), UpdateError> {
+        let Opening { new, port, opened } = self.begin_open(NewPort { config, enabled: true })?;
+        let io = opened.blocking_recv().map_err(|_| UpdateError::Stopped)?;
+        self.begin_change(&[], &mut vec![self.end_open(new, port, io)?]).map(drop)
+    }
+
+    /// Takes a port away; what waits in its queues is dropped, and counted. The CPU port stays.
+    pub async fn remove_port(&self, number: PortNumber) -> Result<(), UpdateError> {
+        self.change_ports(&[number], Vec::new()).await
+    }
+
+    /// As [`Dataplane::remove_port`], for callers without an async runtime.
+    pub fn remove_port_blocking(&self, number: PortNumber) -> Result<(), UpdateError> {
+        for removed in self.begin_change(&[number], &mut Vec::new())? {
+            if let Some((_, line)) = removed.blocking_recv().map_err(|_| UpdateError::Stopped)? {
+                self.close(line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes ports away and adds others, all or nothing, the interfaces of which must not be those of any other port. Ends
+    /// when the kernel has closed what is gone, so that who changes ports without end has no more of them open than there
+    /// are.
+    pub async fn change_ports(&self, leaving: &[PortNumber], coming: Vec<NewPort>) -> Result<(), UpdateError> {
+        let opening = coming.into_iter().map(|new| self.begin_open(new)).collect::<Result<Vec<_>, _>>()?;
+        let (mut open, mut failure) = (Vec::new(), None);
+        for Opening { new, port, opened } in opening {
+            let io = opened.await.map_err(|_| UpdateError::Stopped)?;
+            match self.end_open(new, port, io) {
+                Ok(port) => open.push(port),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let changed = match failure {
+            None => self.begin_change(leaving, &mut open),
+            Some(error) => Err(error),
+        };
+        // Those that did not come.
+        open.into_iter().for_each(|open| self.close(open.line));
+        for removed in changed? {
+            if let Some((_, line)) = removed.await.map_err(|_| UpdateError::Stopped)? {
+                self.close(line);
+            }
+        }
+        let (done, closed) = oneshot::channel();
+        let _ = self.inner.errands.send(Errand::Tell(done));
+        // Without anybody to do errands it is closed already: the switch ends.
+        let _ = closed.await;
+        Ok(())
+    }
+
+    fn begin_open(&self, new: NewPort) -> Result<Opening, UpdateError> {
         let inner = &*self.inner;
-        let (number, interface) = (config.number, &config.interface);
+        let (number, interface) = (new.config.number, &new.config.interface);
         let invalid = |message: String| Err(UpdateError::InvalidArgument(format!("port {number}: {message}")));
         if !inner.interfaces {
             let message = "the ports of this switch are files or memory: start it on network interfaces to add one";
@@ -28,82 +107,140 @@ impl Dataplane {
         if number as u64 >= DROP_PORT || inner.cpu_port == Some(number) {
             return invalid(format!("give a number below {DROP_PORT} that is not the CPU port's"));
         }
-        self.check_free(&config)?;
-        let failed = |e| UpdateError::FailedPrecondition(format!("port {number}: {}", open_error(interface, &e)));
-        let (mtu, longest) = (mtu(interface).map_err(failed)?, inner.longest_frame - FRAME_OVERHEAD);
+        let (mtu, longest) =
+            (mtu(interface).map_err(|e| failed(&new.config, &e))?, inner.longest_frame - FRAME_OVERHEAD);
         if mtu > longest {
             return invalid(format!(
                 "the MTU of `{interface}` is {mtu}, and the switch was started for {longest}: lower it (ip link set \
                  {interface} mtu {longest}), or start the switch with a port of that MTU"
             ));
         }
-        let port = Port::new(number, config.link.clone(), inner.seed);
-        let io = open_interface(interface, inner.io_threads, inner.longest_frame, &port.cells).map_err(failed)?;
+        let port = Port::new(number, new.config.link.clone(), inner.seed);
+        let (done, opened) = oneshot::channel();
+        let errand = Errand::Open { interface: interface.clone(), cells: port.cells.clone(), done };
+        inner.errands.send(errand).map_err(|_| UpdateError::Stopped)?;
+        Ok(Opening { new, port, opened })
+    }
+
+    fn end_open(&self, new: NewPort, port: Port, io: io::Result<Box<dyn PortIo>>) -> Result<Open, UpdateError> {
+        let NewPort { config, enabled } = new;
+        let io = io.map_err(|e| failed(&config, &e))?;
         let handle = PortHandle::new(&config, &port);
         // The store has to hear of it.
         handle.told.store(false, Relaxed);
-        let line = handle.line(io, inner.capture.as_deref()).map_err(UpdateError::FailedPrecondition)?;
-        // Again, and held, as another one may have come meanwhile.
+        locked(&handle.standing).enabled = enabled;
+        handle.up.store(enabled, Relaxed);
+        let capture = self.inner.capture.as_deref();
+        let line = handle.line(io, capture).map_err(UpdateError::FailedPrecondition)?;
+        Ok(Open { handle, port, line: Line { enabled, ..line } })
+    }
+
+    /// Takes out of `coming` what comes: all or, with an error, nothing.
+    fn begin_change(&self, leaving: &[PortNumber], coming: &mut Vec<Open>) -> Result<Vec<Removed>, UpdateError> {
+        let inner = &*self.inner;
+        // Held, so that nobody else takes a number meanwhile.
         let mut ports = inner.ports.write().unwrap_or_else(PoisonError::into_inner);
-        free(&ports, &config)?;
-        if !inner.commands.send(Command::AddPort(Box::new((port, line)))) {
-            return Err(UpdateError::Stopped);
+        let (gone, mut after): (Vec<_>, Vec<_>) =
+            ports.iter().cloned().partition(|port| leaving.contains(&port.number));
+        if let Some(number) = leaving.iter().find(|number| !gone.iter().any(|port| port.number == **number)) {
+            return Err(UpdateError::NotFound(format!("port {number}")));
         }
-        ports.push(Arc::new(handle));
+        let mut interfaces: Vec<(PortNumber, &str)> =
+            after.iter().map(|port| (port.number, port.interface.as_str())).collect();
+        for Open { handle, .. } in &*coming {
+            let (number, interface) = (handle.number, handle.interface.as_str());
+            let same = |other: &&(PortNumber, &str)| other.0 == number || other.1 == interface;
+            if let Some((number, interface)) = interfaces.iter().find(same) {
+                return Err(UpdateError::AlreadyExists(format!("port {number} ({interface})")));
+            }
+            interfaces.push((number, interface));
+        }
+        let mut removed = Vec::new();
+        for port in &gone {
+            let (done, answer) = oneshot::channel();
+            if !inner.commands.send(Command::RemovePort { port: port.number, done }) {
+                return Err(UpdateError::Stopped);
+            }
+            removed.push(answer);
+        }
+        for Open { handle, port, line } in coming.drain(..) {
+            if !inner.commands.send(Command::AddPort(Box::new((port, line)))) {
+                return Err(UpdateError::Stopped);
+            }
+            tracing::info!("port {} ({}) was added", handle.number, handle.interface);
+            after.push(Arc::new(handle));
+        }
+        *ports = after;
         drop(ports);
+        for port in gone {
+            // Whoever watches it learns that it is down.
+            links::remove(inner, &port);
+            tracing::info!("port {} ({}) was removed", port.number, port.interface);
+        }
         links::tell_store(inner, &mut inner.store());
-        tracing::info!("port {number} ({interface}) was added");
-        Ok(())
+        Ok(removed)
     }
 
-    /// Takes a port away; what waits in its queues is dropped, and counted. The CPU port stays.
-    pub async fn remove_port(&self, number: PortNumber) -> Result<(), UpdateError> {
-        let removed = self.begin_remove_port(number)?;
-        self.removed(removed.await.map_err(|_| UpdateError::Stopped)?);
-        Ok(())
-    }
-
-    /// As [`Dataplane::remove_port`], for callers without an async runtime.
-    pub fn remove_port_blocking(&self, number: PortNumber) -> Result<(), UpdateError> {
-        let removed = self.begin_remove_port(number)?;
-        self.removed(removed.blocking_recv().map_err(|_| UpdateError::Stopped)?);
-        Ok(())
-    }
-
-    fn check_free(&self, config: &PortConfig) -> Result<(), UpdateError> {
-        free(&self.inner.ports(), config)
-    }
-
-    fn begin_remove_port(&self, number: PortNumber) -> Result<Removed, UpdateError> {
-        let mut ports = self.inner.ports.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = ports.iter().position(|port| port.number == number) else {
-            return Err(UpdateError::NotFound(format!("port {number} does not exist")));
-        };
-        let (done, answer) = oneshot::channel();
-        if !self.inner.commands.send(Command::RemovePort { port: number, done }) {
-            return Err(UpdateError::Stopped);
-        }
-        let port = ports.remove(place);
-        drop(ports);
-        // Whoever watches it learns that it is down.
-        links::remove(&self.inner, &port);
-        tracing::info!("port {number} ({}) was removed", port.interface);
-        Ok(answer)
-    }
-
-    /// Its socket is closed where one may wait for that.
-    fn removed(&self, removed: Option<(Port, Line)>) {
-        if let Some(io) = removed.and_then(|(_, line)| line.io) {
-            let _ = self.inner.closing.send(io);
+    /// The socket of a port that is gone is closed where one may wait for that.
+    fn close(&self, line: Line) {
+        if let Some(io) = line.io {
+            let _ = self.inner.errands.send(Errand::Close(io));
         }
     }
 }
 
-/// Nothing else has the number or the interface.
-fn free(ports: &[Arc<PortHandle>], config: &PortConfig) -> Result<(), UpdateError> {
-    let other = ports.iter().find(|port| port.number == config.number || port.interface == config.interface);
-    match other {
-        None => Ok(()),
-        Some(port) => Err(UpdateError::AlreadyExists(format!("port {} is {} already", port.number, port.interface))),
+fn failed(config: &PortConfig, error: &io::Error) -> UpdateError {
+    let text = format!("port {}: {}", config.number, open_error(&config.interface, error));
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => {
+            UpdateError::NotFound(format!("interface `{}`: create it, or correct its name", config.interface))
+        }
+        Some(libc::EPERM | libc::EACCES) => UpdateError::PermissionDenied(text),
+        _ => UpdateError::FailedPrecondition(text),
+    }
+}
+
+/// Opens and closes what carries frames, until the switch stops. Threads that come with it have the niceness of this
+/// one, whoever asked.
+pub fn errands(errands: &mpsc::Receiver<Errand>, threads: usize, longest_frame: usize) {
+    for errand in errands {
+        match errand {
+            Errand::Close(io) => drop(io),
+            // Who has gone meanwhile wants nothing, neither here nor below.
+            Errand::Open { interface, cells, done } => {
+                let _ = done.send(open_interface(&interface, threads, longest_frame, &cells));
+            }
+            Errand::Tell(done) => {
+                let _ = done.send(());
+            }
+            Errand::End => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::control::DataplaneConfig;
+    use crate::port::MemoryPort;
+
+    #[test]
+    fn an_interface_that_comes_back_is_that_of_its_port_only() {
+        let ports = vec![PortConfig { number: 1, interface: "memory".into(), link: None }];
+        let (cpu_port, capture) = (None, None);
+        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
+        let (dataplane, _events, ends) = Dataplane::start_in_memory(config).unwrap();
+        // Of a port that had the number before.
+        let (line, _end) = MemoryPort::pair().unwrap();
+        dataplane.inner.commands.send(Command::Open { failed: Arc::default(), io: Box::new(line) });
+        assert!(ends[0].send(&[7; 60]));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while dataplane.ports()[0].stats.rx_packets == 0 {
+            assert!(Instant::now() < deadline, "its own interface is lost");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        dataplane.stop();
     }
 }

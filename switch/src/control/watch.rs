@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProto
 
 use super::{Inner, Notice, PortHandle, links, open_error, open_interface};
 use crate::command::Command;
-use crate::port::{Interfaces, PortIo};
+use crate::port::Interfaces;
 
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries looked at for idleness at a time.
@@ -23,10 +22,8 @@ const AGE_STEP: usize = 4096;
 const LOOK_INTERVAL: u16 = 100;
 
 /// Looks after what has time.
-pub fn watch(inner: &Inner, to_close: &mpsc::Receiver<Box<dyn PortIo>>) {
+pub fn watch(inner: &Inner) {
     while !inner.stopping.load(Relaxed) {
-        // What the packet thread no longer needs: the kernel lets one wait for it.
-        to_close.try_iter().for_each(drop);
         links::tell_store(inner, &mut inner.store());
         age(inner);
         links::sample(inner);
@@ -114,7 +111,7 @@ impl Follower {
             port.failed.store(false, Relaxed);
             match open_interface(&port.interface, inner.io_threads, inner.longest_frame, &port.cells) {
                 Ok(io) => {
-                    inner.commands.send(Command::Open { port: port.number, io });
+                    inner.commands.send(Command::Open { failed: port.failed.clone(), io });
                 }
                 Err(e) => {
                     tracing::warn!("port {}: {}", port.number, open_error(&port.interface, &e));

@@ -34,6 +34,11 @@ pub struct Meaning {
     pub link: Option<LinkConfig>,
 }
 
+/// What there is not, and the mend.
+pub fn no_interface(name: &str) -> String {
+    format!("there is no interface {name}: give its config/id, the number of its port, to add it")
+}
+
 fn refuse<T>(text: String) -> Result<T, Status> {
     Err(Status::invalid_argument(text))
 }
@@ -138,14 +143,18 @@ pub fn with_keys(leaves: &mut Leaves) {
     leaves.extend(keys);
 }
 
+/// The port that a leaf is about; `None`: one of a policy, which is nobody's.
+pub fn interface_of(path: &Path) -> Option<&str> {
+    if path.has(1, "scheduler-policies") { None } else { path.key("interface") }
+}
+
 /// What the configuration means for each port; an error says what it cannot mean.
 pub fn meaning(leaves: &Leaves, ports: &[Port], queues: usize) -> Result<Vec<Meaning>, Status> {
     for path in leaves.keys() {
-        let interface = if path.has(1, "scheduler-policies") { None } else { path.key("interface") };
-        if let Some(name) = interface
+        if let Some(name) = interface_of(path)
             && !ports.iter().any(|port| port.interface == name)
         {
-            return Err(Status::not_found(format!("{path}: there is no interface {name}")));
+            return Err(Status::not_found(format!("{path}: {}", no_interface(name))));
         }
     }
     // Every policy, so that one is not found to be wrong only when an interface takes it.

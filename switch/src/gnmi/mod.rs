@@ -20,6 +20,8 @@ mod schema;
 mod service;
 mod set;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod value;
 

@@ -95,7 +95,7 @@ const INTERFACE_CONFIG: &[Node] = &[
     fixed("type", Identity("iana-if-type", &["ethernetCsmacd"])),
     fixed("mtu", U16),
     leaf("enabled", Bool),
-    from("openconfig-p4rt", fixed("id", U32)),
+    from("openconfig-p4rt", leaf("id", U32)),
 ];
 
 const STATUS: Type = Enum(&["UP", "DOWN"]);

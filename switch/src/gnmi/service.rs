@@ -18,7 +18,10 @@ use super::set::{self, Edit};
 use super::tree::MOST_LEAVES;
 use super::value::Value;
 use super::{render, subscribe, tree};
-use crate::control::{Dataplane, LinkConfig};
+use crate::control::{
+    Dataplane, LinkConfig, LinkView, NewPort, PortConfig, PortNumber, PortStats, PortView, QueueStats, UpdateError,
+    Window,
+};
 use crate::peer::{self, Peer};
 
 /// The version of the protos.
@@ -26,6 +29,8 @@ const VERSION: &str = "0.10.0";
 /// Streams that may be open at once, and messages that may wait for each client.
 const MOST_SUBSCRIBERS: usize = 64;
 const BACKLOG: usize = 2;
+/// Ports that a Set may add and remove: each is an interface to be opened or closed, for which other Sets wait.
+const MOST_CHANGES: usize = 64;
 /// Paths of a Get.
 const MOST_PATHS: usize = 64;
 /// Leaves in the answers to Gets that are under way, and those that streams remember.
@@ -49,7 +54,7 @@ pub type Held = Arc<OwnedSemaphorePermit>;
 
 impl Shared {
     pub fn new(dataplane: Dataplane) -> Shared {
-        let config = config::of_start(&ports(&dataplane));
+        let config = config::of_start(&ports_of(&dataplane.views()));
         Shared {
             dataplane,
             config: RwLock::new(Arc::new(config)),
@@ -81,7 +86,7 @@ impl Shared {
 
     /// The leaves that a pattern wants.
     pub fn leaves(&self, wanted: &Pattern) -> Result<BTreeMap<Path, Value>, Status> {
-        tree::leaves(&self.dataplane, &self.config(), wanted)
+        tree::leaves(&self.dataplane, &self.dataplane.views(), &self.config(), wanted)
     }
 
     /// Room for leaves that a stream remembers.
@@ -133,11 +138,15 @@ impl Shared {
         no_extensions(&request.extension)?;
         let _setting = self.setting.lock().await;
         let (prefix, work) = (request.prefix.clone(), move |shared: &Shared| shared.plan(&request));
-        let Plan { leaves, results, enabled, links } = self.aside(work).await?;
+        let Plan { leaves, results, leaving, coming, enabled, links } = self.aside(work).await?;
+        // First, as it is what may fail.
+        if !leaving.is_empty() || !coming.is_empty() {
+            self.dataplane.change_ports(&leaving, coming).await.map_err(refusal)?;
+        }
         for (port, enabled) in enabled {
             self.dataplane.set_enabled(port, enabled);
         }
-        self.dataplane.set_links(links).await.map_err(|error| Status::unavailable(error.to_string()))?;
+        self.dataplane.set_links(links).await.map_err(refusal)?;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(leaves);
         let timestamp = render::timestamp();
         Ok(gnmi::SetResponse { prefix, response: results, timestamp, ..Default::default() })
@@ -145,25 +154,84 @@ impl Shared {
 
     /// What a request makes of the configuration, and what is to be done then.
     fn plan(&self, request: &gnmi::SetRequest) -> Result<Plan, Status> {
-        let everything = Pattern::parse(None, &gnmi::Path::default())?;
-        let tree = self.leaves(&everything)?;
-        let mut edit = Edit { leaves: (*self.config()).clone(), tree: &tree, results: Vec::new() };
+        let mut views = self.dataplane.views();
+        let ports = views.iter().map(|(port, _)| (port.interface.clone(), port.number.into()));
+        let mut edit = Edit::new((*self.config()).clone(), ports.collect());
         edit.run(request)?;
-        let Edit { leaves, results, .. } = edit;
+        let Edit { leaves, mut ports, fixed, results, .. } = edit;
 
-        let views = self.dataplane.links();
-        let ports = ports(&self.dataplane);
-        let meanings = config::meaning(&leaves, &ports, self.dataplane.queues())?;
-        let (mut enabled, mut links) = (Vec::new(), Vec::new());
-        for (index, (port, meaning)) in ports.into_iter().zip(meanings).enumerate() {
-            if views[index].enabled != meaning.enabled {
-                enabled.push((index, meaning.enabled));
+        let mut leaving = Vec::new();
+        views.retain(|(port, _)| {
+            let stays = ports.remove(&port.interface).is_some();
+            if !stays {
+                leaving.push(port.number);
             }
-            if let Some(link) = meaning.link.filter(|link| port.link.as_ref() != Some(link)) {
-                links.push((index, link));
+            stays
+        });
+        let there = views.len();
+        for (interface, number) in ports {
+            views.push(coming(&views, interface, number)?);
+        }
+        let changes = leaving.len() + views.len() - there;
+        if changes > MOST_CHANGES {
+            let reason = format!("{changes} ports that come and go: {MOST_CHANGES} in a request are the most");
+            return Err(Status::resource_exhausted(reason));
+        }
+        let meanings = config::meaning(&leaves, &ports_of(&views), self.dataplane.queues())?;
+        let (mut enabled, mut links, mut coming) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, ((port, view), meaning)) in views.iter_mut().zip(meanings).enumerate() {
+            if index >= there {
+                let (number, interface) = (port.number, port.interface.clone());
+                let config = PortConfig { number, interface, link: meaning.link.clone() };
+                coming.push(NewPort { config, enabled: meaning.enabled });
+                view.queues = vec![QueueStats::default(); meaning.link.map_or(0, |_| self.dataplane.queues())];
+                continue;
+            }
+            if view.enabled != meaning.enabled {
+                enabled.push((port.number, meaning.enabled));
+            }
+            if let Some(link) = meaning.link.filter(|link| view.link.as_ref() != Some(link)) {
+                links.push((port.number, link));
             }
         }
-        Ok(Plan { leaves, results, enabled, links })
+        if !fixed.is_empty() {
+            let config = Pattern::parse(None, &every_config())?;
+            set::check_fixed(fixed, &tree::leaves(&self.dataplane, &views, &leaves, &config)?)?;
+        }
+        Ok(Plan { leaves, results, leaving, coming, enabled, links })
+    }
+}
+
+/// `/.../config`
+fn every_config() -> gnmi::Path {
+    let elem = |name: &str| gnmi::PathElem { name: name.into(), ..Default::default() };
+    gnmi::Path { elem: vec![elem("..."), elem("config")], ..Default::default() }
+}
+
+/// A port that is to come behind the others.
+fn coming(others: &[(PortView, LinkView)], interface: String, number: u64) -> Result<(PortView, LinkView), Status> {
+    let at = format!("/interfaces/interface[name={interface}]/config/id");
+    if let Some((other, _)) = others.iter().find(|(other, _)| u64::from(other.number) == number) {
+        let other = &other.interface;
+        let text = format!("{at}: {number} is the port of {other}: give another number, or delete {other} first");
+        return Err(Status::already_exists(text));
+    }
+    let Ok(number) = PortNumber::try_from(number) else {
+        return Err(Status::invalid_argument(format!("{at}: {number} is no port's number: they have 9 bits")));
+    };
+    let mtu = crate::port::mtu(&interface).ok();
+    let link = LinkView { enabled: true, mtu, link: None, queues: Vec::new(), window: Window::default() };
+    Ok((PortView { number, interface, up: true, stats: PortStats::default() }, link))
+}
+
+fn refusal(error: UpdateError) -> Status {
+    let text = error.to_string();
+    match error {
+        UpdateError::AlreadyExists(_) => Status::already_exists(text),
+        UpdateError::NotFound(_) => Status::not_found(text),
+        UpdateError::InvalidArgument(_) => Status::invalid_argument(text),
+        UpdateError::FailedPrecondition(_) | UpdateError::PermissionDenied(_) => Status::failed_precondition(text),
+        _ => Status::unavailable(text),
     }
 }
 
@@ -179,9 +247,11 @@ fn check_paths(number: usize) -> Result<(), Status> {
 struct Plan {
     leaves: Leaves,
     results: Vec<gnmi::UpdateResult>,
-    /// By the places of ports, as `links`.
-    enabled: Vec<(usize, bool)>,
-    links: Vec<(usize, LinkConfig)>,
+    leaving: Vec<PortNumber>,
+    coming: Vec<NewPort>,
+    /// Of those that stay, as `links`.
+    enabled: Vec<(PortNumber, bool)>,
+    links: Vec<(PortNumber, LinkConfig)>,
 }
 
 /// So many of those that there are, if nobody else has them.
@@ -189,9 +259,8 @@ fn hold(all: &Arc<Semaphore>, number: usize) -> Option<OwnedSemaphorePermit> {
     all.clone().try_acquire_many_owned(u32::try_from(number).ok()?).ok()
 }
 
-fn ports(dataplane: &Dataplane) -> Vec<Port> {
-    let links = dataplane.links().into_iter().map(|link| link.link);
-    dataplane.ports().into_iter().zip(links).map(|(port, link)| Port { interface: port.interface, link }).collect()
+fn ports_of(views: &[(PortView, LinkView)]) -> Vec<Port> {
+    views.iter().map(|(port, view)| Port { interface: port.interface.clone(), link: view.link.clone() }).collect()
 }
 
 /// Whether a Get of this kind has the leaf. OPERATIONAL: state that is not also configured.

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Set: all of a request or nothing. Operations change a copy of the configuration, which takes effect when it means
 //! something for every port.
+//!
+//! Which ports there are is part of the request, not of the configuration: an `id` adds the port of an interface, and
+//! only a delete of the interface itself takes it away. What is deleted or replaced above it is set anew, as on a device
+//! whose interfaces are built in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 use tonic::Status;
 
 use super::config::{self, Leaves};
-use super::path::{Path, Pattern};
+use super::path::{Path, Pattern, Step};
 use super::proto::gnmi;
 use super::proto::gnmi::typed_value::Value as Typed;
 use super::proto::gnmi::update_result::Operation;
@@ -21,11 +25,17 @@ const LONGEST_TEXT: usize = 256;
 /// Leaves that a configuration may hold.
 const MOST_SET: usize = 1 << 14;
 
-/// What a request makes of the configuration.
-pub struct Edit<'a> {
+/// What a request makes of the configuration and of the ports.
+pub struct Edit {
     pub leaves: Leaves,
-    /// All leaves that there are.
-    pub tree: &'a BTreeMap<Path, Value>,
+    /// The number of each port by the interface, as they shall be.
+    pub ports: BTreeMap<String, u64>,
+    /// Those that there are.
+    before: BTreeMap<String, u64>,
+    /// Interfaces that the request names.
+    named: BTreeSet<String>,
+    /// Values of leaves that nobody can change, as the request has them.
+    pub fixed: BTreeMap<Path, Value>,
     pub results: Vec<gnmi::UpdateResult>,
 }
 
@@ -37,7 +47,14 @@ pub fn check_operations(request: &gnmi::SetRequest) -> Result<(), Status> {
     }
 }
 
-impl Edit<'_> {
+impl Edit {
+    /// `ports`: numbers by interface. What was set for a port that is gone is forgotten.
+    pub fn new(mut leaves: Leaves, ports: BTreeMap<String, u64>) -> Edit {
+        leaves.retain(|path, _| config::interface_of(path).is_none_or(|name| ports.contains_key(name)));
+        let (named, fixed, results) = Default::default();
+        Edit { leaves, before: ports.clone(), ports, named, fixed, results }
+    }
+
     /// The operations in the order of the specification (3.4.3).
     pub fn run(&mut self, request: &gnmi::SetRequest) -> Result<(), Status> {
         if !request.union_replace.is_empty() {
@@ -49,6 +66,7 @@ impl Edit<'_> {
             if pattern.is_state() {
                 return Err(Status::invalid_argument(format!("{pattern}: state is not for setting")));
             }
+            self.remove_ports(&pattern)?;
             self.leaves.retain(|leaf, _| pattern.depth(&leaf.0).is_none());
             self.result(path, Operation::Delete);
         }
@@ -61,10 +79,46 @@ impl Edit<'_> {
                 self.result(path, operation);
             }
         }
+        if let Some(name) = self.named.iter().find(|name| !self.ports.contains_key(*name)) {
+            return Err(Status::not_found(config::no_interface(name)));
+        }
         config::with_keys(&mut self.leaves);
         match self.leaves.len() {
             ..=MOST_SET => Ok(()),
             leaves => Err(exhausted(format!("a configuration of {leaves} leaves: {MOST_SET} are the most"))),
+        }
+    }
+
+    /// The ports whose entries a delete is about go, with what was set for them.
+    fn remove_ports(&mut self, pattern: &Pattern) -> Result<(), Status> {
+        if let Ok(path) = pattern.exact()
+            && id_of(&path).is_some()
+        {
+            return Err(Status::invalid_argument(format!("{path}: a port keeps its id: delete the interface itself")));
+        }
+        let entry = |name: &String| {
+            let step = |name, key| Step { name, key };
+            [step("interfaces", None), step("interface", Some(("name", name.clone())))]
+        };
+        let before = self.ports.len();
+        self.ports.retain(|name, _| pattern.depth(&entry(name)) != Some(2));
+        if self.ports.len() < before {
+            let ports = &self.ports;
+            self.leaves.retain(|path, _| config::interface_of(path).is_none_or(|name| ports.contains_key(name)));
+        }
+        Ok(())
+    }
+
+    /// An interface that is a port already, or becomes one.
+    fn add_port(&mut self, path: &Path, name: &str, number: u64) -> Result<(), Status> {
+        match self.before.get(name) {
+            Some(has) if *has != number => Err(Status::invalid_argument(format!(
+                "{path}: {name} is port {has} until this request has ended: delete the interface, then add it"
+            ))),
+            _ => {
+                self.ports.insert(name.to_string(), number);
+                Ok(())
+            }
         }
     }
 
@@ -162,18 +216,46 @@ impl Edit<'_> {
                 None => Err(Status::invalid_argument(format!("{path}: state is not for setting"))),
             };
         }
+        if let Some(name) = config::interface_of(&path)
+            && !self.named.contains(name)
+        {
+            self.named.insert(name.to_string());
+        }
+        if let (Some(name), Value::Number(number)) = (id_of(&path), &value) {
+            return self.add_port(&path, name, *number);
+        }
         match node.kind {
-            Kind::Fixed(_) => match self.tree.get(&path) {
-                Some(has) if *has == value => Ok(()),
-                Some(has) => Err(Status::invalid_argument(format!("{path}: always {} here", has.text()))),
-                None => Err(Status::not_found(format!("{path}: there is none"))),
-            },
+            Kind::Fixed(_) if self.fixed.len() > MOST_SET => {
+                Err(exhausted(format!("{path}: more than {MOST_SET} leaves that are always the same")))
+            }
+            Kind::Fixed(_) => {
+                self.fixed.insert(path, value);
+                Ok(())
+            }
             _ => {
                 self.leaves.insert(path, value);
                 Ok(())
             }
         }
     }
+}
+
+/// The interface whose port number this path is.
+fn id_of(path: &Path) -> Option<&str> {
+    let is_id = path.has(0, "interfaces") && path.has(2, "config") && path.has(3, "id");
+    path.key("interface").filter(|_| is_id)
+}
+
+/// Leaves that nobody can change are as they are said to be. `tree`: all that there will be.
+pub fn check_fixed(fixed: BTreeMap<Path, Value>, tree: &BTreeMap<Path, Value>) -> Result<(), Status> {
+    for (path, value) in fixed {
+        match tree.get(&path) {
+            Some(has) if *has == value => {}
+            Some(has) => return Err(Status::invalid_argument(format!("{path}: always {} here", has.text()))),
+            None => return Err(Status::not_found(format!("{path}: there is none"))),
+        }
+    }
+    Ok(())
 }
 
 fn exhausted(reason: String) -> Status {

@@ -22,13 +22,16 @@ struct Walk<'a> {
     is_full: bool,
 }
 
-/// All leaves that the pattern wants, in the order of their paths.
-pub fn leaves(dataplane: &Dataplane, config: &Leaves, wanted: &Pattern) -> Result<BTreeMap<Path, Value>, Status> {
+/// All leaves of a data plane with these ports that the pattern wants, in the order of their paths.
+pub fn leaves(
+    dataplane: &Dataplane,
+    ports: &[(PortView, LinkView)],
+    config: &Leaves,
+    wanted: &Pattern,
+) -> Result<BTreeMap<Path, Value>, Status> {
     let mut walk = Walk { wanted, at: Path::default(), leaves: BTreeMap::new(), is_full: false };
-    let (ports, links) = (dataplane.ports(), dataplane.links());
-    let ports: Vec<(PortView, LinkView)> = ports.into_iter().zip(links).collect();
     walk.inside("interfaces", |walk| {
-        for (port, link) in &ports {
+        for (port, link) in ports {
             walk.entry("interface", "name", &port.interface, |walk| interface(walk, port, link));
         }
     });
@@ -43,7 +46,7 @@ pub fn leaves(dataplane: &Dataplane, config: &Leaves, wanted: &Pattern) -> Resul
     });
     walk.inside("qos", |walk| {
         walk.inside("interfaces", |walk| {
-            for (port, link) in &ports {
+            for (port, link) in ports {
                 walk.entry("interface", "interface-id", &port.interface, |walk| qos_interface(walk, port, link));
             }
         });
