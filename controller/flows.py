@@ -39,7 +39,8 @@ LOG = logging.getLogger(__name__)
 FLOWS_PER_WRITE = 64
 """Between two writes others get their turn."""
 
-GENERATIONS = 256
+GENERATIONS = 255
+"""From 1 on: 0 is what registers begin with."""
 NOTE = struct.Struct(">HHfd")
 """A flow's metadata: ingress port, egress port, weight, since when it is known."""
 PROTOCOL_TCP = 6
@@ -61,7 +62,7 @@ class Indices:
         if not self._free:
             return None
         index = self._free.popleft()
-        self._generation[index] = (self._generation[index] + 1) % GENERATIONS
+        self._generation[index] = self._generation[index] % GENERATIONS + 1
         return index, self._generation[index]
 
     def give(self, index: int) -> None:

@@ -90,7 +90,7 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         }
         AckPriority.apply(meta);
         QueueMeter.apply(meta);
-        Gate.apply(meta);
+        Gate.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
         if (meta.drop == 1) {
             refused.count((bit<32>)index);
             mark_to_drop(standard_metadata);
@@ -131,7 +131,7 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             PacketIn.apply(hdr, meta);
             return;
         }
-        GateRelease.apply(meta);
+        GateRelease.apply(meta, standard_metadata.egress_global_timestamp[31:0]);
         Prune.apply(meta, standard_metadata.egress_port);
         if (meta.drop == 1) {
             mark_to_drop(standard_metadata);

@@ -4,8 +4,12 @@
 //
 //   open --(depth reaches buffer)--> closed: drop --(depth <= buffer - batch)--> open
 //
-// depth = admitted - released: one register written by ingress alone, one by egress alone, so that a target
+// depth = admitted - released: registers written by ingress alone, registers written by egress alone, so that a target
 // with a thread for each needs no lock. The port's own queue must hold `buffer` packets.
+//
+// A packet that is lost between the two (a full queue, a new pipeline) would hold its place for ever. A port that for
+// GATE_FORGETS neither took nor sent a packet has none, and depth begins anew; after an outage of the link that is
+// longer, it has some that are not counted, and depth stays 0 until they are gone.
 #ifndef V1MODEL_GATE_P4
 #define V1MODEL_GATE_P4
 
@@ -14,8 +18,16 @@
 register<bit<32>>(PORTS_SIZE) gate_admitted;
 @id(REGISTER_GATE_RELEASED)
 register<bit<32>>(PORTS_SIZE) gate_released;
+// When a packet last took its place, and gave it back.
+@id(REGISTER_GATE_ADMITTED_AT)
+register<bit<32>>(PORTS_SIZE) gate_admitted_at;
+@id(REGISTER_GATE_RELEASED_AT)
+register<bit<32>>(PORTS_SIZE) gate_released_at;
 
-control Gate(inout metadata_t meta) {
+// In microseconds, the clock of v1model.
+const bit<32> GATE_FORGETS = 1000000;
+
+control Gate(inout metadata_t meta, in bit<32> now) {
     @id(REGISTER_GATE_CLOSED)
     register<bit<1>>(PORTS_SIZE) gate_closed;
 
@@ -27,10 +39,19 @@ control Gate(inout metadata_t meta) {
         gate_admitted.read(admitted, (bit<32>)meta.egress_port);
         gate_released.read(released, (bit<32>)meta.egress_port);
         gate_closed.read(closed, (bit<32>)meta.egress_port);
+        bit<32> admitted_at;
+        bit<32> released_at;
+        gate_admitted_at.read(admitted_at, (bit<32>)meta.egress_port);
+        gate_released_at.read(released_at, (bit<32>)meta.egress_port);
         bit<32> depth = admitted - released;
+        if (depth[31:31] == 1 || (now - admitted_at > GATE_FORGETS && now - released_at > GATE_FORGETS)) {
+            admitted = released;
+            depth = 0;
+        }
         closed = depth >= buffer ? 1w1 : (depth + batch <= buffer ? 1w0 : closed);
         gate_closed.write((bit<32>)meta.egress_port, closed);
         gate_admitted.write((bit<32>)meta.egress_port, admitted + (bit<32>)(~closed));
+        gate_admitted_at.write((bit<32>)meta.egress_port, closed == 1 ? admitted_at : now);
         meta.drop = closed;
         meta.gated = ~closed;
     }
@@ -48,12 +69,13 @@ control Gate(inout metadata_t meta) {
     }
 }
 
-control GateRelease(in metadata_t meta) {
+control GateRelease(in metadata_t meta, in bit<32> now) {
     apply {
         if (meta.gated == 1) {
             bit<32> released;
             gate_released.read(released, (bit<32>)meta.egress_port);
             gate_released.write((bit<32>)meta.egress_port, released + 1);
+            gate_released_at.write((bit<32>)meta.egress_port, now);
         }
     }
 }

@@ -162,6 +162,21 @@ class UnknownFlowKeepsAll(FilterTest):
         self.expect_counts(UPLINK, arrived=3, sent=3)
 
 
+class NotAllAreFiltered(FilterTest):
+    """Of many older ACKs in a row every sixteenth is sent: a number that is remembered wrongly ends no connection."""
+
+    def runTest(self):
+        self.insert(ack_flow(343))
+        self.expect_sent(0x90000000)
+        for _ in range(3):
+            self.expect_filtered(*range(0x10000001, 0x10000010))
+            self.expect_sent(0x10000010)
+        self.expect_filtered(*range(0x10000001, 0x10000006))
+        self.expect_sent(0x90000001)
+        self.expect_filtered(*range(0x10000001, 0x10000010))
+        self.expect_sent(0x10000010)
+
+
 class NumbersWrap(FilterTest):
     """ACK numbers are compared as serial numbers (RFC 9293, section 3.4)."""
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """gate: a FIFO of `buffer` packets that, once full, takes packets again only when a whole batch fits."""
 
+import time
+
+from finsy import P4RegisterEntry
 from lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from lib.packets import build_ack, build_udp
 from test_filter import ack_flow, prioritise_entry
@@ -8,6 +11,7 @@ from test_flows import flow_entry
 from test_mark import port_feedback
 
 BUFFER, BATCH = 6, 3  # packets
+FORGETS = 1.1  # s, GATE_FORGETS and some
 
 
 def gate_entry(port, buffer=BUFFER, batch=BATCH):
@@ -138,6 +142,30 @@ class RefusedAckSupersedesNothing(GateTest):
         admitted = self.count("arrived") - 1
         self.expect(SLOW, *self.sent_frames[:2], older, *self.sent_frames[2:admitted])
         self.expect_nothing()
+
+
+class LostPacketGivesBackItsPlace(GateTest):
+    """Places of packets that never left are free again once the port has done nothing for a second."""
+
+    def runTest(self):
+        self.insert(gate_entry(SLOW))
+        self.send_frames(1)
+        self.expect_frames([0])
+        (released,) = self.p4.read(P4RegisterEntry("gate_released", index=SLOW))
+        for lost in (BUFFER, -1):
+            # A queue that dropped them; and, the other way round, packets that left and were not counted.
+            self.p4.modify(P4RegisterEntry("gate_admitted", index=SLOW, data=(released.data + lost) % (1 << 32)))
+            sent = len(self.sent_frames)
+            self.send_frames(1)
+            if lost > 0:
+                self.assertEqual(self.count("refused"), 1)
+                time.sleep(FORGETS)
+                sent = len(self.sent_frames)
+                self.send_frames(1)
+            self.expect_frames([sent])
+            (released,) = self.p4.read(P4RegisterEntry("gate_released", index=SLOW))
+            (admitted,) = self.p4.read(P4RegisterEntry("gate_admitted", index=SLOW))
+            self.assertEqual(admitted.data, released.data)
 
 
 class DroppedPacketTakesNoPlace(GateTest):
