@@ -18,7 +18,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
+from ..config import AccessPointConfig
 from ..control import Refused
+from ..observation import Observation
 from .access_points import AP
 from .http import PREFIX, ApName, Serving, token_of
 from .live import classes_of, ports_of
@@ -48,14 +50,17 @@ class Streams:
         self.open = 0
         self.ticks = 0
         self.closing = asyncio.Event()
+        self.told: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
+        """By access point the last event, and what it was made of: all streams tell the same."""
 
 
 def _event(kind: str, data: object) -> str:
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
 
 
-def _look(service: Service, name: str, fresh: float) -> tuple[int, str]:
+def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[int, str]:
     """The ticks so far, and the event."""
+    told = streams.told.pop(name, None)
     try:
         seen = service.observe(name, fresh)
         config = service.config(name)
@@ -63,6 +68,9 @@ def _look(service: Service, name: str, fresh: float) -> tuple[int, str]:
         return -1, _event("problem", {"name": name, "detail": error.detail})
     except ProblemError as error:
         return -1, _event("problem", {"name": name, "detail": error.detail})
+    if told is not None and told[0] is seen and told[1] is config:
+        streams.told[name] = told
+        return seen["ticks"], told[2]
     loop = {key: seen[key] for key in ("ticks", "late", "missed", "tick_ms_p50", "tick_ms_p99")}
     data = {
         **{key: seen[key] for key in ("name", "time", "state", "problem", "stations", "flows")},
@@ -70,7 +78,9 @@ def _look(service: Service, name: str, fresh: float) -> tuple[int, str]:
         "ports": ports_of(config, seen),
         "classes": classes_of(config, seen),
     }
-    return seen["ticks"], _event("access_point", data)
+    event = _event("access_point", data)
+    streams.told[name] = seen, config, event
+    return seen["ticks"], event
 
 
 async def _stream(
@@ -92,7 +102,7 @@ async def _stream(
                     yield _event("problem", {"name": name, "detail": "removed"})
                     return
                 interval = service.config(name).ncr.device_interval if tick else SECOND
-                ticks, event = _look(service, name, interval / 2)
+                ticks, event = _look(service, streams, name, interval / 2)
                 if ticks < 0 or not tick or ticks != last.get(name):
                     yield event
                     said = time.monotonic()
