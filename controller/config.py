@@ -140,10 +140,12 @@ class ClassWeights(Model):
 
 
 class Sparse(Model):
-    """What counts as a sparse flow."""
+    """What counts as a sparse flow: one within the largest of three rates."""
 
+    fair_share: Ratio = 0.5
+    """A part of its max-min share among the flows that leave through its port, as the loop sees them."""
     share: Ratio = 0.01
-    """A flow's rate, as a share of the capacity of the port that it leaves through."""
+    """A share of the capacity of that port."""
     min_rate_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000)] = 32_000
     burst_bytes: Annotated[int, Field(ge=3_028, le=10_000_000)] = 3_028
 
@@ -152,7 +154,7 @@ class QueueShares(Model):
     """What each priority queue may take of a port's capacity before its packets join the bulk."""
 
     acks: Ratio = 0.6
-    sparse: Ratio = 0.2
+    sparse: Ratio = 0.3
     new_flows: Ratio = 0.1
 
 

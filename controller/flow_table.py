@@ -13,6 +13,9 @@ from .program import FEEDBACK_MAX, FLOWS_SIZE
 
 Numbers = npt.NDArray[np.int64]
 
+METER_STEP = 4
+"""A flow's sparse rate is written when it changed by one part in so many."""
+
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
 
@@ -33,7 +36,11 @@ class FlowTable:
         self._tcp = np.zeros(FLOWS_SIZE, bool)
         self._own_class = np.zeros(FLOWS_SIZE, np.uint8)
         self._classes = np.zeros((2, FLOWS_SIZE), np.uint8)
-        self._sparse_rate = np.zeros(FLOWS_SIZE)
+        self.sparse_rate: Floats = np.zeros(FLOWS_SIZE)
+        """Bytes/s within which a flow is sparse."""
+        self._least_sparse_rate = np.zeros(FLOWS_SIZE)
+        self._metered = np.zeros(FLOWS_SIZE)
+        """The sparse rate in its entry."""
 
     def add(self, index: int, kind: FlowKind) -> None:
         """A flow takes a place; its weight stands there already."""
@@ -45,7 +52,8 @@ class FlowTable:
         self.port[index] = kind.egress_port
         self._tcp[index] = kind.tcp
         self._classes[:, index] = kind.data_class, kind.ack_class
-        self._sparse_rate[index] = kind.sparse_rate
+        self._least_sparse_rate[index] = kind.sparse_rate
+        self.sparse_rate[index] = self._metered[index] = kind.metered_rate
         self.written[index] = kind.written
         self.set_class(index, kind.own_class)
 
@@ -71,17 +79,29 @@ class FlowTable:
         """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
         held = ~self.acknowledges[at]
         if sparse:
-            held &= self.rates.value[at] > self._sparse_rate[at]
+            held &= self.rates.value[at] > self.sparse_rate[at]
         return held.astype(np.float64)
+
+    def allow(self, at: Numbers, rates: Floats) -> None:
+        """These flows are sparse within these rates in bytes/s, and in any case within their least one."""
+        self.sparse_rate[at] = np.maximum(rates, self._least_sparse_rate[at])
 
     def stop(self, at: Numbers) -> None:
         """These flows have no feedback any more."""
         self.pressure[at] = self.feedback[at] = 0.0
 
     def changed(self, at: Numbers, step: int) -> list[int]:
-        """Those whose feedback differs from what is written by `step` of 65535 at least, or has become 0."""
+        """Those whose feedback differs from what is written by `step` of 65535 at least, or has become 0; and those
+        whose sparse rate differs by one part of `METER_STEP`."""
         value, written = np.rint(self.feedback[at] * FEEDBACK_MAX), self.written[at]
-        return at[(np.abs(value - written) >= step) | ((value == 0) & (written > 0))].tolist()
+        feedback = (np.abs(value - written) >= step) | ((value == 0) & (written > 0))
+        metered = self._metered[at]
+        return at[feedback | (np.abs(self.sparse_rate[at] - metered) * METER_STEP > metered)].tolist()
+
+    def meter(self, index: int) -> int:
+        """The sparse rate of a flow in bytes/s, which is written now."""
+        self._metered[index] = rate = max(1, round(float(self.sparse_rate[index])))
+        return rate
 
     def value(self, index: int) -> int:
         """The 16 bits of a flow."""

@@ -179,6 +179,7 @@ class Flow:
             data_class=class_of(self.direction, False),
             ack_class=class_of(self.direction, True),
             sparse_rate=entry.meter_config.cir,
+            metered_rate=entry.meter_config.cir,
             written=self.written,
         )
         change = p4r.WriteRequest(updates=[self.change]).SerializeToString()

@@ -43,7 +43,9 @@ class FlowKind:
     ack_class: int
     """The built-in class of its packets when they are data, and when they are ACKs."""
     sparse_rate: float
-    """bytes/s"""
+    """bytes/s within which it is sparse in any case"""
+    metered_rate: float
+    """The sparse rate in its entry, bytes/s."""
     written: int
     """The feedback in its entry, as 16 bits."""
 

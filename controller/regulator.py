@@ -209,12 +209,13 @@ class PortRegulator:
                 for rate, arrivals in zip(self.class_rates, self._arrivals, strict=True)
             ]
         )
-        pressure, _ = share_terms(
+        weights = weights * of_class[classes]
+        pressure, desired = share_terms(
             table.pressure[flows],
             elapsed,
             self.port.capacity_bps / 8,
             table.rates.value[flows] * kept[classes],
-            weights * of_class[classes],
+            weights,
             elastic,
             gain=ncr.alpha,
             interval=ncr.flow_interval,
@@ -223,4 +224,8 @@ class PortRegulator:
         )
         feedback = pressure * pressure
         table.pressure[flows], table.feedback[flows] = pressure, feedback
+        if flows.size:
+            # What any of them would get if it asked for more.
+            level = float((desired / weights).max())
+            table.allow(flows, self.config.sparse.fair_share * level * weights)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

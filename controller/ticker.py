@@ -463,7 +463,9 @@ class Ticker:
         request = p4r.WriteRequest.FromString(b"".join([self._by_index[index].change for index in indices]))
         for update, index in zip(request.updates, indices, strict=True):
             value = self._flows.value(index)
-            update.entity.table_entry.action.action.params[PARAM_FEEDBACK].value = canonical(value)
+            entry = update.entity.table_entry
+            entry.action.action.params[PARAM_FEEDBACK].value = canonical(value)
+            entry.meter_config.cir = entry.meter_config.pir = self._flows.meter(index)
             self._flows.written[index] = value
         return [request.SerializeToString()]
 

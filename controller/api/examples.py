@@ -148,7 +148,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "ReadyAnswer": {"status": "ready", "access_points": 2, "history": "ok"},
     "Rule": _RULE,
     "SessionAnswer": _SESSION,
-    "Sparse": {"share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
+    "Sparse": {"fair_share": 0.5, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
     "StationObservation": {
         "address": "02:00:00:00:00:0b",
         "port": 1,

@@ -418,8 +418,9 @@ class SessionAnswer(TypedDict):
 
 
 class Sparse(TypedDict):
-    """What counts as a sparse flow."""
+    """What counts as a sparse flow: one within the largest of three rates."""
 
+    fair_share: NotRequired[float]
     share: NotRequired[float]
     min_rate_bps: NotRequired[int]
     burst_bytes: NotRequired[int]

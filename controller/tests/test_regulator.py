@@ -26,7 +26,15 @@ def uplink(**fields: Any) -> PortRegulator:
 
 def add(regulator: PortRegulator, index: int, weight: float = 1.0, **fields: Any) -> None:
     """A TCP flow that goes up."""
-    kind = {"own_class": 0, "data_class": 2, "ack_class": 1, "sparse_rate": 1_250.0, "written": 0, **fields}
+    kind = {
+        "own_class": 0,
+        "data_class": 2,
+        "ack_class": 1,
+        "sparse_rate": 1_250.0,
+        "metered_rate": 1_250.0,
+        "written": 0,
+        **fields,
+    }
     regulator._flows.add(index, FlowKind(egress_port=2, tcp=True, **kind))
     regulator._flows.weight[index] = weight
     regulator.active[index] = None
@@ -120,7 +128,31 @@ def test_the_heavier_of_two_flows_may_have_more() -> None:
     assert regulator._flows.feedback[7] == 0.0
     assert regulator._flows.feedback[8] > 0.0
     assert regulator.largest_flow_feedback == regulator._flows.feedback[8]
+    # Their sparse rates are new as well, until they are written.
+    assert regulator._flows.changed(np.array([7, 8]), 1) == [7, 8]
+    assert [regulator._flows.meter(index) for index in (7, 8)] == [
+        round(0.75 * CAPACITY / 2),
+        round(0.25 * CAPACITY / 2),
+    ]
     assert regulator._flows.changed(np.array([7, 8]), 1) == [8]
+
+
+def test_a_flow_is_sparse_within_half_of_its_fair_share() -> None:
+    # What asks for a quarter leaves three quarters to the other, and could have as much.
+    regulator = uplink()
+    add(regulator, 7)
+    add(regulator, 8)
+    volumes = regulator.volumes
+    for tick in range(1000):
+        now = tick * 0.01
+        volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / FRAME), int(now * CAPACITY)
+        volumes.arrived_packets[2] = volumes.sent_packets[2] + 6
+        volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
+        read(regulator, now, {7: now * CAPACITY / 4, 8: now * CAPACITY * 3 / 4})
+        regulator.update(now)
+    assert regulator._flows.sparse_rate[[7, 8]] == pytest.approx(0.75 * CAPACITY / 2, rel=0.02)
+    assert regulator._flows.elastic(np.array([7, 8]), sparse=True).tolist() == [0.0, 1.0]
+    assert regulator.largest_flow_feedback < 0.01
 
 
 def test_a_flow_that_stops_is_looked_at_no_more() -> None:

@@ -32,7 +32,9 @@ def flow(index: int) -> NewFlow:
     entry.match.add(field_id=1).exact.value = bytes([index + 1])
     named = p4r.DirectCounterEntry(table_entry=entry)
     reading = p4r.ReadRequest(entities=[p4r.Entity(direct_counter_entry=named)]).SerializeToString()
-    kind = FlowKind(egress_port=2, tcp=True, own_class=0, data_class=2, ack_class=1, sparse_rate=1.0, written=0)
+    kind = FlowKind(
+        egress_port=2, tcp=True, own_class=0, data_class=2, ack_class=1, sparse_rate=1e12, metered_rate=1e12, written=0
+    )
     return NewFlow(index, (bytes([index + 1]),), reading, named.SerializeToString(), b"", kind)
 
 
