@@ -126,6 +126,8 @@ class Ncr(Model):
     class_limit: Ratio = 0.5
     device_limit: Ratio = 1.0
     """The most that each term may contribute."""
+    isolate_stations: bool = True
+    """Shares are first by station, then by flow: more connections get a station no more. False: by flow alone."""
     mark_only: bool = False
     """Never drop a packet that is not ECN-capable in place of a mark."""
 
@@ -143,7 +145,8 @@ class Sparse(Model):
     """What counts as a sparse flow: one within the largest of three rates."""
 
     fair_share: Ratio = 0.5
-    """A part of its max-min share among the flows that leave through its port, as the loop sees them."""
+    """A part of its max-min share among the flows that leave through its port, as the loop sees them; where that is less
+    than the other two, only small packets go by those. 0: what others do plays no part."""
     share: Ratio = 0.01
     """A share of the capacity of that port."""
     min_rate_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000)] = 32_000

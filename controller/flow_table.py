@@ -16,6 +16,11 @@ Numbers = npt.NDArray[np.int64]
 METER_STEP = 4
 """A flow's sparse rate is written when it changed by one part in so many."""
 
+SMALL_BURST = 576
+"""Bytes. On a crowded port, where half of a flow's fair share is less than what counts as sparse in any case, only
+packets go ahead that take little of the link: a full frame of each of 200 uploads is 2.4 s of 1 Mb/s. 576 is what every
+host takes (RFC 791)."""
+
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
 
@@ -38,9 +43,14 @@ class FlowTable:
         self._classes = np.zeros((2, FLOWS_SIZE), np.uint8)
         self.sparse_rate: Floats = np.zeros(FLOWS_SIZE)
         """Bytes/s within which a flow is sparse."""
+        self.crowded = np.zeros(FLOWS_SIZE, bool)
+        """Whose packets are sparse only when they are small, too."""
+        self.station = np.zeros(FLOWS_SIZE, np.int64)
         self._least_sparse_rate = np.zeros(FLOWS_SIZE)
+        self._small = np.zeros(FLOWS_SIZE, bool)
         self._metered = np.zeros(FLOWS_SIZE)
-        """The sparse rate in its entry."""
+        self._metered_crowded = np.zeros(FLOWS_SIZE, bool)
+        """Sparse rate and burst in its entry."""
 
     def add(self, index: int, kind: FlowKind) -> None:
         """A flow takes a place; its weight stands there already."""
@@ -54,6 +64,8 @@ class FlowTable:
         self._classes[:, index] = kind.data_class, kind.ack_class
         self._least_sparse_rate[index] = kind.sparse_rate
         self.sparse_rate[index] = self._metered[index] = kind.metered_rate
+        self.crowded[index] = self._metered_crowded[index] = False
+        self.station[index] = kind.station
         self.written[index] = kind.written
         self.set_class(index, kind.own_class)
 
@@ -65,6 +77,7 @@ class FlowTable:
     def take(self, at: Numbers, packets: Numbers, sizes: Numbers, now: float, tau: float) -> None:
         """New readings of the counters of these flows; `tau` as in `Rates`."""
         self.packets[at], self.bytes[at] = packets, sizes
+        self._small[at] = sizes <= SMALL_BURST * packets
         self.rates.update(at, sizes.astype(np.float64), now, tau)
         # A flow of small TCP packets looks like the ACKs of the other direction.
         acknowledges = self._tcp[at] & (sizes > 0) & (sizes < SMALL_PACKET * packets)
@@ -79,12 +92,15 @@ class FlowTable:
         """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
         held = ~self.acknowledges[at]
         if sparse:
-            held &= self.rates.value[at] > self.sparse_rate[at]
+            held &= (self.rates.value[at] > self.sparse_rate[at]) | (self.crowded[at] & ~self._small[at])
         return held.astype(np.float64)
 
-    def allow(self, at: Numbers, rates: Floats) -> None:
-        """These flows are sparse within these rates in bytes/s, and in any case within their least one."""
-        self.sparse_rate[at] = np.maximum(rates, self._least_sparse_rate[at])
+    def allow(self, at: Numbers, rates: Floats | None) -> None:
+        """These flows are sparse within these rates in bytes/s, and their small packets also within their least one;
+        None: all packets within that."""
+        least = self._least_sparse_rate[at]
+        self.crowded[at] = False if rates is None else rates < least
+        self.sparse_rate[at] = least if rates is None else np.maximum(rates, least)
 
     def stop(self, at: Numbers) -> None:
         """These flows have no feedback any more."""
@@ -96,12 +112,14 @@ class FlowTable:
         value, written = np.rint(self.feedback[at] * FEEDBACK_MAX), self.written[at]
         feedback = (np.abs(value - written) >= step) | ((value == 0) & (written > 0))
         metered = self._metered[at]
-        return at[feedback | (np.abs(self.sparse_rate[at] - metered) * METER_STEP > metered)].tolist()
+        meter = np.abs(self.sparse_rate[at] - metered) * METER_STEP > metered
+        return at[feedback | meter | (self.crowded[at] != self._metered_crowded[at])].tolist()
 
-    def meter(self, index: int) -> int:
-        """The sparse rate of a flow in bytes/s, which is written now."""
+    def meter(self, index: int) -> tuple[int, bool]:
+        """The sparse rate of a flow in bytes/s, and whether only its small packets are sparse: what is written now."""
         self._metered[index] = rate = max(1, round(float(self.sparse_rate[index])))
-        return rate
+        self._metered_crowded[index] = crowded = bool(self.crowded[index])
+        return rate, crowded
 
     def value(self, index: int) -> int:
         """The 16 bits of a flow."""

@@ -180,6 +180,8 @@ class Flow:
             ack_class=class_of(self.direction, True),
             sparse_rate=entry.meter_config.cir,
             metered_rate=entry.meter_config.cir,
+            # Of this process alone, so that nobody makes up an address with the number of another one's.
+            station=hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr),
             written=self.written,
         )
         change = p4r.WriteRequest(updates=[self.change]).SerializeToString()

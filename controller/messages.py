@@ -46,6 +46,8 @@ class FlowKind:
     """bytes/s within which it is sparse in any case"""
     metered_rate: float
     """The sparse rate in its entry, bytes/s."""
+    station: int
+    """A number of its station's address."""
     written: int
     """The feedback in its entry, as 16 bits."""
 

@@ -196,12 +196,17 @@ class PortRegulator:
             self.class_feedback[class_id] = term * term
 
     def _share_among_flows(self, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
-        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2).
+        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2); with `isolate_stations`
+        first in equal parts to the stations that have flows of the class.
 
         A flow is counted before its ACKs are filtered; what is left is taken to be the same part of each in a class.
         """
         ncr, table = self.config.ncr, self._flows
         classes, weights = table.class_id[flows], table.weight[flows]
+        if ncr.isolate_stations and flows.size:
+            _, of = np.unique(np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_inverse=True)
+            of = of.reshape(-1)
+            weights = weights / np.bincount(of, weights)[of]
         of_class = self._weights / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9)
         kept = np.array(
             [
@@ -225,7 +230,7 @@ class PortRegulator:
         feedback = pressure * pressure
         table.pressure[flows], table.feedback[flows] = pressure, feedback
         if flows.size:
-            # What any of them would get if it asked for more.
-            level = float((desired / weights).max())
-            table.allow(flows, self.config.sparse.fair_share * level * weights)
+            # What the largest gets, by weight: who is far below that is no reason for the queue.
+            level, part = float((desired / weights).max()), self.config.sparse.fair_share
+            table.allow(flows, part * level * weights if part else None)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

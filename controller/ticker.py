@@ -23,7 +23,7 @@ from .board import CLASSES, DURATIONS, EVERY_TICK, LATE, MISSED, PORT, SHARES, T
 from .classes import class_ids
 from .config import AccessPointConfig
 from .feedback import quantise
-from .flow_table import FlowTable
+from .flow_table import SMALL_BURST, FlowTable
 from .http2 import OK, UNKNOWN, Channel, ChannelError, Status, Tls
 from .messages import Key, NewFlow, Session
 from .program import PARAM_FEEDBACK, canonical, class_index
@@ -465,7 +465,11 @@ class Ticker:
             value = self._flows.value(index)
             entry = update.entity.table_entry
             entry.action.action.params[PARAM_FEEDBACK].value = canonical(value)
-            entry.meter_config.cir = entry.meter_config.pir = self._flows.meter(index)
+            meter = entry.meter_config
+            rate, crowded = self._flows.meter(index)
+            meter.cir = meter.pir = rate
+            if crowded:
+                meter.cburst = meter.pburst = SMALL_BURST
             self._flows.written[index] = value
         return [request.SerializeToString()]
 

@@ -40,13 +40,16 @@ class Raw:
         """Values measured within a part of the timeline."""
         return values_within(self.of(quantity, source), quantity, *self.span(start, end))
 
-    def rate(self, source: str, start: float = 0.0, end: float | None = None) -> float:
-        """Mb/s of all flows that the pattern matches, over a part of the timeline without its warm-up."""
-        return mean_rate(self.of("rate_mbps", source), "rate_mbps", *averaged(*self.span(start, end)))
+    def rate(self, source: str, start: float = 0.0, end: float | None = None, quantity: str = "rate_mbps") -> float:
+        """Mb/s of all flows that the pattern matches, over a part of the timeline without its warm-up. quantity: or
+        `stream_mbps`, of single streams."""
+        return mean_rate(self.of(quantity, source), quantity, *averaged(*self.span(start, end)))
 
-    def rates(self, source: str, start: float = 0.0, end: float | None = None) -> list[float]:
+    def rates(
+        self, source: str, start: float = 0.0, end: float | None = None, quantity: str = "rate_mbps"
+    ) -> list[float]:
         """`rate` of each of them."""
-        return [self.rate(one, start, end) for one in self.sources("rate_mbps", source)]
+        return [self.rate(one, start, end, quantity) for one in self.sources(quantity, source)]
 
 
 def rate(source: str = "*", start: float = 0.0, end: float | None = None) -> Of:
@@ -72,11 +75,12 @@ def mean(quantity: str, start: float = 0.0, end: float | None = None, source: st
     return of
 
 
-def jain(source: str = "*", start: float = 0.0, end: float | None = None) -> Of:
-    """Jain's index of the flows' rates: 1 when all are equal, 1/n when one has all."""
+def jain(source: str = "*", start: float = 0.0, end: float | None = None, quantity: str = "rate_mbps") -> Of:
+    """Jain's index of the flows' rates, or of single streams' (`stream_mbps`): 1 when all are equal, 1/n when one has
+    all."""
 
     def of(raw: Raw) -> float | None:
-        rates = raw.rates(source, start, end)
+        rates = raw.rates(source, start, end, quantity)
         squares = sum(rate * rate for rate in rates)
         return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 

@@ -38,8 +38,9 @@ def require_hosts() -> None:
 class Flow:
     """TCP between a station and the server, as much as goes, from `start` to `end` (None: the scene's end).
 
-    Its samples are `rate_mbps` of source `name`. streams: parallel connections, sampled as one. cc: of its sender,
-    None: the arm's. window: bytes of its socket buffers (None: the kernel's own). cwnd_limited: the self-check expects
+    Its samples are `rate_mbps` of source `name`. streams: parallel connections, sampled as one. each: every one of
+    them is sampled, too, as `stream_mbps` of source `name/number`. cc: of its sender, None: the arm's. window: bytes
+    of its socket buffers (None: the kernel's own). cwnd_limited: the self-check expects
     the congestion window to limit it; without `window` it does.
     """
 
@@ -49,6 +50,7 @@ class Flow:
     end: float | None = None
     station: int = 1
     streams: int = 1
+    each: bool = False
     cc: str | None = None
     window: int | None = None
     cwnd_limited: bool = True

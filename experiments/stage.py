@@ -133,7 +133,7 @@ class Stage:
         made = traffic.Transfer(
             self.station(flow.station), self.server, self.address, flow.direction, self.samples, self.started,
             quantity="rate_mbps", source=flow.name, port=traffic.IPERF_PORT + len(self._flows), streams=flow.streams,
-            options=options,
+            each=flow.each, options=options,
         )  # fmt: skip
         looks: list[str] = []
         self._flows.append((flow, made, looks))

@@ -24,11 +24,17 @@ _ERROR = re.compile(r"iperf3: error - (.*)")
 
 def parse_interval(line: str, streams: int = 1) -> tuple[float, float, float] | None:
     """(start s, end s, Mb/s) of an interval line of `iperf3 -f k`; None for any other line, totals too."""
+    interval = _interval(line)
+    return interval[1:] if interval and (interval[0] == "SUM") == (streams > 1) else None
+
+
+def _interval(line: str) -> tuple[str, float, float, float] | None:
+    """The same of any stream, or of all (SUM), and which."""
     match = _INTERVAL_LINE.search(line)
-    if not match or (match[1] == "SUM") != (streams > 1):
+    if not match:
         return None
     start, end, rate = float(match[2]), float(match[3]), float(match[4]) / 1e3
-    return (start, end, rate) if end > start else None
+    return (match[1], start, end, rate) if end > start else None
 
 
 class Reader(threading.Thread):
@@ -49,8 +55,8 @@ class Transfer:
     """A flow at work: iperf3 at both ends, sampled where its data arrives.
 
     client, server: hosts; `address` is the server's. direction: `up` from client to server, or `down`. quantity,
-    source: of the samples, which go to `samples`. started: the arm's start, s since the epoch. options: more of the
-    client's.
+    source: of the samples, which go to `samples`. started: the arm's start, s since the epoch. each: single streams are
+    sampled, too. options: more of the client's.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Transfer:
         source: str = "",
         port: int = IPERF_PORT,
         streams: int = 1,
+        each: bool = False,
         options: Sequence[str] = (),
     ) -> None:
         self.name = source or quantity
@@ -73,7 +80,7 @@ class Transfer:
         self._reached = client, address, port
         self._port = port
         self._down = direction == "down"
-        self._streams = streams
+        self._streams, self._each = streams, each
         self._options = options
         self._sampled = quantity, source
         self._samples = samples
@@ -106,16 +113,19 @@ class Transfer:
             self._client.terminate()
 
     def _take(self, line: str) -> None:
-        interval = parse_interval(line, self._streams)
+        interval = _interval(line)
         if not interval:
             self._note(line)
             return
         # iperf3 counts from its own start. A line comes when its interval is over, or later: the earliest tells.
-        start, end, rate = interval
+        stream, start, end, rate = interval
         self._first = min(self._first, time.time() - end)
         middle = self._first - self._arm_started + (start + end) / 2
         quantity, source = self._sampled
-        self._samples.append(Sample(middle, quantity, rate, end - start, source))
+        if (stream == "SUM") == (self._streams > 1):
+            self._samples.append(Sample(middle, quantity, rate, end - start, source))
+        if stream != "SUM" and self._each:
+            self._samples.append(Sample(middle, "stream_mbps", rate, end - start, f"{source}/{stream}"))
 
     def _note(self, line: str) -> None:
         if line.startswith("Server listening"):

@@ -267,6 +267,7 @@ class Ncr(TypedDict):
     flow_limit: NotRequired[float]
     class_limit: NotRequired[float]
     device_limit: NotRequired[float]
+    isolate_stations: NotRequired[bool]
     mark_only: NotRequired[bool]
 
 
@@ -287,6 +288,7 @@ class NcrPatch(TypedDict):
     flow_limit: NotRequired[float | None]
     class_limit: NotRequired[float | None]
     device_limit: NotRequired[float | None]
+    isolate_stations: NotRequired[bool | None]
     mark_only: NotRequired[bool | None]
 
 

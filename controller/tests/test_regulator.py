@@ -32,6 +32,7 @@ def add(regulator: PortRegulator, index: int, weight: float = 1.0, **fields: Any
         "ack_class": 1,
         "sparse_rate": 1_250.0,
         "metered_rate": 1_250.0,
+        "station": 0,
         "written": 0,
         **fields,
     }
@@ -114,7 +115,7 @@ def test_the_class_weight_protects() -> None:
 
 
 def test_the_heavier_of_two_flows_may_have_more() -> None:
-    regulator = uplink()
+    regulator = uplink(sparse={"fair_share": 0.0})
     add(regulator, 7, weight=3.0)
     add(regulator, 8)
     volumes = regulator.volumes
@@ -128,12 +129,6 @@ def test_the_heavier_of_two_flows_may_have_more() -> None:
     assert regulator._flows.feedback[7] == 0.0
     assert regulator._flows.feedback[8] > 0.0
     assert regulator.largest_flow_feedback == regulator._flows.feedback[8]
-    # Their sparse rates are new as well, until they are written.
-    assert regulator._flows.changed(np.array([7, 8]), 1) == [7, 8]
-    assert [regulator._flows.meter(index) for index in (7, 8)] == [
-        round(0.75 * CAPACITY / 2),
-        round(0.25 * CAPACITY / 2),
-    ]
     assert regulator._flows.changed(np.array([7, 8]), 1) == [8]
 
 
@@ -153,6 +148,42 @@ def test_a_flow_is_sparse_within_half_of_its_fair_share() -> None:
     assert regulator._flows.sparse_rate[[7, 8]] == pytest.approx(0.75 * CAPACITY / 2, rel=0.02)
     assert regulator._flows.elastic(np.array([7, 8]), sparse=True).tolist() == [0.0, 1.0]
     assert regulator.largest_flow_feedback < 0.01
+
+
+def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAME) -> None:
+    """Ten seconds of flows with these parts of the capacity, and a standing queue."""
+    volumes = regulator.volumes
+    for tick in range(1000):
+        now = tick * 0.01
+        volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / FRAME), int(now * CAPACITY)
+        volumes.arrived_packets[2] = volumes.sent_packets[2] + 6
+        volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
+        read(regulator, now, {index: now * CAPACITY * part for index, part in rates.items()}, size)
+        regulator.update(now)
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_a_station_gets_no_more_for_more_flows(isolated: bool) -> None:
+    regulator = uplink(ncr={"isolate_stations": isolated})
+    add(regulator, 0, station=1)
+    for index in range(1, 9):
+        add(regulator, index, station=2)
+    # By station each has its half, and the eight flows more; by flow the one has more than its ninth.
+    _uploads(regulator, {0: 0.3, **dict.fromkeys(range(1, 9), 0.7 / 8)})
+    feedback = regulator._flows.feedback
+    assert (feedback[0] == 0.0) == isolated
+    assert (feedback[1:9] > 0.0).all() == isolated
+
+
+def test_on_a_crowded_port_only_small_packets_are_sparse() -> None:
+    for size, elastic in ((FRAME, 1.0), (100, 0.0)):
+        regulator = uplink()
+        for index in range(100):
+            add(regulator, index, sparse_rate=4_000.0, metered_rate=4_000.0)
+        _uploads(regulator, dict.fromkeys(range(100), 0.01), size)
+        at = np.arange(100)
+        assert regulator._flows.elastic(at, sparse=True).tolist() == [elastic] * 100
+        assert regulator._flows.meter(0) == (4_000, True)
 
 
 def test_a_flow_that_stops_is_looked_at_no_more() -> None:

@@ -33,7 +33,15 @@ def flow(index: int) -> NewFlow:
     named = p4r.DirectCounterEntry(table_entry=entry)
     reading = p4r.ReadRequest(entities=[p4r.Entity(direct_counter_entry=named)]).SerializeToString()
     kind = FlowKind(
-        egress_port=2, tcp=True, own_class=0, data_class=2, ack_class=1, sparse_rate=1e12, metered_rate=1e12, written=0
+        egress_port=2,
+        tcp=True,
+        own_class=0,
+        data_class=2,
+        ack_class=1,
+        sparse_rate=1e12,
+        metered_rate=1e12,
+        station=0,
+        written=0,
     )
     return NewFlow(index, (bytes([index + 1]),), reading, named.SerializeToString(), b"", kind)
 
