@@ -145,8 +145,8 @@ class Sparse(Model):
     """What counts as a sparse flow: one within the largest of three rates."""
 
     fair_share: Ratio = 0.5
-    """A part of its max-min share among the flows that leave through its port, as the loop sees them; where that is less
-    than the other two, only small packets go by those. 0: what others do plays no part."""
+    """A part of its max-min share among the flows that leave through its port, as the loop sees them; where that is
+    less than the other two, only small packets go by those. 0: what others do plays no part."""
     share: Ratio = 0.01
     """A share of the capacity of that port."""
     min_rate_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000)] = 32_000

@@ -2,7 +2,7 @@
 // The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
 // Stages that touch an extern of the architecture are in v1model/; ap_tna.p4 is the same for Tofino.
 //
-//   ingress: roles - packet_io - learn - forward - flows - sparse - classify - mark - ack - gate - count arrived - report
+//   ingress: roles - packet_io - learn - forward - flows - sparse - classify - ack - mark - gate - count arrived - report
 //   egress:  prune - ack_filter - count sent
 #include <core.p4>
 #include <v1model.p4>
@@ -78,6 +78,9 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         PortFeedback.apply(meta, random_number);
         Classify.apply(meta);
 
+        AckPriority.apply(meta);
+        QueueMeter.apply(meta);
+
         bit<12> index = meta.egress_port ++ meta.class_id;
         Mark.apply(hdr, meta);
         if (meta.drop == 1) {
@@ -88,8 +91,6 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         if (meta.marked == 1) {
             marked.count((bit<32>)index);
         }
-        AckPriority.apply(meta);
-        QueueMeter.apply(meta);
         Gate.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
         if (meta.drop == 1) {
             refused.count((bit<32>)index);

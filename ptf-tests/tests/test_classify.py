@@ -2,7 +2,7 @@
 """classify: what a packet is decides its class and queue."""
 
 from finsy import P4TableAction, P4TableEntry
-from lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, entry
+from lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, entry, meter_config
 from lib.packets import CE, ECT0, build_ack, build_ip, build_tcp, build_udp, set_ecn
 from scapy.layers.inet import ICMP
 from test_flows import flow_entry
@@ -98,3 +98,19 @@ class UnregulatedClassHasNoFeedback(HostsTest):
         self.expect_counts(UPLINK, 3, arrived=4, sent=4)
         regulated = build_udp(STATION, UPLINK, ecn=ECT0)
         self.send_and_expect(STATION, regulated, UPLINK, expected=set_ecn(regulated, CE))
+
+
+class DemotedPacketIsRegulated(HostsTest):
+    """What is above its queue's meter waits with the bulk, and has the bulk's feedback, whatever its class has."""
+
+    def runTest(self):
+        self.insert(
+            class_entry(3, queue=6, regulated=0, dscp=46),
+            entry("port_feedback", {"egress_port": UPLINK}, "add_port_feedback", feedback=ALWAYS),
+        )
+        packet = build_udp(STATION, UPLINK, dscp=46, ecn=ECT0)
+        self.set_queue_meter(UPLINK, 6, meter_config(1, len(packet) + 1))
+        self.send_and_expect(STATION, packet, UPLINK)
+        self.send_and_expect(STATION, packet, UPLINK, expected=set_ecn(packet, CE))
+        self.expect_queued(UPLINK, {6: 1, 0: 1})
+        self.expect_counts(UPLINK, 3, arrived=2, sent=2, marked=1)
