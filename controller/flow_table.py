@@ -17,9 +17,9 @@ METER_STEP = 4
 """A flow's sparse rate is written when it changed by one part in so many."""
 
 SMALL_BURST = 576
-"""Bytes. On a crowded port, where half of a flow's fair share is less than what counts as sparse in any case, only
-packets go ahead that take little of the link: a full frame of each of 200 uploads is 2.4 s of 1 Mb/s. 576 is what every
-host takes (RFC 791)."""
+"""Bytes of a small packet. A flow of these, on average, goes ahead within its fair share, and on a crowded port, where
+a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
+behind it is its time on the link. 576 is what every host takes (RFC 791)."""
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
@@ -96,11 +96,11 @@ class FlowTable:
         return held.astype(np.float64)
 
     def allow(self, at: Numbers, rates: Floats | None) -> None:
-        """These flows are sparse within these rates in bytes/s, and their small packets also within their least one;
-        None: all packets within that."""
+        """Those of these flows that send small packets are sparse within these rates in bytes/s, the others within
+        their least one, where that is not more than these; None: all within their least one."""
         least = self._least_sparse_rate[at]
         self.crowded[at] = False if rates is None else rates < least
-        self.sparse_rate[at] = least if rates is None else np.maximum(rates, least)
+        self.sparse_rate[at] = least if rates is None else np.where(self._small[at], np.maximum(rates, least), least)
 
     def stop(self, at: Numbers) -> None:
         """These flows have no feedback any more."""

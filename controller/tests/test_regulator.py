@@ -132,24 +132,6 @@ def test_the_heavier_of_two_flows_may_have_more() -> None:
     assert regulator._flows.changed(np.array([7, 8]), 1) == [8]
 
 
-def test_a_flow_is_sparse_within_half_of_its_fair_share() -> None:
-    # What asks for a quarter leaves three quarters to the other, and could have as much.
-    regulator = uplink()
-    add(regulator, 7)
-    add(regulator, 8)
-    volumes = regulator.volumes
-    for tick in range(1000):
-        now = tick * 0.01
-        volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / FRAME), int(now * CAPACITY)
-        volumes.arrived_packets[2] = volumes.sent_packets[2] + 6
-        volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
-        read(regulator, now, {7: now * CAPACITY / 4, 8: now * CAPACITY * 3 / 4})
-        regulator.update(now)
-    assert regulator._flows.sparse_rate[[7, 8]] == pytest.approx(0.75 * CAPACITY / 2, rel=0.02)
-    assert regulator._flows.elastic(np.array([7, 8]), sparse=True).tolist() == [0.0, 1.0]
-    assert regulator.largest_flow_feedback < 0.01
-
-
 def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAME) -> None:
     """Ten seconds of flows with these parts of the capacity, and a standing queue."""
     volumes = regulator.volumes
@@ -160,6 +142,18 @@ def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAM
         volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
         read(regulator, now, {index: now * CAPACITY * part for index, part in rates.items()}, size)
         regulator.update(now)
+
+
+@pytest.mark.parametrize("size", [91, FRAME])
+def test_a_flow_of_small_packets_is_sparse_within_its_fair_share(size: int) -> None:
+    # What asks for a quarter leaves three quarters to the other, and could have as much. Full frames go by the old rule.
+    regulator = uplink()
+    for index in (7, 8):
+        add(regulator, index)
+    _uploads(regulator, {7: 0.25, 8: 0.75}, size)
+    rate, crowded = regulator._flows.meter(7)
+    assert rate == pytest.approx(0.75 * CAPACITY if size < FRAME else 1_250, rel=0.02) and not crowded
+    assert regulator._flows.elastic(np.array([7]), sparse=True).tolist() == [0.0 if size < FRAME else 1.0]
 
 
 @pytest.mark.parametrize("isolated", [True, False])
