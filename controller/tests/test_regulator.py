@@ -146,7 +146,7 @@ def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAM
 
 @pytest.mark.parametrize("size", [91, FRAME])
 def test_a_flow_of_small_packets_is_sparse_within_its_fair_share(size: int) -> None:
-    # What asks for a quarter leaves three quarters to the other, and could have as much. Full frames go by the old rule.
+    # What asks for a quarter leaves three quarters to the other, and could have as much.
     regulator = uplink()
     for index in (7, 8):
         add(regulator, index)
