@@ -2,7 +2,7 @@
 """Many uploads at once: beside a download, and of one station beside the one upload of another."""
 
 from experiments.experiment import Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
 from experiments.raw import Of, Raw, jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.kernel import VIRTUAL
@@ -13,6 +13,7 @@ STREAMS = (32, 200)
 MOST = 100
 """Streams of one iperf3, which takes 128."""
 NAMES = "uploads*"
+QUICK_ARMS = ("cake-ack-filter", "ours")
 
 
 def _uploads(number: int, station: int = 1) -> tuple[Flow, ...]:
@@ -84,7 +85,7 @@ MANY = Experiment(
         Curves("ping", "Ping beside all of them.", "ping_p50", "uploads", "uploads", "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=45, arms=QUICK_ARMS),
+    quick=Quick(seconds=24, repeats=1, arms=QUICK_ARMS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip
@@ -123,7 +124,7 @@ HOSTS = Experiment(
         Bars("rates", "What each station gets.", ("one", "uploads"), "throughput (Mb/s)"),
     ),
     repeats=5,
-    quick=Quick(seconds=45, arms=QUICK_ARMS),
+    quick=Quick(seconds=24, repeats=2, arms=QUICK_ARMS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip
