@@ -38,8 +38,8 @@ def flow(index: int) -> NewFlow:
         own_class=0,
         data_class=2,
         ack_class=1,
-        sparse_rate=1e12,
-        metered_rate=1e12,
+        sparse_rate=1.0,
+        metered_rate=1.0,
         station=0,
         written=0,
     )
@@ -49,7 +49,7 @@ def flow(index: int) -> NewFlow:
 @pytest.fixture
 def ticker() -> Iterator[Ticker]:
     """In its first tick, which has asked for all cells and flows."""
-    of: AccessPointConfig = config()
+    of: AccessPointConfig = config(sparse={"fair_share": 0.0})
     with socket.create_server(("127.0.0.1", 0)) as server:
         counters = {name: number for number, name in enumerate(VOLUMES, 1)}
         session = Session(socket.AF_INET, server.getsockname(), "localhost", 1, 1, counters, {}, {})
@@ -134,12 +134,12 @@ def test_only_cells_that_changed_are_counted_again(ticker: Ticker, turn: int) ->
 
 def test_a_class_that_is_not_read_any_more_counts_nothing(ticker: Ticker) -> None:
     rule = {"name": "own", "dst_port": [5, 5], "class_id": 3}
-    ticker.configure(config(rules=[rule]))
+    ticker.configure(config(rules=[rule], sparse={"fair_share": 0.0}))
     ticker._cell, ticker._left = 0, len(ticker._cells) + FLOWS
     found = [*cells(ticker), *(counter(index) for index in range(FLOWS))]
     answer(ticker, p4r.ReadResponse(entities=found).SerializeToString())
     before = ticker._board.ports["packets"].sum()
     of_class = ticker._board.ports["packets"][:, :, 3].sum()
     assert of_class > 0
-    ticker.configure(config())
+    ticker.configure(config(sparse={"fair_share": 0.0}))
     assert ticker._board.ports["packets"].sum() == before - of_class
