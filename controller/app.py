@@ -49,12 +49,25 @@ class Options:
     stats: Path | None = None
 
 
+ACCEPTED_AT_ONCE = 8
+"""Connections between two turns of the others' requests."""
+MOST_WAITING = 4096
+"""Connections that wait to be accepted: as many as Linux allows (somaxconn)."""
+
+
 class Server(uvicorn.Server):
     """uvicorn without its own signal handlers: this process has its own."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """What asyncio accepts at a time is few; what may wait for that are many, so that a flood is taken in and makes
+        room among itself (`connections`), rather than left outside together with everybody else."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(MOST_WAITING)
 
 
 def listen(rest: str, tls: bool) -> socket.socket:
@@ -83,7 +96,7 @@ def web_server(app: object, options: Options) -> Server:
         http=BoundedProtocol,
         ws="none",
         # Connections are accepted so many at a time: between them the others' requests have their turn.
-        backlog=32,
+        backlog=ACCEPTED_AT_ONCE,
         log_level="warning",
         # Its lines go where ours go, and look like them.
         log_config=None,

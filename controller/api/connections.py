@@ -18,7 +18,7 @@ MOST_HEAD = 16 << 10
 MOST_HEADERS = 100
 REQUEST_SECONDS = 20.0
 """From a request's first byte, or the connection's beginning, to the request's end."""
-MOST_AHEAD = 16
+MOST_AHEAD = 4
 """Requests that a client may send before the first of them is answered."""
 ANSWER_SECONDS = 30.0
 """An answer of which nothing is taken for so long is given up."""

@@ -67,6 +67,18 @@ async def test_headers_have_an_end(address: Address) -> None:
     writer.close()
 
 
+async def test_a_flood_of_connections_keeps_nobody_waiting_outside(address: Address) -> None:
+    # The server does nothing meanwhile: they all wait for it, as what comes at once does. One too many would be tried
+    # again after a second.
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(address, timeout=0.5))
+        reader, writer = await opened(address)
+        writer.write(REQUEST)
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
 async def test_a_head_may_be_long_and_requests_many(address: Address) -> None:
     reader, writer = await opened(address)
     long = b"GET /?" + b"x" * 12_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n"
