@@ -85,7 +85,7 @@ MANY = Experiment(
         Curves("ping", "Ping beside all of them.", "ping_p50", "uploads", "uploads", "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=24, repeats=1, arms=QUICK_ARMS),
+    quick=Quick(seconds=18, arms=("ours",)),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip
@@ -124,7 +124,7 @@ HOSTS = Experiment(
         Bars("rates", "What each station gets.", ("one", "uploads"), "throughput (Mb/s)"),
     ),
     repeats=5,
-    quick=Quick(seconds=24, repeats=2, arms=QUICK_ARMS),
+    quick=Quick(seconds=18, arms=QUICK_ARMS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip
