@@ -144,7 +144,7 @@ class ClassWeights(Model):
 class Sparse(Model):
     """What counts as a sparse flow: one within the largest of three rates."""
 
-    fair_share: Ratio = 1.0
+    fair_share: Ratio = 0.0
     """Of small packets: a part of its max-min share among the flows that leave through its port, as the loop sees them.
     Where that is less than the other two, small packets alone go by those. 0: what others do plays no part."""
     share: Ratio = 0.01
@@ -157,7 +157,7 @@ class QueueShares(Model):
     """What each priority queue may take of a port's capacity before its packets join the bulk."""
 
     acks: Ratio = 0.6
-    sparse: Ratio = 0.6
+    sparse: Ratio = 0.2
     new_flows: Ratio = 0.1
 
 

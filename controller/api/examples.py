@@ -144,11 +144,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Port": _CONFIG_PORTS[1],
     "PortAnswer": {**_LIVE, "capacity_bps": 1_000_000, "queue_limit": 1000, "regulated": True},
     "PortHistory": _HISTORY_PORT,
-    "QueueShares": {"acks": 0.6, "sparse": 0.6, "new_flows": 0.1},
+    "QueueShares": {"acks": 0.6, "sparse": 0.2, "new_flows": 0.1},
     "ReadyAnswer": {"status": "ready", "access_points": 2, "history": "ok"},
     "Rule": _RULE,
     "SessionAnswer": _SESSION,
-    "Sparse": {"fair_share": 1.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
+    "Sparse": {"fair_share": 0.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
     "StationObservation": {
         "address": "02:00:00:00:00:0b",
         "port": 1,

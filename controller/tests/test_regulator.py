@@ -147,7 +147,7 @@ def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAM
 @pytest.mark.parametrize("size", [91, FRAME])
 def test_a_flow_of_small_packets_is_sparse_within_its_fair_share(size: int) -> None:
     # What asks for a quarter leaves three quarters to the other, and could have as much.
-    regulator = uplink()
+    regulator = uplink(sparse={"fair_share": 1.0})
     for index in (7, 8):
         add(regulator, index)
     _uploads(regulator, {7: 0.25, 8: 0.75}, size)
@@ -171,7 +171,7 @@ def test_a_station_gets_no_more_for_more_flows(isolated: bool) -> None:
 
 def test_on_a_crowded_port_only_small_packets_are_sparse() -> None:
     for size, elastic in ((FRAME, 1.0), (100, 0.0)):
-        regulator = uplink()
+        regulator = uplink(sparse={"fair_share": 1.0})
         for index in range(100):
             add(regulator, index, sparse_rate=4_000.0, metered_rate=4_000.0)
         _uploads(regulator, dict.fromkeys(range(100), 0.01), size)
