@@ -49,8 +49,9 @@ class Options:
     stats: Path | None = None
 
 
-ACCEPTED_AT_ONCE = 8
-"""Connections between two turns of the others' requests."""
+ACCEPTED_AT_ONCE = 1
+"""Connections between two turns of the others' requests: each costs a good part of a millisecond, and a request has
+several turns."""
 MOST_WAITING = 4096
 """Connections that wait to be accepted: as many as Linux allows (somaxconn)."""
 
@@ -95,7 +96,6 @@ def web_server(app: object, options: Options) -> Server:
         app,  # type: ignore[arg-type]
         http=BoundedProtocol,
         ws="none",
-        # Connections are accepted so many at a time: between them the others' requests have their turn.
         backlog=ACCEPTED_AT_ONCE,
         log_level="warning",
         # Its lines go where ours go, and look like them.

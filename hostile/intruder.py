@@ -25,9 +25,11 @@ def access_point() -> Program:
 
 
 def own(name: str) -> Program:
-    """One of the switch's own test programs; those without a P4Info get an empty one."""
+    """One of the switch's own test programs; those without a P4Info get one that names the architecture alone."""
     p4info = PROGRAMS / f"{name}.p4info.txtpb"
-    return Program(PROGRAMS / f"{name}.json", p4info if p4info.exists() else Path("/dev/null"))
+    program = Program(PROGRAMS / f"{name}.json", p4info if p4info.exists() else Path("/dev/null"))
+    program.p4info.pkg_info.arch = "v1model"
+    return program
 
 
 class Intruder:
@@ -50,6 +52,10 @@ class Intruder:
             return False
         self.target.refused("OK")
         return True
+
+    def must_push(self, document: Any = None) -> None:
+        """As `push`, for an attack that is none without its program: raises `AssertionError` when it is refused."""
+        assert self.push(document), "the program of this attack is refused: see what was said"
 
     def write(self, *updates: p4r.Update, tell: bool = True) -> bool:
         """Whether all were taken."""

@@ -186,6 +186,9 @@ def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> 
             result.died = recovered(server) if not memory.killed else ""
             settled = server.packets(settle=True) - sent
         result.seconds = end - begin
+        if result.seconds < seconds / 4 and not result.died:
+            text = f"ended after {result.seconds:.1f} of {seconds:g} s"
+            result.refused.append(("attacker", text, 1))
         waits = other.waits(begin, end)
         result.requests = len(waits)
         result.other_p50, result.other_p99 = percentile(waits, 0.5), percentile(waits, 0.99)

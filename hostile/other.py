@@ -68,7 +68,7 @@ def rest(address: str, places: dict[str, Any]) -> Ask:
     def ask() -> None:
         try:
             connection.request(
-                "GET", "/api/v1/access-points/ap1", headers={"authorization": f"Bearer {places['token']}"}
+                "GET", "/api/v1/access-points/ap1", headers={"authorization": f"Bearer {places['other']}"}
             )
             answer = connection.getresponse()
             body = answer.read()

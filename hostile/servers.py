@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -260,7 +261,8 @@ def mark(frames: Path) -> None:
 
 
 class Rest(Server):
-    """The controller's REST API with one access point that is switched off. places: token, an admin's."""
+    """The controller's REST API with one access point that is switched off. places: token, an admin's; other, the
+    other client's own, for what a token may ask is bounded for each."""
 
     name, other = "rest", "rest"
 
@@ -276,7 +278,17 @@ class Rest(Server):
         )
         self.address = "127.0.0.1:8080"
         self.until(lambda: listens(self.address) and (self.directory / "controller.token").exists())
-        self.places = {"token": (self.directory / "controller.token").read_text().strip()}
+        token = (self.directory / "controller.token").read_text().strip()
+        self.places = {"token": token, "other": self._token(token)}
+
+    def _token(self, admin: str) -> str:
+        """A new token of a viewer."""
+        body = json.dumps({"name": "other", "role": "viewer"}).encode()
+        headers = {"authorization": f"Bearer {admin}", "content-type": "application/json"}
+        request = urllib.request.Request(f"http://{self.address}/api/v1/tokens", body, headers)
+        with urllib.request.urlopen(request, timeout=START) as answer:
+            token: str = json.load(answer)["token"]
+        return token
 
 
 class Receiver(Server):

@@ -19,15 +19,16 @@ def port(target: Target, number: int) -> socket.socket:
     return raw
 
 
-def features(target: Target, *changes: tuple[str, str]) -> Intruder | None:
+def features(target: Target, *changes: tuple[str, str]) -> Intruder:
     """A primary with the test program `features`, some of its JSON replaced. The steady packets, whose first byte is
-    2, pass through it, too; those of the attack begin with another one. None: it was refused."""
+    2, pass through it, too; those of the attack begin with another one."""
     intruder = Intruder(target, own("features"))
     text = json.dumps(json.loads(intruder.program.device_config))
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    return intruder if intruder.push(text.encode()) else None
+    intruder.must_push(text.encode())
+    return intruder
 
 
 def replicate(intruder: Intruder, replicas: int) -> None:
@@ -63,47 +64,44 @@ ROUND = b"\x18\x01" + bytes(62)
 @attack("switch", short=True)
 def multicast_that_recirculates(target: Target) -> None:
     """A program that multicasts each packet to one port and recirculates the copy, for ever"""
-    if intruder := features(target, (KIND % 0x0C, KIND % 0x18), FOR_EVER):
-        replicate(intruder, 1)
-        flood(target, ROUND)
+    replicate(features(target, (KIND % 0x0C, KIND % 0x18), FOR_EVER), 1)
+    flood(target, ROUND)
 
 
 @attack("switch")
 def multicast_that_multiplies(target: Target) -> None:
     """A program that multicasts each packet to 32 copies and recirculates each of them, for ever"""
-    if intruder := features(target, (KIND % 0x0C, KIND % 0x18), FOR_EVER):
-        replicate(intruder, 32)
-        flood(target, ROUND, per_second=100)
+    replicate(features(target, (KIND % 0x0C, KIND % 0x18), FOR_EVER), 32)
+    flood(target, ROUND, per_second=100)
 
 
 @attack("switch")
 def clones_that_recirculate(target: Target) -> None:
     """A program that clones each packet at egress and recirculates it, for ever"""
-    if intruder := features(target, (KIND % 0x17, KIND % 0x18), FOR_EVER):
-        replicate(intruder, 4)
-        flood(target, ROUND)
+    replicate(features(target, (KIND % 0x17, KIND % 0x18), FOR_EVER), 4)
+    flood(target, ROUND)
 
 
 @attack("switch")
 def resubmissions_without_end(target: Target) -> None:
     """A program that resubmits each packet for ever"""
     same = '"right": {"type": "hexstr", "value": "0x00000006"}'
-    if features(target, (same, same.replace("06", "63"))):
-        flood(target, b"\x0d" + bytes(63))
+    features(target, (same, same.replace("06", "63")))
+    flood(target, b"\x0d" + bytes(63))
 
 
 @attack("switch", short=True, stderr="full")
 def log_that_nobody_reads(target: Target) -> None:
     """Packets that each write to the log, which is a pipe that nobody reads"""
-    if features(target):
-        flood(target, b"\x12" + bytes(63), per_second=5000)
+    features(target)
+    flood(target, b"\x12" + bytes(63), per_second=5000)
 
 
 @attack("switch")
 def log_of_every_packet(target: Target) -> None:
     """Packets that each write to the log, which is a file"""
-    if features(target):
-        flood(target, b"\x12" + bytes(63), per_second=20_000)
+    features(target)
+    flood(target, b"\x12" + bytes(63), per_second=20_000)
 
 
 @attack("switch")
