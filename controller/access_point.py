@@ -79,7 +79,7 @@ class AccessPoint:
         return [*of_ports, *classes.entities(self.config), *acks.entities(self.config)]
 
     def _station_left(self, port: int) -> None:
-        """The flows of a station that has moved or gone leave through another port from now on: learn them anew."""
+        """The flows of a station that has moved leave through another port from now on: learn them anew."""
         self._gone.put_nowait(self.flows.through(port))
 
     async def _serve(self, kept: bool) -> None:

@@ -18,6 +18,7 @@ PortNumber = Annotated[int, Field(ge=0, lt=510)]
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
+MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 
@@ -161,6 +162,15 @@ class QueueShares(Model):
     new_flows: Ratio = 0.1
 
 
+class Limits(Model):
+    """What may be learned from one port, so that nobody fills a table for all."""
+
+    stations_per_port: Annotated[int, Field(ge=1, le=4096)] = 2048
+    flows_per_port: Annotated[int, Field(ge=1, le=65_536)] = 32_768
+    moves_per_minute: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """Of one address from port to port; more are not followed."""
+
+
 class Rule(Model):
     """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches everything."""
 
@@ -208,6 +218,9 @@ class AccessPointConfig(Model):
     sparse: Sparse = Field(default_factory=Sparse)
     queue_shares: QueueShares = Field(default_factory=QueueShares)
     rules: list[Rule] = Field(default_factory=list)
+    limits: Limits = Field(default_factory=Limits)
+    locked_stations: Annotated[dict[MacAddress, PortNumber], Field(max_length=1000)] = Field(default_factory=dict)
+    """Addresses that are behind one port for ever, such as the gateway's: behind another one they are not learned."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
     """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""
@@ -234,6 +247,9 @@ class AccessPointConfig(Model):
                 raise ValueError(
                     f"`gate` of port {number}: buffer {gate.buffer} is above queue_limit {port.queue_limit}"
                 )
+        for address, number in self.locked_stations.items():
+            if self.port(number) is None:
+                raise ValueError(f"`locked_stations` has {address} at port {number}, which is not in `ports`")
         names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:

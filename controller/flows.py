@@ -9,7 +9,7 @@ an index that is given to the next flow gets a new generation, which tells the u
 import logging
 import struct
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -199,6 +199,7 @@ class Flows:
         self._indices = Indices()
         self.by_key: dict[FlowKey, Flow] = {}
         self.by_index: dict[int, Flow] = {}
+        self._by_ingress: Counter[int] = Counter()
         self.refused = 0
         self.learned = 0
 
@@ -208,6 +209,7 @@ class Flows:
             self._indices.give(flow.index)
         self.by_key.clear()
         self.by_index.clear()
+        self._by_ingress.clear()
 
     @property
     def free(self) -> int:
@@ -230,7 +232,8 @@ class Flows:
                 updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
                 continue
             used[flow.index] = flow.generation
-            self.by_key[flow.key] = self.by_index[flow.index] = flow
+            self.by_index[flow.index] = flow
+            self._keep(flow)
             wanted = flow.change.entity.table_entry
             if entry.meter_config != wanted.meter_config or entry.idle_timeout_ns != wanted.idle_timeout_ns:
                 updates.append(flow.change)
@@ -270,18 +273,31 @@ class Flows:
         key = FlowKey(members[0].rjust(size, b"\0"), members[1].rjust(size, b"\0"), protocol, src_port, dst_port)
         if key in self.by_key:
             return None
-        taken = self._indices.take()
+        taken = self._indices.take() if self._by_ingress[ingress_port] < self._config.limits.flows_per_port else None
         if taken is None:
             self.refused += 1
             if self.refused == 1:
                 LOG.warning(
-                    "%s: %d flows are known, more stay unknown",
+                    "%s: %d flows are known, %d of them from port %d: more stay unknown",
                     self._config.name,
-                    FLOWS_SIZE,
+                    len(self.by_key),
+                    self._by_ingress[ingress_port],
+                    ingress_port,
                     extra={"access_point": self._config.name},
                 )
             return None
-        flow = self.by_key[key] = self._made(key, taken, (ingress_port, egress_port), flow_class=0, feedback=0)
+        flow = self._made(key, taken, (ingress_port, egress_port), flow_class=0, feedback=0)
+        self._keep(flow)
+        return flow
+
+    def _keep(self, flow: Flow) -> None:
+        self.by_key[flow.key] = flow
+        self._by_ingress[flow.ingress_port] += 1
+
+    def _lose(self, key: FlowKey) -> Flow | None:
+        flow = self.by_key.pop(key, None)
+        if flow is not None:
+            self._by_ingress[flow.ingress_port] -= 1
         return flow
 
     def _made(
@@ -319,7 +335,7 @@ class Flows:
             if self.by_key.get(flow.key) is not flow:
                 continue
             if number in refused:
-                del self.by_key[flow.key]
+                self._lose(flow.key)
                 self._indices.give(flow.index)
                 continue
             self.by_index[flow.index] = flow
@@ -336,7 +352,7 @@ class Flows:
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
         """Remove flows: those whose idle timeout has passed, or that lost their station."""
-        gone = [flow for flow in (self.by_key.pop(key, None) for key in keys) if flow is not None]
+        gone = [flow for flow in map(self._lose, keys) if flow is not None]
         for flow in gone:
             self.by_index.pop(flow.index, None)
         self._loop.remove(flow.index for flow in gone)

@@ -133,6 +133,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "end": 1_790_003_600.0,
         "ports": [_HISTORY_PORT],
     },
+    "Limits": {"stations_per_port": 2048, "flows_per_port": 32_768, "moves_per_minute": 10},
     "Login": {"token": "ap_3xampleOnly"},
     "LoopAnswer": _LOOP,
     "Ncr": _NCR,

@@ -41,6 +41,8 @@ class AccessPointConfig(TypedDict):
     sparse: NotRequired[Sparse]
     queue_shares: NotRequired[QueueShares]
     rules: NotRequired[list[Rule]]
+    limits: NotRequired[Limits]
+    locked_stations: NotRequired[dict[str, Any]]
     flow_idle_timeout: NotRequired[float]
     station_idle_timeout: NotRequired[float]
 
@@ -62,6 +64,8 @@ class AccessPointConfigPatch(TypedDict):
     sparse: NotRequired[Sparse | None]
     queue_shares: NotRequired[QueueShares | None]
     rules: NotRequired[list[Rule] | None]
+    limits: NotRequired[Limits | None]
+    locked_stations: NotRequired[dict[str, Any] | None]
     flow_idle_timeout: NotRequired[float | None]
     station_idle_timeout: NotRequired[float | None]
 
@@ -232,6 +236,14 @@ class HistoryAnswer(TypedDict):
     start: float
     end: float
     ports: list[PortHistory]
+
+
+class Limits(TypedDict):
+    """What may be learned from one port, so that nobody fills a table for all."""
+
+    stations_per_port: NotRequired[int]
+    flows_per_port: NotRequired[int]
+    moves_per_minute: NotRequired[int]
 
 
 class Login(TypedDict):

@@ -47,6 +47,63 @@ def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
     assert (station["port"], station["role"]) == (2, "uplink")
 
 
+def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: Lab) -> None:
+    controller = any_lab.controller(station_idle_timeout=3, flow_idle_timeout=2)
+    any_lab.introduce(controller)
+    other = b"\x02\0\0\0\0\x77"
+
+    def talk() -> dict[tuple[str, int], float] | None:
+        any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
+        any_lab.wires[2].send(udp(SERVER, STATION, 2000, 1000))
+        found = {(flow["direction"], flow["src_port"]): flow["since"] for flow in controller.get("flows")}
+        return found if len(found) == 2 else None
+
+    any_lab.wires[1].send(udp(other, b"\xff" * 6, 9, 9))
+    wait_for(lambda: len(controller.get("stations")) == 3)
+    before = wait_for(talk)
+    # It goes silent behind the port that both flows use.
+    wait_for(lambda: talk() and len(controller.get("stations")) == 2)
+    time.sleep(0.3)
+    assert wait_for(talk) == before
+
+
+def test_a_locked_station_stays_and_a_restless_one_is_not_followed_for_ever(any_lab: Lab) -> None:
+    controller = any_lab.controller(locked_stations={SERVER.hex(":"): 2}, limits={"moves_per_minute": 3})
+    any_lab.introduce(controller)
+    for _ in range(3):
+        any_lab.wires[1].send(udp(SERVER, b"\xff" * 6, 9, 9))
+    restless = b"\x02\0\0\0\0\x77"
+
+    def of(mac: bytes) -> dict[str, Any]:
+        entries = controller.get("stations")
+        return next((entry for entry in entries if entry["address"] == mac.hex(":")), {"port": 0, "moves": 0})
+
+    for number in range(4):
+        port = 1 + number % 2
+        any_lab.wires[port].send(udp(restless, b"\xff" * 6, 9, 9))
+        wait_for(lambda port=port: of(restless)["port"] == port)
+    assert of(restless)["moves"] == 3
+    any_lab.wires[1].send(udp(restless, b"\xff" * 6, 9, 9))
+    time.sleep(0.5)
+    assert (of(restless)["port"], of(restless)["moves"]) == (2, 3)
+    assert (of(SERVER)["port"], of(SERVER)["moves"]) == (2, 0)
+
+
+def test_one_port_does_not_fill_the_tables(any_lab: Lab) -> None:
+    controller = any_lab.controller(limits={"stations_per_port": 5, "flows_per_port": 10})
+    any_lab.introduce(controller)
+    for number in range(20):
+        any_lab.wires[1].send(udp(b"\x02\0\0\0\x01" + bytes([number]), b"\xff" * 6, 9, 9))
+    wait_for(lambda: len(controller.get("stations")) >= 6)
+    time.sleep(0.5)
+    assert sum(entry["port"] == 1 for entry in controller.get("stations")) == 5
+    for number in range(30):
+        any_lab.wires[1].send(udp(STATION, SERVER, 1000 + number, 2000))
+    wait_for(lambda: len(controller.get("flows")) >= 10)
+    time.sleep(0.5)
+    assert sum(flow["ingress_port"] == 1 for flow in controller.get("flows")) == 10
+
+
 def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
     controller = any_lab.controller(flow_idle_timeout=2)
     any_lab.introduce(controller)
