@@ -15,13 +15,17 @@ def request(direction: int, number: int, length: int) -> bytes:
     return bytes((direction, 0, 0, 0)) + number.to_bytes(4, "big") + length.to_bytes(8, "big")
 
 
-def a_run(target: Target, streams: list[socket.socket]) -> str:
-    """The name of a new run, which lasts as long as its connection."""
-    control = connect(target)
-    control.settimeout(2)
-    control.sendall(CONTROL)
-    streams.append(control)
-    return str(json.loads(control.makefile().readline())["run"])
+def a_run(target: Target, streams: list[socket.socket]) -> str | None:
+    """The name of a new run, which lasts as long as its connection; None: it was refused."""
+    try:
+        control = connect(target)
+        control.settimeout(2)
+        control.sendall(CONTROL)
+        streams.append(control)
+        return str(json.loads(control.makefile().readline())["run"])
+    except (OSError, ValueError, KeyError) as error:
+        target.refused("no run", error)
+        return None
 
 
 @attack("sessions")
@@ -52,10 +56,8 @@ def sessions_lines_without_end(target: Target) -> None:
 def sessions_downloads_that_nobody_reads(target: Target) -> None:
     """1000 endless downloads that nobody reads, and uploads without end"""
     streams: list[socket.socket] = []
-    try:
-        run = a_run(target, streams)
-    except (OSError, ValueError, KeyError) as error:
-        target.refused("no run", error)
+    run = a_run(target, streams)
+    if run is None:
         return
     hello = json.dumps({"hosts_sessions": 1, "run": run, "user": 1, "congestion": None}).encode() + b"\n"
     while target.running():
@@ -75,10 +77,8 @@ def sessions_downloads_that_nobody_reads(target: Target) -> None:
 def sessions_congestion_controls(target: Target) -> None:
     """Data connections that ask for every congestion control, and for names that are none"""
     streams: list[socket.socket] = []
-    try:
-        run = a_run(target, streams)
-    except (OSError, ValueError, KeyError) as error:
-        target.refused("no run", error)
+    run = a_run(target, streams)
+    if run is None:
         return
     names = ["bbr", "vegas", "cubic", "x" * 3000, "../../x", "\0", ""]
     said = (
