@@ -88,9 +88,10 @@ def experiment_page(summary: Summary) -> str:
 def _took_part(summary: Summary) -> list[str]:
     versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in summary["versions"].items())
     machine = summary["machine"]
-    kernels = summary.get("kernels", [])
+    kernels, clocks = summary.get("kernels", []), summary.get("clocks", [])
+    when = f", in {' and '.join(clocks)} time" if clocks else ""
     return [
-        f"Versions: {versions}." + (f" The runs were in Linux {', '.join(kernels)}." if kernels else ""),
+        f"Versions: {versions}." + (f" The runs were in Linux {', '.join(kernels)}{when}." if kernels else ""),
         "",
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}.",
     ]

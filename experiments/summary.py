@@ -64,6 +64,7 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
         "target": plan.target,
         "runs": len(fit),
         "kernels": sorted({run.facts["kernel"] for run in runs if "kernel" in run.facts}),
+        "clocks": sorted({run.facts["clock"] for run in runs if "clock" in run.facts}),
         "wanted": len(plan.orders()),
         "unfit": [{"run": run.order.id, "problems": run.problems} for run in runs if not run.fit],
         "cells": cells,

@@ -42,6 +42,8 @@ def keep(kept: Store, order: Order, problems: tuple[str, ...] = ()) -> None:
         "seconds": order.seconds,
         "scale": order.seconds / 180,
         "started": 1_700_000_000.0,
+        "kernel": "6.1",
+        "clock": "virtual",
         "self_check": CHECK | {"problems": list(problems)},
     }
     (part / "run.json").write_text(json.dumps(facts))

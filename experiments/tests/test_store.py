@@ -170,6 +170,7 @@ def test_curves_have_a_line_for_each_arm_and_the_papers_points() -> None:
 
 def test_the_table_for_the_docs(out: Path) -> None:
     text = pages.experiment_page(Store(out, "ncr-testbed", True).summary())
+    assert "The runs were in Linux 6.1, in virtual time." in text
     assert "| the paper (ncr-mark) |  | 10.70 to 11.60 |  | 11.00 to 11.70 |  |  |" in text
     assert re.search(r"\| \*\*ours\*\*: our access point \| 13\.\d\d \| 13.32 \| 0.87 \|", text)
     assert "In a word: **beaten**." in text and "Unfit and left out: fifo_2 (the CPU was 97% busy)" in text
