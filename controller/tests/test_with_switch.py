@@ -3,6 +3,7 @@
 
 import contextlib
 import csv
+import functools
 import itertools
 import json
 import signal
@@ -78,10 +79,13 @@ def test_a_locked_station_stays_and_a_restless_one_is_not_followed_for_ever(any_
         entries = controller.get("stations")
         return next((entry for entry in entries if entry["address"] == mac.hex(":")), {"port": 0, "moves": 0})
 
+    def is_at(port: int) -> bool:
+        return bool(of(restless)["port"] == port)
+
     for number in range(4):
         port = 1 + number % 2
         any_lab.wires[port].send(udp(restless, b"\xff" * 6, 9, 9))
-        wait_for(lambda port=port: of(restless)["port"] == port)
+        wait_for(functools.partial(is_at, port))
     assert of(restless)["moves"] == 3
     any_lab.wires[1].send(udp(restless, b"\xff" * 6, 9, 9))
     time.sleep(0.5)
