@@ -91,9 +91,9 @@ class ClusterPool:
         del self._running[order.key]
         try:
             packed, error = future.result(timeout=60)
+            part = store.unpack(order, packed) if packed else None
         except Exception as problem:  # whatever went wrong in a worker comes back as it was raised there
             return Outcome(order, error=f"a worker failed: {problem}".partition("\n")[0])
-        part = store.unpack(order, packed) if packed else None
         return Outcome(order, store.keep(order, part)) if part and not error else Outcome(order, error=error)
 
     def running(self) -> dict[str, float]:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results on disk, what is made of them, and pages."""
 
+import io
 import json
 import re
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -70,6 +72,19 @@ def test_a_run_travels_packed(tmp_path: Path) -> None:
     other.begin(planned)
     run = other.keep(order, other.unpack(order, store.pack(kept.directory / "runs" / order.id)))
     assert run.fit and run.samples() == finished.samples(order)
+
+
+@pytest.mark.parametrize("name, kind", [("../out", b"0"), ("/tmp/out", b"0"), ("link", b"2"), ("device", b"3")])
+def test_what_is_no_file_of_a_run_is_not_unpacked(tmp_path: Path, name: str, kind: bytes) -> None:
+    planned, kept = finished.made(tmp_path, ("ours",))
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "/etc/passwd"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.addfile(member)
+    with pytest.raises(LabError, match="which is no file of a run"):
+        kept.unpack(planned.orders()[0], packed.getvalue())
+    assert not (tmp_path / "out").exists() and not Path("/tmp/out").exists()
 
 
 def test_a_damaged_plan_is_told(tmp_path: Path) -> None:
