@@ -7,6 +7,7 @@ A server says what its other client asks for (`other`, a name of `hostile.other`
 
 import ctypes
 import functools
+import http.client
 import json
 import os
 import signal
@@ -15,7 +16,6 @@ import struct
 import subprocess
 import sys
 import time
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -283,11 +283,14 @@ class Rest(Server):
 
     def _token(self, admin: str) -> str:
         """A new token of a viewer."""
-        body = json.dumps({"name": "other", "role": "viewer"}).encode()
+        body = json.dumps({"name": "other", "role": "viewer"})
         headers = {"authorization": f"Bearer {admin}", "content-type": "application/json"}
-        request = urllib.request.Request(f"http://{self.address}/api/v1/tokens", body, headers)
-        with urllib.request.urlopen(request, timeout=START) as answer:
-            token: str = json.load(answer)["token"]
+        connection = http.client.HTTPConnection(self.address, timeout=START)
+        try:
+            connection.request("POST", "/api/v1/tokens", body, headers)
+            token: str = json.load(connection.getresponse())["token"]
+        finally:
+            connection.close()
         return token
 
 
