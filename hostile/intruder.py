@@ -53,10 +53,6 @@ class Intruder:
         self.target.refused("OK")
         return True
 
-    def must_push(self, document: Any = None) -> None:
-        """As `push`, for an attack that is none without its program: raises `AssertionError` when it is refused."""
-        assert self.push(document), "the program of this attack is refused: see what was said"
-
     def write(self, *updates: p4r.Update, tell: bool = True) -> bool:
         """Whether all were taken."""
         self.client.wait = self.target.left()

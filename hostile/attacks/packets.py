@@ -27,7 +27,7 @@ def features(target: Target, *changes: tuple[str, str]) -> Intruder:
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    intruder.must_push(text.encode())
+    assert intruder.push(text.encode()), "without its program this is no attack"
     return intruder
 
 
