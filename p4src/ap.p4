@@ -2,8 +2,9 @@
 // The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
 // Stages that touch an extern of the architecture are in v1model/; ap_tna.p4 is the same for Tofino.
 //
-//   ingress: roles - packet_io - learn - forward - flows - sparse - classify - ack - mark - gate - count arrived - report
-//   egress:  prune - ack_filter - count sent
+//   ingress: roles - packet_io - learn - forward - flows - sparse - scalable - classify - ack - demote - mark - gate -
+//            count arrived - report
+//   egress:  prune - ack_filter - step - count sent
 #include <core.p4>
 #include <v1model.p4>
 
@@ -17,12 +18,15 @@
 #include "stages/forward.p4"
 #include "stages/flows.p4"
 #include "v1model/sparse.p4"
+#include "v1model/scalable.p4"
 #include "stages/classify.p4"
 #include "stages/mark.p4"
 #include "stages/ack.p4"
+#include "v1model/demote.p4"
 #include "v1model/ack_filter.p4"
 #include "v1model/gate.p4"
 #include "stages/prune.p4"
+#include "v1model/step.p4"
 #include "v1model/report.p4"
 
 parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
@@ -33,13 +37,15 @@ parser ApParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
 }
 
+// Per egress port ++ class: got CE, as it entered the queue or as it left.
+@id(COUNTER_MARKED)
+COUNTER(CLASSES_SIZE) marked;
+
 // A frame from a port of the access point.
 control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    // Per egress port ++ class.
+    // Per egress port ++ class; that of group traffic is GROUP_PORT.
     @id(COUNTER_ARRIVED)
     COUNTER(CLASSES_SIZE) arrived;   // entered the queue
-    @id(COUNTER_MARKED)
-    COUNTER(CLASSES_SIZE) marked;    // got CE
     @id(COUNTER_DROPPED)
     COUNTER(CLASSES_SIZE) dropped;   // dropped by feedback
     @id(COUNTER_REFUSED)
@@ -47,6 +53,9 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     // Per egress port ++ queue.
     @id(COUNTER_QUEUED)
     COUNTER(CLASSES_SIZE) queued;    // which queue they entered
+    // Per ingress port: what entered the queues of all other ports.
+    @id(COUNTER_GROUP_ARRIVED)
+    PORT_COUNTER() group_arrived;
 
     apply {
         IngressRole.apply(meta);
@@ -58,28 +67,36 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             standard_metadata.egress_spec = CPU_PORT;
             return;
         }
+        if ((hdr.ethernet.dst_addr & RESERVED_MASK) == RESERVED_ADDRESSES) {
+            mark_to_drop(standard_metadata);
+            return;
+        }
         Learn.apply(hdr, meta);
         Forward.apply(hdr, meta);
         if (meta.drop == 1) {
             mark_to_drop(standard_metadata);
             return;
         }
-        if (meta.unicast == 0) {
+        if (meta.unicast == 1) {
+            standard_metadata.egress_spec = meta.egress_port;
+            EgressRole.apply(meta);
+            Flows.apply(hdr, meta);
+            Sparse.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
+        } else {
             standard_metadata.mcast_grp = FLOOD_GROUP;
-            return;
         }
-        standard_metadata.egress_spec = meta.egress_port;
-        EgressRole.apply(meta);
-        Flows.apply(hdr, meta);
-        Sparse.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
         PureAck.apply(hdr, meta);
+        Scalable.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
         feedback_t random_number;
         random(random_number, 0, 65534);
         PortFeedback.apply(meta, random_number);
         Classify.apply(meta);
 
         AckPriority.apply(meta);
+        queue_t asked = meta.queue;
         QueueMeter.apply(meta);
+        Demote.apply(meta, asked, standard_metadata.ingress_global_timestamp[31:0]);
+        ScalableHold.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
 
         bit<12> index = meta.egress_port ++ meta.class_id;
         Mark.apply(hdr, meta);
@@ -101,6 +118,9 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         standard_metadata.priority = meta.queue;
         arrived.count((bit<32>)index);
         queued.count((bit<32>)(meta.egress_port ++ meta.queue));
+        if (meta.unicast == 0) {
+            group_arrived.count((bit<32>)meta.ingress_port);
+        }
     }
 }
 
@@ -126,6 +146,9 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
     COUNTER(CLASSES_SIZE) sent;
     @id(COUNTER_FILTERED)
     COUNTER(CLASSES_SIZE) filtered;   // superseded ACKs
+    // Per egress port.
+    @id(COUNTER_GROUP_SENT)
+    PORT_COUNTER() group_sent;        // of group traffic
 
     apply {
         if (standard_metadata.egress_port == CPU_PORT) {
@@ -146,7 +169,13 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                 mark_to_drop(standard_metadata);
                 return;
             }
+            Step.apply(hdr, meta, standard_metadata.deq_timedelta);
+            if (meta.stepped == 1) {
+                marked.count((bit<32>)index);
+            }
             sent.count((bit<32>)index);
+        } else {
+            group_sent.count((bit<32>)standard_metadata.egress_port);
         }
     }
 }
@@ -164,6 +193,9 @@ control ApDeparser(packet_out packet, in headers_t hdr) {
     apply {
         packet.emit(hdr.packet_in);
         packet.emit(hdr.ethernet);
+        packet.emit(hdr.outer_tag);
+        packet.emit(hdr.inner_tag);
+        packet.emit(hdr.pppoe);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv6);
         packet.emit(hdr.tcp);

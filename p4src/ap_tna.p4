@@ -43,7 +43,7 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                   in ingress_intrinsic_metadata_from_parser_t from_parser,
                   inout ingress_intrinsic_metadata_for_deparser_t for_deparser,
                   inout ingress_intrinsic_metadata_for_tm_t for_tm) {
-    // Per egress port ++ class.
+    // Per egress port ++ class; that of group traffic is GROUP_PORT.
     @id(COUNTER_ARRIVED)
     COUNTER(CLASSES_SIZE) arrived;   // entered the queue
     @id(COUNTER_MARKED)
@@ -55,11 +55,30 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
     // Per egress port ++ queue.
     @id(COUNTER_QUEUED)
     COUNTER(CLASSES_SIZE) queued;    // which queue they entered
+    // Per ingress port: what entered the queues of all other ports.
+    @id(COUNTER_GROUP_ARRIVED)
+    PORT_COUNTER() group_arrived;
 
     Random<feedback_t>() random;
     feedback_t random_number = 0;
     int<32> now = 0;   // in units of 256 ns
     bit<1> refused_by_gate = 0;
+    bit<1> reserved = 0;
+
+    @hidden
+    action is_reserved() {
+        reserved = 1;
+    }
+
+    // A gateway does not compare so many bits.
+    @hidden
+    table reserved_addresses {
+        key = { hdr.wire.ethernet.dst_addr: ternary; }
+        actions = { is_reserved; @defaultonly NoAction; }
+        const default_action = NoAction();
+        const entries = { RESERVED_ADDRESSES &&& RESERVED_MASK: is_reserved(); }
+        size = 1;
+    }
 
     apply {
         now = (int<32>)intrinsic.ingress_mac_tstamp[39:8];
@@ -71,9 +90,10 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
         } else if (!hdr.wire.ethernet.isValid()) {
             for_deparser.drop_ctl = 1;
         } else {
-            // `forward` needs nothing of the stages before it, and the flow tables, which take five stages, need it.
-            Forward.apply(hdr.wire, meta.stages);
             IngressRole.apply(meta.stages);
+            // `forward` needs nothing of the tables before it, and the flow tables, which take five stages, need it.
+            Forward.apply(hdr.wire, meta.stages);
+            reserved_addresses.apply();
             Punt.apply(hdr.wire, meta.stages);
             random_number = random_number & 0xFFFE;
             if (meta.stages.copy_to_cpu == 1) {
@@ -85,14 +105,18 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
             }
             if (meta.stages.to_cpu == 1) {
                 for_tm.ucast_egress_port = CPU_PORT;
+            } else if (reserved == 1) {
+                for_deparser.drop_ctl = 1;
             } else {
                 Learn.apply(hdr.wire, meta.stages);
-                if (meta.stages.unicast == 0) {
-                    for_tm.mcast_grp_a = FLOOD_GROUP;
-                } else if (meta.stages.egress_port == meta.stages.ingress_port) {
+                if (meta.stages.egress_port == meta.stages.ingress_port && meta.stages.ingress_role != ROLE_RADIO) {
                     for_deparser.drop_ctl = 1;
                 } else {
-                    for_tm.ucast_egress_port = meta.stages.egress_port;
+                    if (meta.stages.unicast == 1) {
+                        for_tm.ucast_egress_port = meta.stages.egress_port;
+                    } else {
+                        for_tm.mcast_grp_a = FLOOD_GROUP;
+                    }
                     EgressRole.apply(meta.stages);
                     PureAck.apply(hdr.wire, meta.stages);
                     Gate.apply(meta.stages, now, refused_by_gate);
@@ -117,6 +141,9 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                             }
                             arrived.count(meta.stages.egress_port ++ meta.stages.class_id);
                             queued.count(meta.stages.egress_port ++ meta.stages.queue);
+                            if (meta.stages.unicast == 0) {
+                                group_arrived.count(meta.stages.ingress_port);
+                            }
                             if (meta.stages.copy_to_cpu == 0 && meta.stages.filter == 1 && meta.stages.demoted == 0 &&
                                 meta.stages.known_flow == 1) {
                                 for_deparser.mirror_type = MIRROR_ACK;
@@ -131,12 +158,15 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
             }
             hdr.frame.setValid();
             hdr.frame.kind = KIND_FRAME;
+            hdr.frame.ingress_role = meta.stages.ingress_role;
             hdr.frame.ingress_port = meta.stages.ingress_port;
             hdr.frame.unicast = meta.stages.unicast;
             hdr.frame.class_id = meta.stages.class_id;
             hdr.frame.generation = meta.stages.generation;
             hdr.frame.flow_index = meta.stages.flow_index;
             hdr.frame.acknowledgment = hdr.wire.tcp.acknowledgment;
+            hdr.frame.tcp_flags = hdr.wire.tcp.flags;
+            hdr.frame.tcp_reserved = hdr.wire.tcp.reserved;
             hdr.frame.filter = meta.stages.filter;
             hdr.frame.supersedable = meta.stages.supersedable;
             hdr.frame.known_flow = meta.stages.known_flow;
@@ -157,15 +187,18 @@ control ApIngressDeparser(packet_out packet, inout tna_headers_t hdr, in tna_met
 
     apply {
         if (for_deparser.digest_type == REPORT_SOURCE) {
-            source_digest.pack({ hdr.wire.ethernet.src_addr, meta.stages.ingress_port });
+            source_digest.pack({ hdr.wire.ethernet.src_addr, meta.stages.ingress_port, meta.stages.outer_vid,
+                meta.stages.inner_vid });
         }
         if (for_deparser.digest_type == REPORT_FLOW_IPV4) {
             flow_ipv4_digest.pack({ hdr.wire.ipv4.src_addr, hdr.wire.ipv4.dst_addr, meta.stages.protocol,
-                meta.stages.src_port, meta.stages.dst_port, meta.stages.ingress_port, meta.stages.egress_port });
+                meta.stages.src_port, meta.stages.dst_port, meta.stages.ingress_port, meta.stages.egress_port,
+                meta.stages.outer_vid, meta.stages.inner_vid });
         }
         if (for_deparser.digest_type == REPORT_FLOW_IPV6) {
             flow_ipv6_digest.pack({ hdr.wire.ipv6.src_addr, hdr.wire.ipv6.dst_addr, meta.stages.protocol,
-                meta.stages.src_port, meta.stages.dst_port, meta.stages.ingress_port, meta.stages.egress_port });
+                meta.stages.src_port, meta.stages.dst_port, meta.stages.ingress_port, meta.stages.egress_port,
+                meta.stages.outer_vid, meta.stages.inner_vid });
         }
         if (for_deparser.mirror_type == MIRROR_CPU) {
             cpu_mirror.emit<cpu_copy_h>(meta.session, { meta.copy_kind, 0, meta.stages.ingress_port });
@@ -176,6 +209,9 @@ control ApIngressDeparser(packet_out packet, inout tna_headers_t hdr, in tna_met
         }
         packet.emit(hdr.frame);
         packet.emit(hdr.wire.ethernet);
+        packet.emit(hdr.wire.outer_tag);
+        packet.emit(hdr.wire.inner_tag);
+        packet.emit(hdr.wire.pppoe);
         packet.emit(hdr.wire.ipv4);
         packet.emit(hdr.wire.ipv6);
         packet.emit(hdr.wire.tcp);
@@ -229,11 +265,15 @@ control ApEgress(inout tna_headers_t hdr, inout tna_metadata_t meta,
     COUNTER(CLASSES_SIZE) sent;
     @id(COUNTER_FILTERED)
     COUNTER(CLASSES_SIZE) filtered;   // superseded ACKs
+    // Per egress port.
+    @id(COUNTER_GROUP_SENT)
+    PORT_COUNTER() group_sent;        // of group traffic
 
     apply {
         // Not in the parser, which cannot shift.
         if (hdr.frame.isValid()) {
             meta.stages.ingress_port = hdr.frame.ingress_port;
+            meta.stages.ingress_role = hdr.frame.ingress_role;
         } else {
             meta.stages.ingress_port = hdr.cpu_copy.ingress_port;
         }
@@ -251,6 +291,8 @@ control ApEgress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                 for_deparser.drop_ctl = 1;
             } else if (hdr.frame.unicast == 1) {
                 sent.count(index, sizeInBytes(hdr.frame));
+            } else {
+                group_sent.count(intrinsic.egress_port, sizeInBytes(hdr.frame));
             }
         }
     }

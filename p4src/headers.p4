@@ -7,8 +7,21 @@
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<16> ETHERTYPE_ARP = 0x0806;
+const bit<16> ETHERTYPE_CTAG = 0x8100;              // IEEE 802.1Q: the tag of a customer's VLAN
+const bit<16> ETHERTYPE_STAG = 0x88A8;              // IEEE 802.1ad: that of a provider
+const bit<16> ETHERTYPE_PPPOE_DISCOVERY = 0x8863;
+const bit<16> ETHERTYPE_PPPOE_SESSION = 0x8864;
+const bit<16> ETHERTYPE_EAPOL = 0x888E;             // IEEE 802.1X
+const bit<16> PPP_IPV4 = 0x0021;
+const bit<16> PPP_IPV6 = 0x0057;
 const bit<8>  PROTOCOL_TCP = 6;
 const bit<8>  PROTOCOL_UDP = 17;
+const bit<8>  PROTOCOL_ICMPV6 = 58;
+
+// What bridges say to each other and never forward (IEEE 802.1Q, 8.6.3).
+const mac_t RESERVED_ADDRESSES = 0x0180C2000000;
+const mac_t RESERVED_MASK = 0xFFFFFFFFFFF0;
 
 // Field order of RFC 3168: the six DSCP bits, then the two ECN bits.
 typedef bit<2> ecn_t;
@@ -24,6 +37,23 @@ header ethernet_t {
     mac_t   dst_addr;
     mac_t   src_addr;
     bit<16> ether_type;
+}
+
+// IEEE 802.1Q, 9.6. VID 0 says a priority and no VLAN: such a frame is of the VLAN of untagged ones.
+header vlan_tag_t {
+    bit<3>  priority;
+    bit<1>  drop_eligible;
+    bit<12> vid;
+    bit<16> ether_type;
+}
+
+// RFC 2516, with the protocol of PPP behind it.
+header pppoe_t {
+    bit<8>  version_type;
+    bit<8>  code;
+    bit<16> session_id;
+    bit<16> length;
+    bit<16> protocol;
 }
 
 // RFC 791. Options stay in the payload: nothing here needs them.
@@ -100,6 +130,9 @@ struct headers_t {
     packet_out_t      packet_out;
     packet_in_t       packet_in;
     ethernet_t        ethernet;
+    vlan_tag_t        outer_tag;
+    vlan_tag_t        inner_tag;
+    pppoe_t           pppoe;
     ipv4_t            ipv4;
     ipv6_t            ipv6;
     tcp_t             tcp;
@@ -113,9 +146,13 @@ struct headers_t {
 struct metadata_t {
     @field_list(FIELD_LIST_PACKET_IN)
     port_t       ingress_port;
-    port_t       egress_port;      // valid when unicast
-    bit<1>       unicast;          // one known egress port: the packet is classified and counted
+    port_t       egress_port;      // GROUP_PORT when not unicast
+    bit<1>       unicast;          // one known egress port; else every port of the access point
     bit<1>       drop;
+    bit<12>      outer_vid;        // with inner_vid the packet's VLAN; 0 without such a tag
+    bit<12>      inner_vid;
+    bit<1>       ip;               // the packet is of a flow, known or not; one that is not is opaque
+    bit<1>       is_control;       // it keeps the network itself going: ARP, DHCP and the like
     role_t       ingress_role;
     role_t       egress_role;
     direction_t  direction;
@@ -123,6 +160,7 @@ struct metadata_t {
     bit<16>      dst_port;
     bit<8>       protocol;
     bit<6>       dscp;
+    ecn_t        ecn;              // ECN_NOT_ECT when not IP
     bit<16>      transport_length; // bytes of transport header and payload that the IP header claims
     bit<1>       to_cpu;           // instead of anywhere else
     bit<1>       copy_to_cpu;
@@ -133,6 +171,7 @@ struct metadata_t {
     class_t      flow_class;       // 0: the flow asks for none
     color_t      color;
     bit<1>       sparse;
+    bit<1>       scalable;         // of a scalable flow (RFC 9331) that may wait with those
     bit<1>       pure_ack;
     bit<1>       supersedable;
     bit<1>       filter;           // a newer ACK may take this one's place
@@ -142,14 +181,18 @@ struct metadata_t {
     bit<1>       regulated;        // feedback applies
     bit<1>       mark_only;
     feedback_t   feedback;         // the flow's
+    feedback_t   scalable_feedback; // the flow's, for ECT(1)
     feedback_t   total;            // a random number of 0..65534 and all feedback, saturating; at the top: act
     bit<1>       marked;
+    bit<1>       stepped;          // marked as it left the queue
     bit<1>       gated;            // this packet holds a place in the gate's buffer
 }
 
 struct source_digest_t {
-    mac_t  src_addr;
-    port_t ingress_port;
+    mac_t   src_addr;
+    port_t  ingress_port;
+    bit<12> outer_vid;
+    bit<12> inner_vid;
 }
 
 struct flow_ipv4_digest_t {
@@ -160,6 +203,8 @@ struct flow_ipv4_digest_t {
     bit<16> dst_port;
     port_t  ingress_port;
     port_t  egress_port;
+    bit<12> outer_vid;
+    bit<12> inner_vid;
 }
 
 struct flow_ipv6_digest_t {
@@ -170,6 +215,8 @@ struct flow_ipv6_digest_t {
     bit<16>  dst_port;
     port_t   ingress_port;
     port_t   egress_port;
+    bit<12>  outer_vid;
+    bit<12>  inner_vid;
 }
 
 #endif

@@ -15,11 +15,12 @@
 #define TABLE_FLOWS_IPV6      0x02000007
 #define TABLE_PURE_ACK        0x02000008
 #define TABLE_CLASSIFY        0x02000009
-#define TABLE_CLASS_FEEDBACK  0x0200000A
-#define TABLE_PORT_FEEDBACK   0x0200000B
 #define TABLE_MARK            0x0200000C
 #define TABLE_ACK_PRIORITY    0x0200000D
 #define TABLE_GATE            0x0200000E
+#define TABLE_CLASS_FEEDBACK  0x0200000F   // 0x0200000A and 0x0200000B knew no ECN
+#define TABLE_PORT_FEEDBACK   0x02000010
+#define TABLE_STEP            0x02000011   // v1model
 
 // Actions (0x01)
 #define ACTION_SET_INGRESS_ROLE   0x01000001
@@ -30,8 +31,6 @@
 #define ACTION_UNKNOWN_SOURCE     0x01000006
 #define ACTION_FORWARD_TO         0x01000007
 #define ACTION_FLOOD              0x01000008
-#define ACTION_SET_FLOW_IPV4      0x01000009
-#define ACTION_SET_FLOW_IPV6      0x0100000A
 #define ACTION_UNKNOWN_FLOW       0x0100000B
 #define ACTION_PURE_ACK           0x0100000C
 #define ACTION_SUPERSEDABLE_ACK   0x0100000D
@@ -44,6 +43,9 @@
 #define ACTION_BATCH_GATE         0x01000016
 #define ACTION_MARK_IPV4          0x01000017
 #define ACTION_BATCH_WINDOW       0x01000018   // TNA
+#define ACTION_SET_FLOW_IPV4      0x01000019   // 0x01000009 and 0x0100000A had no scalable_feedback
+#define ACTION_SET_FLOW_IPV6      0x0100001A
+#define ACTION_MARK_ABOVE         0x0100001B   // v1model
 
 // Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16): v1model's; those of
 // TNA have ids of p4c's own making, so a controller goes by the names in the P4Info.
@@ -54,19 +56,24 @@
 #define COUNTER_REFUSED        0x12000005
 #define COUNTER_FILTERED       0x12000006
 #define COUNTER_QUEUED         0x12000007
+#define COUNTER_GROUP_ARRIVED  0x12000008
+#define COUNTER_GROUP_SENT     0x12000009
 #define COUNTER_FLOWS_IPV4     0x13000001
 #define COUNTER_FLOWS_IPV6     0x13000002
 #define METER_QUEUE            0x14000001
 #define METER_FLOWS_IPV4       0x15000001
 #define METER_FLOWS_IPV6       0x15000002
 #define REGISTER_LAST_BUSY     0x16000001
-#define REGISTER_NEWEST_ACK    0x16000002
 #define REGISTER_GATE_ADMITTED 0x16000003
 #define REGISTER_GATE_RELEASED 0x16000004
 #define REGISTER_GATE_CLOSED   0x16000005
 #define REGISTER_GATE_ADMITTED_AT 0x16000006
 #define REGISTER_GATE_RELEASED_AT 0x16000007
 #define REGISTER_FILTERED_ACKS    0x16000008
+#define REGISTER_LAST_DEMOTED     0x16000009
+#define REGISTER_NEWEST_ACK       0x1600000A   // 0x16000002 had no ECN flags and no run
+#define REGISTER_SCALABLE_FLOW    0x1600000B
+#define REGISTER_LAST_ABOVE       0x1600000C
 
 // Sizes
 #define PORTS_SIZE     512     // every value of a 9-bit port
@@ -75,9 +82,11 @@
 #define CLASSIFY_SIZE  256
 #define PUNT_SIZE      64
 #define CLASSES_SIZE   4096    // port x class, also port x queue
+#define ECN_SIZE       4       // every value of the ECN field
 
 // Well-known values; CPU_PORT and FLOWS_IPV6_SIZE are the architecture's (its externs.p4).
 const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point
+const bit<9> GROUP_PORT = 511;        // in place of an egress port: group traffic, and what else is flooded
 #define CPU_CLONE_SESSION 1           // clone session with the CPU port
 
 typedef bit<9>  port_t;
@@ -88,10 +97,12 @@ typedef bit<16> feedback_t;   // a probability: 0 never, 65535 always
 const feedback_t FEEDBACK_ALWAYS = 65535;
 typedef bit<16> flow_index_t;
 
-// What is behind a port: 0 nothing known, 1 stations, 2 the uplink, 3 the controller.
+// What is behind a port: 0 nothing known, 1 stations, 2 the uplink, 3 a radio: stations that hear each other only through
+// the access point.
 typedef bit<2> role_t;
 const role_t ROLE_STATION = 1;
 const role_t ROLE_UPLINK = 2;
+const role_t ROLE_RADIO = 3;
 
 // Which way a packet goes: 0 local, 1 uplink, 2 downlink.
 typedef bit<2> direction_t;

@@ -8,11 +8,13 @@ Those of the project's own program are committed, so that nobody needs p4testgen
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -30,13 +32,63 @@ SEED = 1
 OWN = ROOT / "p4src/ap.p4"
 CASES = ROOT / "p4src/cases"
 SUMS = CASES / "sources.sha256"
-# As many as it makes of the program within a minute; what statements they cover is on the page of the result.
-MOST_OWN = 19
-INGRESS_PORT = "standard_metadata.ingress_port"
-FIRST_STATEMENT = f"        meta.ingress_port = {INGRESS_PORT};\n"
-# p4testgen cannot write ranges in this format: it leaves the table that has some to its default action.
-WITHOUT_RANGES = ("--skip-control-plane-entities", "ApIngress.Frame.Classify.classify")
 HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made by p4testgen; renew with: make cases\n"
+CPU_PORT = re.compile(r"const bit<9> CPU_PORT = (\d+);")
+# `ApIngress.Learn.learn`, which is `ApIngress.Frame.Learn.learn` elsewhere: the last two parts are the stage's own.
+PLACE = re.compile(r"\bAp(?:Ingress|Egress)\.(?:\w+\.)*(\w+\.\w+)\b")
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build of the project's program, and how p4testgen takes it.
+
+    most: cases that are looked at; those kept cover a statement that none before covers. behind: lines of the program,
+    and what p4testgen is to assume there. skipped: tables left to their default action.
+    """
+
+    name: str
+    source: str
+    options: tuple[str, ...]
+    most: int
+    behind: tuple[tuple[str, str], ...]
+    skipped: tuple[str, ...]
+    include: str = ""
+
+
+BMV2 = Build(
+    "bmv2",
+    "ap.p4",
+    ("--target", "bmv2", "--arch", "v1model"),
+    # As many as it makes of the program within a minute; what statements they cover is on the page of the result.
+    19,
+    # None comes from the port that v1model drops to.
+    (("apply {\n        meta.ingress_port = standard_metadata.ingress_port;", "assume(meta.ingress_port < 511);"),),
+    # p4testgen cannot write ranges in this format.
+    ("ApIngress.Frame.Classify.classify",),
+)
+TOFINO = Build(
+    "tofino",
+    "ap_tna.p4",
+    ("--target", "tofino", "--arch", "tna", "-D__TARGET_TOFINO__=1", "--port-ranges", "0:63,320:320"),
+    230,
+    # What leaves can be seen: it leaves through a port of the first pipe's.
+    (
+        ("PacketOut.apply(hdr.wire, for_tm.ucast_egress_port);", "testgen_assume(for_tm.ucast_egress_port < 64);"),
+        (
+            "Forward.apply(hdr.wire, meta.stages);",
+            "testgen_assume(meta.stages.egress_port < 64 || meta.stages.unicast == 0);",
+        ),
+    ),
+    # Beside the ranges, the stages that are the architecture's own: registers, which the other build has otherwise.
+    (
+        "ApIngress.Classify.classify",
+        "ApIngress.Gate.gate",
+        "ApIngress.Sparse.sparse",
+        "ApEgress.AckFilter.ack_filter",
+    ),
+    "#include <tna.p4>",
+)
+BUILDS = (BMV2, TOFINO)
 PAGE = """# What p4testgen makes of programs, on {name}
 
 [p4testgen](../conformance.md#p4testgen) follows the ways through a program and makes a packet case of each: entries, a
@@ -53,8 +105,8 @@ class TestgenError(Exception):
 
 def generate(source: Path, directory: Path, *options: str) -> list[Path]:
     """Cases of a program, with more of p4testgen's options. Raises TestgenError."""
-    command = [TOOL, "--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "--test-backend", "STF"]
-    command += ["--seed", str(SEED), "--track-coverage", "STATEMENTS", "--path-selection", "GREEDY_STATEMENT_SEARCH"]
+    command = [TOOL, "--std", "p4-16", "--test-backend", "STF", "--seed", str(SEED)]
+    command += ["--track-coverage", "STATEMENTS", "--path-selection", "GREEDY_STATEMENT_SEARCH"]
     command += [*options, "--out-dir", str(directory), str(source)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TAKES)
@@ -73,17 +125,39 @@ def number(case: Path) -> int:
     return int(case.stem.rpartition("_")[2])
 
 
-def generate_own(directory: Path) -> list[Path]:
-    """Cases of the project's program, none from the port that v1model drops to. Raises TestgenError."""
+def generate_own(build: Build, directory: Path) -> list[Path]:
+    """Cases of a build of the project's program. Raises TestgenError."""
     shutil.copytree(OWN.parent, directory, dirs_exist_ok=True)
-    source = directory / OWN.name
+    source = directory / build.source
     text = source.read_text()
-    if text.count(FIRST_STATEMENT) != 1:
-        raise TestgenError(f"{OWN.name} has no line '{FIRST_STATEMENT.strip()}' in its ingress: say where it begins")
-    source.write_text(text.replace(FIRST_STATEMENT, f"assume({INGRESS_PORT} < 511);\n{FIRST_STATEMENT}"))
-    cases_of = directory / "made"
-    cases_of.mkdir()
-    return generate(source, cases_of, "--max-tests", str(MOST_OWN), "--only-covering-tests", *WITHOUT_RANGES)
+    for line, assumed in build.behind:
+        if text.count(f"{line}\n") != 1:
+            place = line.split("\n")[-1].strip()
+            raise TestgenError(f"{build.source} has not one line '{place}': behind it p4testgen is told {assumed}")
+        text = text.replace(f"{line}\n", f"{line}\n{assumed}\n")
+    if build.include:
+        text = text.replace(f"{build.include}\n", f"{build.include}\n#include <testgen.p4>\n", 1)
+    source.write_text(text)
+    made = directory / "made"
+    made.mkdir()
+    limits = ("--max-tests", str(build.most), "--only-covering-tests")
+    skipped = ("--skip-control-plane-entities", ",".join(build.skipped))
+    return generate(source, made, *build.options, *limits, *skipped)
+
+
+def cpu_port(architecture: str) -> str:
+    """Of a build, as its externs.p4 says. Raises TestgenError."""
+    place = OWN.parent / architecture / "externs.p4"
+    found = CPU_PORT.search(place.read_text())
+    if not found:
+        raise TestgenError(f"{place.name} of {architecture} has no line 'const bit<9> CPU_PORT = ...;'")
+    return found[1]
+
+
+def as_v1model(text: str) -> str:
+    """A case of the Tofino build for the other one: its stages' own names, and the CPU port. Raises TestgenError."""
+    text = re.sub(rf"^(packet|expect) {cpu_port('tna')} ", rf"\1 {cpu_port('v1model')} ", text, flags=re.MULTILINE)
+    return PLACE.sub(r"\1", text)
 
 
 def statements(text: str) -> str:
@@ -94,15 +168,18 @@ def statements(text: str) -> str:
 
 def sums() -> str:
     """Of the program's sources and of the cases."""
-    sources = [path for path in OWN.parent.rglob("*.p4") if "tna" not in path.relative_to(OWN.parent).as_posix()]
-    files = [*sorted(sources), *sorted(CASES.glob("*.stf"))]
+    files = [*sorted(OWN.parent.rglob("*.p4")), *sorted(CASES.glob("*.stf"))]
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(ROOT)}\n" for path in files)
 
 
 def renew() -> None:
     """Raises TestgenError."""
-    with tempfile.TemporaryDirectory(prefix="testgen-") as scratch:
-        made = {path.name: statements(path.read_text()) for path in generate_own(Path(scratch))}
+    made = {}
+    for build in BUILDS:
+        with tempfile.TemporaryDirectory(prefix="testgen-") as scratch:
+            for path in generate_own(build, Path(scratch)):
+                text = statements(path.read_text())
+                made[path.name] = text if build is BMV2 else as_v1model(text)
     shutil.rmtree(CASES, ignore_errors=True)
     CASES.mkdir()
     for name, text in made.items():
@@ -123,7 +200,7 @@ def try_all(sources: list[Path], options: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     version = f"{target.title} {target.version()}, p4c {cases.compiler_version()}"
     text = PAGE.format(name=target.title, version=version, most=options.max_tests)
-    limits = ("--max-tests", str(options.max_tests), "--port-ranges", "0:510")
+    limits = ("--target", "bmv2", "--arch", "v1model", "--max-tests", str(options.max_tests), "--port-ranges", "0:510")
     every: list[Outcome] = []
     for source in sources:
         with tempfile.TemporaryDirectory(prefix="testgen-") as scratch:

@@ -43,8 +43,10 @@ control QueueMeter(inout metadata_t meta) {
             if (color != COLOR_GREEN) {
                 meta.queue = 0;
                 meta.demoted = 1;
+#ifdef DEMOTED_IS_REGULATED
                 // What waits with the bulk is held back as the bulk is.
                 meta.regulated = 1;
+#endif
             }
         }
     }

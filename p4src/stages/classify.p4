@@ -2,7 +2,8 @@
 // classify: what kind of packet this is -> class (whose traffic the feedback counts it to) and queue.
 //
 //   pure_ack: TCP flags, data offset, length, first option word -> pure ACK, supersedable ACK
-//   classify: direction, flow's class, DSCP, protocol, ports, pure ACK, sparse, known -> class, queue, regulated
+//   classify: direction, flow's class, DSCP, protocol, ports, pure ACK, sparse, known, IP, control, scalable
+//             -> class, queue, regulated
 //
 // No architecture extern.
 #ifndef CLASSIFY_P4
@@ -15,9 +16,8 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         meta.pure_ack = 1;
     }
 
-    // A pure ACK whose whole message a newer one repeats: no flag but ACK and ECE, no option but timestamps, so never
-    // SACK, CWR, SYN, FIN or RST (RFC 3449, 5.2.1). A newer ACK repeats ECE, unless the sender has answered an earlier
-    // one with CWR: then there is nothing left to say (RFC 3168, 6.1.3).
+    // A pure ACK whose whole message a newer one repeats that says the same of ECN: no flag but ACK and those of ECN, no
+    // option but timestamps, so never SACK, SYN, FIN or RST (RFC 3449, 5.2.1). `ack_filter` compares what they say of ECN.
     @id(ACTION_SUPERSEDABLE_ACK)
     action supersedable_ack_seen() {
         meta.pure_ack = 1;
@@ -36,10 +36,8 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         actions = { pure_ack_seen; supersedable_ack_seen; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (0x10, 0, 5, 20, _): supersedable_ack_seen();
-            (0x10, 0, 8, 32, TCP_OPTION_WORD_TIMESTAMPS): supersedable_ack_seen();
-            (0x50, 0, 5, 20, _): supersedable_ack_seen();
-            (0x50, 0, 8, 32, TCP_OPTION_WORD_TIMESTAMPS): supersedable_ack_seen();
+            (0x10 &&& 0x3F, 0 &&& 0xE, 5, 20, _): supersedable_ack_seen();
+            (0x10 &&& 0x3F, 0 &&& 0xE, 8, 32, TCP_OPTION_WORD_TIMESTAMPS): supersedable_ack_seen();
             (0x10 &&& 0x17, _, 5, 20, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 6, 24, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 7, 28, _): pure_ack_seen();
@@ -58,8 +56,10 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         // Not in the parser: the two fields lie differently in their bytes, which hardware's parser does not mend.
         if (hdr.ipv4.isValid()) {
             meta.dscp = hdr.ipv4.dscp;
+            meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
             meta.dscp = hdr.ipv6.dscp;
+            meta.ecn = hdr.ipv6.ecn;
         }
         if (hdr.tcp.isValid()) {
             if (hdr.ipv4.isValid()) {
@@ -92,6 +92,9 @@ control Classify(inout metadata_t meta) {
             meta.pure_ack: ternary @name("pure_ack");
             meta.sparse: ternary @name("sparse");
             meta.known_flow: ternary @name("known_flow");
+            meta.ip: ternary @name("ip");
+            meta.is_control: ternary @name("control");
+            meta.scalable: ternary @name("scalable");
         }
         actions = { set_class; }
         default_action = set_class(0, 0, 1);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// flows: 5-tuple -> flow index, class, flow feedback; counts the flow and colours the packet by the flow's sparse rate.
+// flows: 5-tuple, ports, VLAN -> flow index, class, flow feedback; counts the flow and colours the packet by the flow's sparse rate.
 //
 //   hit:  direct counter, direct meter; `sparse` (the architecture's) makes the flow's colour of the packets'
 //   miss: report, and the controller adds the flow; a packet whose source is new reports that instead
 //
-// A flow is one direction of a connection.
+// A flow is one direction of a connection, between two ports: when a host moves, or somebody takes its address, packets
+// on the new way are of new flows, and those on the old way keep theirs. A protocol without ports, such as GRE and ESP,
+// has port numbers 0. Group traffic leaves through many ports and is no flow.
 #ifndef FLOWS_P4
 #define FLOWS_P4
 
@@ -19,7 +21,8 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
     DIRECT_METER() flows_ipv6_meter;
 
     @id(ACTION_SET_FLOW_IPV4)
-    action set_flow_ipv4(flow_index_t flow_index, bit<8> generation, class_t flow_class, feedback_t feedback) {
+    action set_flow_ipv4(flow_index_t flow_index, bit<8> generation, class_t flow_class, feedback_t feedback,
+                         feedback_t scalable_feedback) {
         flows_ipv4_counter.count();
         READ_DIRECT_METER(flows_ipv4_meter, meta.color);
         meta.known_flow = 1;
@@ -27,10 +30,12 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
         meta.generation = generation;
         meta.flow_class = flow_class;
         meta.feedback = feedback;
+        meta.scalable_feedback = scalable_feedback;
     }
 
     @id(ACTION_SET_FLOW_IPV6)
-    action set_flow_ipv6(flow_index_t flow_index, bit<8> generation, class_t flow_class, feedback_t feedback) {
+    action set_flow_ipv6(flow_index_t flow_index, bit<8> generation, class_t flow_class, feedback_t feedback,
+                         feedback_t scalable_feedback) {
         flows_ipv6_counter.count();
         READ_DIRECT_METER(flows_ipv6_meter, meta.color);
         meta.known_flow = 1;
@@ -38,6 +43,7 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
         meta.generation = generation;
         meta.flow_class = flow_class;
         meta.feedback = feedback;
+        meta.scalable_feedback = scalable_feedback;
     }
 
     @id(ACTION_UNKNOWN_FLOW)
@@ -53,6 +59,10 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
             meta.protocol: exact @name("protocol");
             meta.src_port: exact @name("src_port");
             meta.dst_port: exact @name("dst_port");
+            meta.ingress_port: exact @name("ingress_port");
+            meta.egress_port: exact @name("egress_port");
+            meta.outer_vid: exact @name("outer_vid");
+            meta.inner_vid: exact @name("inner_vid");
         }
         actions = { set_flow_ipv4; @defaultonly unknown_flow; }
         const default_action = unknown_flow();
@@ -70,6 +80,10 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
             meta.protocol: exact @name("protocol");
             meta.src_port: exact @name("src_port");
             meta.dst_port: exact @name("dst_port");
+            meta.ingress_port: exact @name("ingress_port");
+            meta.egress_port: exact @name("egress_port");
+            meta.outer_vid: exact @name("outer_vid");
+            meta.inner_vid: exact @name("inner_vid");
         }
         actions = { set_flow_ipv6; @defaultonly unknown_flow; }
         const default_action = unknown_flow();
@@ -85,7 +99,7 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
         } else if (hdr.ipv6.isValid()) {
             flows_ipv6.apply();
         }
-        if (meta.known_flow == 0 && meta.report == REPORT_NONE) {
+        if (meta.known_flow == 0 && meta.unicast == 1 && meta.report == REPORT_NONE) {
             if (hdr.ipv4.isValid()) {
                 meta.report = REPORT_FLOW_IPV4;
             } else if (hdr.ipv6.isValid()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// forward: destination MAC -> port, or every port of the access point (`prune` keeps the packet from going back).
+// forward: destination MAC and VLAN -> port, or every port of the access point (`prune` keeps the packet from going back,
+// unless it came from a radio).
 //
-// No architecture extern: `unicast` with `egress_port`, or neither (flood), or `drop`.
+// No architecture extern: `unicast` with `egress_port`, or not and GROUP_PORT (flood), or `drop`.
 #ifndef FORWARD_P4
 #define FORWARD_P4
 
@@ -14,12 +15,17 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
 
     @id(ACTION_FLOOD)
     action flood() {
+        meta.egress_port = GROUP_PORT;
         meta.unicast = 0;
     }
 
     @id(TABLE_FORWARD)
     table forward {
-        key = { hdr.ethernet.dst_addr: exact @name("dst_addr"); }
+        key = {
+            hdr.ethernet.dst_addr: exact @name("dst_addr");
+            meta.outer_vid: exact @name("outer_vid");
+            meta.inner_vid: exact @name("inner_vid");
+        }
         actions = { forward_to; flood; }
         const default_action = flood();
         size = STATIONS_SIZE;
@@ -27,7 +33,7 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         forward.apply();
-        if (meta.unicast == 1 && meta.egress_port == meta.ingress_port) {
+        if (meta.unicast == 1 && meta.egress_port == meta.ingress_port && meta.ingress_role != ROLE_RADIO) {
             meta.drop = 1;
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// learn: a source MAC not yet seen behind its port -> report; the controller answers with entries here and in
+// learn: a source MAC not yet seen in its VLAN behind its port -> report; the controller answers with entries here and in
 // `forward`, and ages them by this table's idle timeout (IEEE 802.1Q, 8.8). Group addresses are no sources.
 #ifndef LEARN_P4
 #define LEARN_P4
@@ -18,6 +18,8 @@ control Learn(in headers_t hdr, inout metadata_t meta) {
         key = {
             hdr.ethernet.src_addr: exact @name("src_addr");
             meta.ingress_port: exact @name("ingress_port");
+            meta.outer_vid: exact @name("outer_vid");
+            meta.inner_vid: exact @name("inner_vid");
         }
         actions = { known_source; @defaultonly unknown_source; }
         const default_action = unknown_source();

@@ -3,6 +3,8 @@
 //
 //   random + flow + port + class feedback, saturating -> at the top: CE, or drop when not ECN-capable
 //
+// Each term has a value for scalable senders, whose packets carry ECT(1) (RFC 9331), and one for classic ones; those of
+// ports and classes have one for what is not ECN-capable, too, for a drop is more than a mark.
 // Each addition is a table of its own and the decision a small ternary table: what a hardware stage can do.
 // A pure ACK is never marked or dropped here. `random` is of 0..65534, so 65535 marks always and 0 never.
 // No architecture extern.
@@ -18,14 +20,21 @@ control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
 
     @id(TABLE_PORT_FEEDBACK)
     table port_feedback {
-        key = { meta.egress_port: exact @name("egress_port"); }
+        key = {
+            meta.egress_port: exact @name("egress_port");
+            meta.ecn: exact @name("ecn");
+        }
         actions = { add_port_feedback; @defaultonly NoAction; }
         const default_action = NoAction();
-        size = PORTS_SIZE;
+        size = PORTS_SIZE * ECN_SIZE;
     }
 
     apply {
-        meta.total = random_number |+| meta.feedback;
+        if (meta.ecn == ECN_ECT1) {
+            meta.total = random_number |+| meta.scalable_feedback;
+        } else {
+            meta.total = random_number |+| meta.feedback;
+        }
         port_feedback.apply();
     }
 }
@@ -42,10 +51,11 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
         key = {
             meta.egress_port: exact @name("egress_port");
             meta.class_id: exact @name("class_id");
+            meta.ecn: exact @name("ecn");
         }
         actions = { add_class_feedback; @defaultonly NoAction; }
         const default_action = NoAction();
-        size = CLASSES_SIZE;
+        size = CLASSES_SIZE * ECN_SIZE;
     }
 
     // HC' = ~(~HC + m) (RFC 1624, eqn. 3) is HC - m, and one less where that borrows; m is 1 from ECT(0), 2 from ECT(1).
@@ -63,7 +73,7 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
         meta.marked = 1;
     }
 
-    // RFC 3168 and RFC 7567: a drop is the same signal to a sender that cannot read a mark.
+    // RFC 3168 and RFC 7567: a drop is the same signal to a sender that cannot read a mark. What is not IP cannot have one.
     @id(ACTION_DROP_NOT_ECT)
     action drop_not_ect() {
         meta.drop = 1;
@@ -90,6 +100,7 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
             (false, true, _, _, ECN_ECT0, _): mark_ipv6();
             (false, true, _, _, ECN_ECT1, _): mark_ipv6();
             (false, true, _, _, ECN_NOT_ECT, 0): drop_not_ect();
+            (false, false, _, _, _, 0): drop_not_ect();
         }
     }
 

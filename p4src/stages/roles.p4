@@ -2,6 +2,7 @@
 // roles: what is behind a port, and from both ports the direction of a packet.
 //
 //   ingress port -> role ; egress port -> role ; station -> uplink = uplink, uplink -> station = downlink, else local
+//   a radio is a station in all this
 //
 // No architecture extern.
 #ifndef ROLES_P4
@@ -43,9 +44,9 @@ control EgressRole(inout metadata_t meta) {
 
     apply {
         egress_roles.apply();
-        if (meta.ingress_role == ROLE_STATION && meta.egress_role == ROLE_UPLINK) {
+        if (meta.ingress_role[0:0] == ROLE_STATION[0:0] && meta.egress_role == ROLE_UPLINK) {
             meta.direction = DIRECTION_UPLINK;
-        } else if (meta.ingress_role == ROLE_UPLINK && meta.egress_role == ROLE_STATION) {
+        } else if (meta.ingress_role == ROLE_UPLINK && meta.egress_role[0:0] == ROLE_STATION[0:0]) {
             meta.direction = DIRECTION_DOWNLINK;
         }
     }

@@ -6,6 +6,9 @@
 //   egress, the copy:   newest_ack[flow] = the newest ACK number of the flow; the copy ends here
 //   egress, the ACK:    a supersedable ACK older than newest_ack[flow] is dropped when it leaves the queue
 //
+// One stateful ALU compares no more than this: an ACK that says anything of ECN is kept, there is no window, and what
+// was filtered is not counted.
+//
 // The copy must overtake the queue: the session's port is one of the same pipe without a queue (its recirculation
 // port, which the copy never reaches).
 #ifndef TNA_ACK_FILTER_P4
@@ -63,12 +66,14 @@ control AckFilter(in tna_headers_t hdr, in tna_metadata_t meta, inout bit<1> sup
             hdr.frame.filter: ternary;
             hdr.frame.supersedable: ternary;
             hdr.frame.known_flow: ternary;
+            hdr.frame.tcp_flags: ternary;
+            hdr.frame.tcp_reserved: ternary;
         }
         actions = { remember_newest; judge_ack; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (true, _, _, _): remember_newest();
-            (false, 1, 1, 1): judge_ack();
+            (true, _, _, _, _, _): remember_newest();
+            (false, 1, 1, 1, 0 &&& 0xC0, 0): judge_ack();
         }
         size = 2;
     }

@@ -17,7 +17,8 @@ header kind_h {
 
 header frame_h {
     kind_t       kind;
-    @padding bit<7> pad;
+    @padding bit<5> pad;
+    role_t       ingress_role;
     port_t       ingress_port;
     bit<1>       unicast;
     bit<1>       filter;
@@ -28,6 +29,9 @@ header frame_h {
     bit<8>       generation;
     flow_index_t flow_index;
     bit<32>      acknowledgment;
+    bit<8>       tcp_flags;
+    bit<4>       tcp_reserved;
+    @padding bit<4> pad3;
 }
 
 header cpu_copy_h {

@@ -11,6 +11,7 @@ typedef bit<2> color_t;
 const color_t COLOR_GREEN = 0;
 
 #define COUNTER(size) counter(size, CounterType.packets_and_bytes)
+#define PORT_COUNTER() COUNTER(PORTS_SIZE)
 #define DIRECT_COUNTER() direct_counter(CounterType.packets_and_bytes)
 #define METER(size) meter(size, MeterType.bytes)
 #define DIRECT_METER() direct_meter<color_t>(MeterType.bytes)
@@ -20,5 +21,7 @@ const color_t COLOR_GREEN = 0;
 #define METERED_BY(meter) meters = meter
 #define IDLE_TIMEOUT support_timeout = true
 #define FLOW_TIMEOUT IDLE_TIMEOUT;
+// A stage behind the meter of a queue can still see who was turned away there.
+#define DEMOTED_IS_REGULATED
 
 #endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// scalable: a flow that sends with the identifier of L4S (RFC 9331, section 5.1), whose packets may wait with those of
+// its kind, ahead of the bulk.
+//
+//   identifier:      ECT(1); CE says nothing of its sender, so it goes with what the flow sent last (a classic flow
+//                    that was marked on its way here is not reordered)
+//   above the meter: one packet that `queue_meter` turns away makes the flow bulk for SCALABLE_HOLD, in order, as
+//                    `sparse` does
+//   unresponsive:    a flow whose own feedback marks every packet of it and that is above its share all the same does
+//                    not give way to marks: it waits with the bulk, so the identifier alone buys nothing
+#ifndef V1MODEL_SCALABLE_P4
+#define V1MODEL_SCALABLE_P4
+
+// In microseconds, the clock of v1model; longer than the bulk may wait.
+const bit<32> SCALABLE_HOLD = 1000000;
+
+// Per flow index: when a packet of it was last above the meter of its queue; 0: never.
+@id(REGISTER_LAST_ABOVE)
+register<bit<32>>(FLOWS_SIZE) last_above;
+
+control Scalable(inout metadata_t meta, in bit<32> now) {
+    // Per flow index: whether its last packet that was ECT was ECT(1).
+    @id(REGISTER_SCALABLE_FLOW)
+    register<bit<1>>(FLOWS_SIZE) scalable_flow;
+
+    apply {
+        if (meta.known_flow == 1 && meta.ecn != ECN_NOT_ECT) {
+            bit<1> scalable = meta.ecn[0:0];
+            if (meta.ecn == ECN_CE) {
+                scalable_flow.read(scalable, (bit<32>)meta.flow_index);
+            } else {
+                scalable_flow.write((bit<32>)meta.flow_index, scalable);
+            }
+            bit<32> last;
+            last_above.read(last, (bit<32>)meta.flow_index);
+            if (scalable == 1 && meta.scalable_feedback != FEEDBACK_ALWAYS &&
+                (last == 0 || now - last > SCALABLE_HOLD)) {
+                meta.scalable = 1;
+            }
+        }
+    }
+}
+
+// Behind the meter.
+control ScalableHold(in metadata_t meta, in bit<32> now) {
+    apply {
+        if (meta.scalable == 1 && meta.demoted == 1) {
+            last_above.write((bit<32>)meta.flow_index, now | 1);
+        }
+    }
+}
+
+#endif
