@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc};
 pub use self::links::{LinkView, WINDOW, Window};
 use self::links::{Recent, Standing};
 pub use self::ports::NewPort;
+pub(crate) use self::watch::WATCH_INTERVAL;
 use crate::change::Outbox;
 pub use crate::change::{
     CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
@@ -192,15 +193,25 @@ impl Dataplane {
 
     /// The same on ports whose other ends are in this process; the interfaces are only names.
     pub fn start_in_memory(config: DataplaneConfig) -> Result<(Dataplane, Events, Vec<MemoryEnd>), StartError> {
-        let mut lines: Lines = Vec::new();
-        let mut ends = Vec::new();
-        for port in &config.ports {
-            let (line, end) = MemoryPort::pair().map_err(|e| StartError(format!("port {}: {e}", port.number)))?;
-            lines.push((Box::new(line), Arc::default()));
-            ends.push(end);
-        }
+        let (lines, ends) = in_memory(&config)?;
         let (dataplane, events) = Dataplane::start_on(config, lines, MIN_FRAME_BUFFER, false)?;
         Ok((dataplane, events, ends))
+    }
+
+    /// The same in memory, in virtual time: without threads, and what the packet thread would do is the caller's to do.
+    pub(crate) fn start_in_virtual_time(
+        config: DataplaneConfig,
+        longest_frame: usize,
+        now: Arc<AtomicU64>,
+    ) -> Result<(Dataplane, Events, Engine, Vec<MemoryEnd>), StartError> {
+        let (lines, ends) = in_memory(&config)?;
+        let (dataplane, events, engine, _) = Dataplane::new(config, lines, longest_frame, false, Clock::Set(now))?;
+        Ok((dataplane, events, engine, ends))
+    }
+
+    /// What a thread looks after that has time, at [`watch::WATCH_INTERVAL`].
+    pub(crate) fn look(&self) {
+        watch::look(&self.inner);
     }
 
     fn start_on(
@@ -210,11 +221,39 @@ impl Dataplane {
         watch_interfaces: bool,
     ) -> Result<(Dataplane, Events), StartError> {
         let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
+        let io_threads = config.io_threads;
+        let (dataplane, events, engine, to_do) =
+            Dataplane::new(config, lines, longest_frame, watch_interfaces, Clock::start())?;
+        let inner = &dataplane.inner;
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_string()).spawn(body).map_err(|e| fail("thread", e))
+        };
+        let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
+        let watched = inner.clone();
+        let watcher = spawn("watch", Box::new(move || watch::watch(&watched)))?;
+        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do, io_threads, longest_frame)))?;
+        inner.threads.lock().unwrap().extend([packet_thread, watcher, sockets]);
+        if watch_interfaces {
+            let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
+            let followed = inner.clone();
+            let follower = spawn("interfaces", Box::new(move || interfaces.follow(&followed)))?;
+            inner.threads.lock().unwrap().push(follower);
+        }
+        Ok((dataplane, events))
+    }
+
+    fn new(
+        config: DataplaneConfig,
+        lines: Lines,
+        longest_frame: usize,
+        watch_interfaces: bool,
+        clock: Clock,
+    ) -> Result<(Dataplane, Events, Engine, std::sync::mpsc::Receiver<Errand>), StartError> {
+        let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
         let (packet_ins, packet_in_events) = mpsc::channel(MAX_EVENTS);
         let (digests, digest_events) = mpsc::channel(MAX_EVENTS);
         let (notices, notice_events) = mpsc::channel(MAX_EVENTS);
         let (commands, received) = command::channel().map_err(|e| fail("eventfd", e.into()))?;
-        let clock = Clock::start();
 
         let ports = config.ports.iter().zip(&lines).map(|(port_config, (_, cells))| {
             let mut port = Port::new(port_config.number, port_config.link.clone(), config.seed);
@@ -235,7 +274,7 @@ impl Dataplane {
             lines.into_iter().zip(&handles).map(|((io, _), handle)| handle.line(io, capture).map_err(StartError));
         let lines = lines.collect::<Result<_, StartError>>()?;
         let (errands, to_do) = std::sync::mpsc::channel();
-        let engine = Engine::new(switch, lines, received, clock, errands.clone());
+        let engine = Engine::new(switch, lines, received, clock.clone(), errands.clone());
         let inner = Arc::new(Inner {
             commands,
             longest_frame,
@@ -257,23 +296,8 @@ impl Dataplane {
             stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|e| fail("eventfd", e.into()))?,
             threads: Mutex::new(Vec::new()),
         });
-        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new().name(name.to_string()).spawn(body).map_err(|e| fail("thread", e))
-        };
-        let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
-        let watched = inner.clone();
-        let watcher = spawn("watch", Box::new(move || watch::watch(&watched)))?;
-        let (io_threads, longest) = (config.io_threads, longest_frame);
-        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do, io_threads, longest)))?;
-        inner.threads.lock().unwrap().extend([packet_thread, watcher, sockets]);
-        if watch_interfaces {
-            let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
-            let followed = inner.clone();
-            let follower = spawn("interfaces", Box::new(move || interfaces.follow(&followed)))?;
-            inner.threads.lock().unwrap().push(follower);
-        }
         let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
-        Ok((Dataplane { inner, staged: false }, events))
+        Ok((Dataplane { inner, staged: false }, events, engine, to_do))
     }
 
     /// Stops the packet thread and closes the ports; idempotent.
@@ -473,6 +497,10 @@ impl Dataplane {
     pub fn now_us(&self) -> u64 {
         self.inner.clock.now() / 1000
     }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
 }
 
 impl PortHandle {
@@ -548,6 +576,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What carries a port's frames, and where it is counted.
 type Lines = Vec<(Box<dyn PortIo>, Arc<PortCells>)>;
+
+/// Ports whose other ends are in this process.
+fn in_memory(config: &DataplaneConfig) -> Result<(Lines, Vec<MemoryEnd>), StartError> {
+    let mut lines: Lines = Vec::new();
+    let mut ends = Vec::new();
+    for port in &config.ports {
+        let (line, end) = MemoryPort::pair().map_err(|e| StartError(format!("port {}: {e}", port.number)))?;
+        lines.push((Box::new(line), Arc::default()));
+        ends.push(end);
+    }
+    Ok((lines, ends))
+}
 
 /// Opens an interface for a port, with as many threads of its own.
 fn open_interface(

@@ -4,9 +4,9 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -28,19 +28,33 @@ const MISSED_INTERVAL_NS: u64 = 100_000_000;
 const STARVED_INTERVAL_NS: u64 = 1_000_000;
 
 /// The clock of the switch: ns since its start.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    start: Instant,
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// Started then, and running.
+    Running(Instant),
+    /// Stands where somebody sets it: virtual time.
+    Set(Arc<AtomicU64>),
 }
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock::Running(Instant::now())
     }
 
     #[inline]
     pub fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        match self {
+            Clock::Running(start) => start.elapsed().as_nanos() as u64,
+            Clock::Set(now) => now.load(Relaxed),
+        }
+    }
+
+    /// ns since the Unix epoch, which is when virtual time starts.
+    pub fn epoch(&self) -> i64 {
+        match self {
+            Clock::Running(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64),
+            Clock::Set(_) => self.now() as i64,
+        }
     }
 }
 
@@ -88,6 +102,10 @@ pub struct Engine {
     /// Of each: there may be something to receive.
     readable: Vec<bool>,
     commands: Receiver,
+    /// The commands that are being carried out.
+    batch: Option<Batch>,
+    /// To receive into.
+    received: Vec<Box<Packet>>,
     clock: Clock,
     errands: mpsc::Sender<Errand>,
     /// Of what packets make it log.
@@ -123,7 +141,8 @@ impl Engine {
         errands: mpsc::Sender<Errand>,
     ) -> Engine {
         let readable = vec![true; lines.len()];
-        Engine { switch, lines, readable, commands, clock, errands, throttle: Throttle::default() }
+        let (batch, received, throttle) = (None, Vec::with_capacity(BATCH), Throttle::default());
+        Engine { switch, lines, readable, commands, batch, received, clock, errands, throttle }
     }
 
     /// Runs until [`Command::Stop`].
@@ -132,40 +151,58 @@ impl Engine {
         if let Err(e) = nix::sys::prctl::set_timerslack(1) {
             tracing::warn!("timer slack: {e}");
         }
-        let mut batch = None;
-        let mut received: Vec<Box<Packet>> = Vec::with_capacity(BATCH);
         let mut polled = Vec::with_capacity(self.lines.len() + 1);
         let mut missed_at = 0;
         loop {
             let now = self.clock.now();
-            // First: what was left to this thread while it slept counts as in effect.
-            let commands = self.commands(&mut batch, now);
+            let commands = self.turn(now);
             if commands == Commands::Stop {
                 return;
             }
-            self.switch.serve(now);
-            self.switch.pending(now);
-            for port in 0..self.lines.len() {
-                if self.readable[port] {
-                    self.receive(port, &mut received);
-                }
-            }
-            self.serve_and_send();
             if now >= missed_at {
                 missed_at = now + MISSED_INTERVAL_NS;
                 self.count_missed();
             }
             // Nothing can be received without memory, which only time brings.
-            let starved = received.is_empty() && self.fill(&mut received) == 0;
+            let starved = self.received.is_empty() && self.fill() == 0;
             polled = self.wait(commands == Commands::More, starved, polled);
         }
     }
 
+    /// Some commands, what is due, and a batch of each port.
+    fn turn(&mut self, now: u64) -> Commands {
+        // First: what was left to this thread while it slept counts as in effect.
+        let commands = self.commands(now);
+        if commands == Commands::Stop {
+            return commands;
+        }
+        self.switch.serve(now);
+        self.switch.pending(now);
+        for port in 0..self.lines.len() {
+            if self.readable[port] {
+                self.receive(port);
+            }
+        }
+        self.serve_and_send();
+        commands
+    }
+
+    /// All that can be done at this time, for who sets the clock.
+    pub fn settle(&mut self) {
+        let now = self.clock.now();
+        while self.turn(now) == Commands::More || self.switch.is_pending() {}
+    }
+
+    /// When there is something to do next.
+    pub fn deadline(&self) -> Option<u64> {
+        self.switch.deadline()
+    }
+
     /// Takes commands, as many as a turn allows.
-    fn commands(&mut self, batch: &mut Option<Batch>, now: u64) -> Commands {
+    fn commands(&mut self, now: u64) -> Commands {
         let mut budget = CHANGES_PER_TURN;
         loop {
-            if let Some(mut begun) = batch.take() {
+            if let Some(mut begun) = self.batch.take() {
                 let rest = begun.changes.len() - begun.next;
                 let due = &begun.changes[begun.next..];
                 let number = if begun.at_once { rest } else { whole(due, rest.min(budget)) };
@@ -175,7 +212,7 @@ impl Engine {
                 budget = budget.saturating_sub(number);
                 begun.next += number;
                 if number < rest {
-                    *batch = Some(begun);
+                    self.batch = Some(begun);
                 } else {
                     // Whoever asked may have gone; here and below.
                     let _ = begun.done.send(begun.changes);
@@ -186,7 +223,7 @@ impl Engine {
             }
             match self.commands.take() {
                 Some(Command::Changes { changes, at_once, done }) => {
-                    *batch = Some(Batch { changes, next: 0, at_once, done });
+                    self.batch = Some(Batch { changes, next: 0, at_once, done });
                 }
                 Some(Command::Commit { machine, changes, carried, done }) => {
                     // What should have left by now does; here and below.
@@ -254,19 +291,19 @@ impl Engine {
     }
 
     /// Takes packets to receive into; the number that there are.
-    fn fill(&mut self, received: &mut Vec<Box<Packet>>) -> usize {
-        while received.len() < BATCH {
+    fn fill(&mut self) -> usize {
+        while self.received.len() < BATCH {
             match self.switch.pool.take() {
-                Some(packet) => received.push(packet),
+                Some(packet) => self.received.push(packet),
                 None => break,
             }
         }
-        received.len()
+        self.received.len()
     }
 
     /// One batch of a port through ingress.
-    fn receive(&mut self, port: usize, received: &mut Vec<Box<Packet>>) {
-        if self.fill(received) == 0 {
+    fn receive(&mut self, port: usize) {
+        if self.fill() == 0 {
             return;
         }
         let line = &mut self.lines[port];
@@ -274,7 +311,7 @@ impl Engine {
         if !self.switch.is_loaded() && io.waits_for_program() {
             return;
         }
-        let got = match io.receive(received) {
+        let got = match io.receive(&mut self.received) {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
             Err(e) => {
@@ -311,10 +348,10 @@ impl Engine {
             }
         }
         let line = &mut self.lines[port];
-        write_capture(&mut line.capture, &line.interface, false, &received[..got.packets]);
+        write_capture(&mut line.capture, &line.interface, false, &self.received[..got.packets]);
         count(&cells.rx_packets, (got.packets - got.too_long) as u64);
         let mut bytes = 0;
-        for packet in received.drain(..got.packets) {
+        for packet in self.received.drain(..got.packets) {
             if packet.frame.is_empty() {
                 self.switch.pool.give(packet);
                 continue;

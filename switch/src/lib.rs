@@ -14,9 +14,11 @@
 //! | architecture | `v1model`, `digest`, [`drops`] | between the ports: queues, multicast, clones, resubmission, digests |
 //! | packet thread | `engine` | the one thread that owns all of the above; the only place that reads the clock |
 //! | control | [`control`], [`update`], `store`, `profiles`, `rows`, `value_sets`, `change` | the handle through which everybody else reads and writes |
+//! | options | [`device`] | what a switch is made of, in words |
 //! | clients | `peer` | who is at the other end of a connection, and what it may do |
 //! | gNMI | [`gnmi`] | ports and queues over gRPC, on top of the handle |
 //! | P4Runtime | [`p4rt`] | the gRPC server on top of the handle |
+//! | simulation | [`simulation`] | all of the above in one thread and in virtual time, for simulators |
 //! | reference | [`reference`] | the same programs once more, interpreted plainly: what the machine is tested against |
 //!
 //! Nothing here knows a particular P4 program.
@@ -30,6 +32,7 @@ pub mod change;
 mod command;
 mod compile;
 pub mod control;
+pub mod device;
 mod digest;
 pub mod drops;
 mod engine;
@@ -45,6 +48,7 @@ pub mod program;
 mod queue;
 pub mod reference;
 mod rows;
+pub mod simulation;
 pub mod store;
 mod throttle;
 pub mod trace;

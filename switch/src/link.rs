@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::queue::{Bucket, Scheduler, highest};
+use crate::queue::{Bucket, Scheduler, highest, members};
 pub use crate::queue::{MAX_WEIGHT, QUEUES, QueueConfig};
 use crate::trace::{Player, Trace};
 
@@ -105,6 +105,17 @@ impl<T> Queue<T> {
     fn new() -> Queue<T> {
         Queue { fifo: VecDeque::new(), bytes: 0, limit_packets: 0, limit_bytes: 0 }
     }
+
+    fn has_room(&self, bytes: u32) -> bool {
+        self.fifo.len() < self.limit_packets && self.bytes + bytes as u64 <= self.limit_bytes
+    }
+}
+
+/// A packet that had to go before its turn.
+pub struct PushedOut<T> {
+    pub item: T,
+    pub queue: usize,
+    pub bytes: u32,
 }
 
 /// A packet whose turn on the wire it is.
@@ -205,25 +216,56 @@ impl<T> Link<T> {
         self.packets + self.flying.len()
     }
 
-    /// Tail drop: gives the packet back if the port's queues, or this one, are full, or if the link holds as many packets
-    /// as memory is set aside for: a long wire takes none of other ports'.
+    /// Whether the port takes so many bytes more, when of its packets and bytes these are gone. A link that holds as many
+    /// packets as memory is set aside for is full, too: a long wire takes none of other ports'.
+    fn has_room(&self, bytes: u32, gone: (usize, u64)) -> bool {
+        let packets = self.packets - gone.0;
+        packets < self.config.limit_packets as usize
+            && packets + self.flying.len() < self.most_in_flight
+            && self.config.limit_bytes.is_none_or(|limit| self.bytes - gone.1 + bytes as u64 <= limit)
+    }
+
+    /// Tail drop: gives the packet back if the port's queues, or this one, are full.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
-        let too_many = self.packets >= self.config.limit_packets as usize || self.in_flight() >= self.most_in_flight;
-        let after = self.bytes + bytes as u64;
-        let to = &mut self.queues[queue];
-        if too_many
-            || self.config.limit_bytes.is_some_and(|limit| after > limit)
-            || to.fifo.len() >= to.limit_packets
-            || to.bytes + bytes as u64 > to.limit_bytes
-        {
+        if !self.has_room(bytes, (0, 0)) || !self.queues[queue].has_room(bytes) {
             return Err(item);
         }
+        let to = &mut self.queues[queue];
         to.fifo.push_back(Queued { item, bytes, enqueued: now });
         to.bytes += bytes as u64;
         self.waiting |= 1 << queue;
         self.packets += 1;
-        self.bytes = after;
+        self.bytes += bytes as u64;
         Ok(())
+    }
+
+    /// Makes room for a packet that was given back: what would leave last goes, one by one, until
+    /// [`Link::enqueue`] takes the packet. `None`: its own queue is full, or what is behind it does not make enough room.
+    pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
+        let behind = self.scheduler.behind(queue) & self.waiting;
+        if behind == 0 || !self.queues[queue].has_room(bytes) {
+            return None;
+        }
+        let held = members(behind).map(|queue| (self.depth(queue), self.depth_bytes(queue)));
+        let held = held.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
+        if !self.has_room(bytes, held) {
+            return None;
+        }
+        let queue = self.scheduler.last(behind, |queue| self.queues[queue].bytes);
+        let Queued { item, bytes, .. } = self.queues[queue].fifo.pop_back()?;
+        self.left(queue, bytes);
+        Some(PushedOut { item, queue, bytes })
+    }
+
+    /// A packet is not in its queue any more.
+    fn left(&mut self, queue: usize, bytes: u32) {
+        let from = &mut self.queues[queue];
+        from.bytes -= bytes as u64;
+        if from.fifo.is_empty() {
+            self.waiting &= !(1 << queue);
+        }
+        self.packets -= 1;
+        self.bytes -= bytes as u64;
     }
 
     /// The next packet, if the wire is free by `now`. To be asked until there is none before anything is enqueued
@@ -250,17 +292,11 @@ impl<T> Link<T> {
                 return None;
             }
         }
-        let from = &mut self.queues[queue];
-        let Queued { item, bytes, enqueued } = from.fifo.pop_front()?;
-        from.bytes -= bytes as u64;
-        if from.fifo.is_empty() {
-            self.waiting &= !(1 << queue);
-        }
-        self.packets -= 1;
-        self.bytes -= bytes as u64;
+        let Queued { item, bytes, enqueued } = self.queues[queue].fifo.pop_front()?;
+        self.left(queue, bytes);
         let start = self.wire.free_at.max(idle);
         self.current = (queue, start);
-        Some(Dequeued { item, queue, bytes, enqueued, start, depth: from.fifo.len() })
+        Some(Dequeued { item, queue, bytes, enqueued, start, depth: self.depth(queue) })
     }
 
     /// The queue that sends next, and since when it could; `None`: none can by `now`.

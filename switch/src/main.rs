@@ -87,7 +87,8 @@ async fn run(options: Options) -> Result<(), String> {
         }
         None => None,
     };
-    let ports = options.ports()?;
+    let device = &options.device;
+    let ports = device.ports()?;
     for (option, value) in [("--thrift-port", &options.thrift_port), ("--nanolog", &options.nanolog)] {
         if let Some(value) = value {
             tracing::info!("{option} {value} is not used: this switch is controlled over P4Runtime and gNMI");
@@ -95,7 +96,7 @@ async fn run(options: Options) -> Result<(), String> {
     }
 
     let server = P4RuntimeListener::bind(&ServerConfig {
-        device_id: options.device_id,
+        device_id: device.device_id,
         address: options.grpc_server_addr.clone(),
         tls: options.tls(),
         allow: options.allow.clone(),
@@ -115,12 +116,12 @@ async fn run(options: Options) -> Result<(), String> {
     }
 
     // Nobody can tell which keys collide, or which packets are lost.
-    let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
+    let seed = device.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
     tracing::debug!("seed {seed}");
     let config = DataplaneConfig {
         ports,
-        cpu_port: options.cpu_port,
-        priority_queues: options.priority_queues,
+        cpu_port: device.cpu_port,
+        priority_queues: device.priority_queues,
         seed,
         capture: options.pcap.clone(),
         io_threads: options.io_threads.into(),
@@ -143,7 +144,7 @@ async fn run(options: Options) -> Result<(), String> {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
     if let Ok(address) = server.local_addr() {
-        tracing::info!("device {}: {} ports, P4Runtime on {address}", options.device_id, dataplane.ports().len());
+        tracing::info!("device {}: {} ports, P4Runtime on {address}", device.device_id, dataplane.ports().len());
     }
     let counted = dataplane.clone();
     let stop = async move {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Command line options: those of simple_switch_grpc that have a meaning here, and the link model.
+//! Command line options: those of simple_switch_grpc that have a meaning here; what the device is made of is in
+//! `apswitch::device`.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use apswitch::control::{LinkConfig, PortConfig, PortNumber, QueueConfig};
-use apswitch::link::MAX_WEIGHT;
+use apswitch::device::DeviceOptions;
 use apswitch::p4rt::{Allowed, Tls};
-use apswitch::trace::Trace;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
@@ -25,7 +21,7 @@ Link model, one --link for each port that has one; a port without one sends at o
        burst=0           bytes that may leave at once beyond the rate after a pause
        trace=FILE        in place of a rate: when packets can be delivered, as Mahimahi records it, over and over: a
                          time in ms on each line, each for 1514 bytes
-       limit=1000        packets in all queues of the port; the arriving packet is dropped
+       limit=1000        packets in all queues of the port; what would leave last is dropped
        limit-bytes=N     bytes in all queues of the port; unlimited if missing
        delay=2ms         propagation delay (us, ms, s)
        jitter=0ms        added to the delay, uniform from 0 to this; packets keep their order
@@ -57,21 +53,8 @@ pub struct Options {
     #[arg(long, group = "start")]
     pub no_p4: bool,
 
-    /// A port and its interface; repeated
-    #[arg(short, long = "interface", value_name = "PORT@IFACE", value_parser = parse_interface)]
-    interfaces: Vec<(PortNumber, String)>,
-
-    /// Link model of a port; repeated
-    #[arg(long = "link", value_name = "PORT:KEY=VALUE,...", value_parser = parse_link)]
-    links: Vec<(PortNumber, LinkConfig)>,
-
-    /// A queue of a port; repeated
-    #[arg(long = "queue", value_name = "PORT/QUEUE:KEY=VALUE,...", value_parser = parse_queue)]
-    queues: Vec<(PortNumber, usize, QueueConfig)>,
-
-    /// P4Runtime device id
-    #[arg(long, default_value_t = 1)]
-    pub device_id: u64,
+    #[command(flatten)]
+    pub device: DeviceOptions,
 
     /// Where the P4Runtime server listens
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
@@ -99,24 +82,12 @@ pub struct Options {
     #[arg(long, conflicts_with = "tls_cert")]
     pub insecure: bool,
 
-    /// Port number of packet-in and packet-out
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(0..511))]
-    pub cpu_port: Option<PortNumber>,
-
-    /// Queues of each port
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_queues)]
-    pub priority_queues: usize,
-
     /// Threads of each interface that receive and send, beside the one that runs the program; 0: that one does both.
     /// For machines with cores to spare: packets of a flow keep their order, those of different flows that leave by a
     /// port without a link model may not
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=16))]
     #[arg(conflicts_with = "use_files")]
     pub io_threads: u8,
-
-    /// Seed of loss, jitter, P4's random numbers and the tables' hashes, to repeat a run; another one each time if missing
-    #[arg(long)]
-    pub seed: Option<u64>,
 
     /// Write the log to this file instead of standard error
     #[arg(long, value_name = "FILE", conflicts_with = "log_console")]
@@ -204,43 +175,6 @@ impl Options {
         let (cert, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
         Some(Tls { cert, key, client_ca: self.tls_client_ca.clone() })
     }
-
-    /// Every port with its link model.
-    pub fn ports(&self) -> Result<Vec<PortConfig>, String> {
-        let mut ports: Vec<PortConfig> = Vec::new();
-        for (number, interface) in &self.interfaces {
-            if Some(*number) == self.cpu_port {
-                return Err(format!("-i {number}@{interface}: {number} is the CPU port: choose another number"));
-            }
-            if let Some(other) = ports.iter().find(|p| p.number == *number || p.interface == *interface) {
-                let (taken, by) = (other.number, &other.interface);
-                return Err(format!("-i {number}@{interface}: port {taken} is {by} already: use each one once"));
-            }
-            ports.push(PortConfig { number: *number, interface: interface.clone(), link: None });
-        }
-        for (number, link) in &self.links {
-            match ports.iter_mut().find(|p| p.number == *number) {
-                Some(port) if port.link.is_none() => port.link = Some(link.clone()),
-                Some(_) => return Err(format!("--link {number}: given twice: put all its settings into one")),
-                None => return Err(format!("--link {number}: there is no such port: add -i {number}@INTERFACE")),
-            }
-        }
-        let mut given = HashSet::new();
-        for (number, queue, config) in &self.queues {
-            let option = format!("--queue {number}/{queue}");
-            if *queue >= self.priority_queues {
-                return Err(format!("{option}: there are {} queues, from 0 on", self.priority_queues));
-            }
-            if !given.insert((number, queue)) {
-                return Err(format!("{option}: given twice: put all its settings into one"));
-            }
-            match ports.iter_mut().find(|p| p.number == *number) {
-                Some(port) => port.link.get_or_insert_default().queues[*queue] = config.clone(),
-                None => return Err(format!("{option}: there is no such port: add -i {number}@INTERFACE")),
-            }
-        }
-        Ok(ports)
-    }
 }
 
 /// The arguments without the first `--`.
@@ -252,129 +186,10 @@ pub fn without_separator(arguments: impl Iterator<Item = OsString>) -> Vec<OsStr
     arguments
 }
 
-fn parse_queues(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(queues @ 1..=8) => Ok(queues),
-        _ => Err("give a number from 1 to 8".into()),
-    }
-}
-
-fn parse_port(text: &str) -> Result<PortNumber, String> {
-    match text.parse() {
-        Ok(port @ 0..511) => Ok(port),
-        _ => Err(format!("`{text}` is not a port number: give one from 0 to 510")),
-    }
-}
-
-fn parse_interface(text: &str) -> Result<(PortNumber, String), String> {
-    match text.split_once('@') {
-        Some((port, interface)) if !interface.is_empty() => Ok((parse_port(port)?, interface.to_string())),
-        _ => Err("give PORT@INTERFACE, such as 1@veth0".into()),
-    }
-}
-
-fn parse_link(text: &str) -> Result<(PortNumber, LinkConfig), String> {
-    let Some((port, settings)) = text.split_once(':') else {
-        return Err("give PORT:KEY=VALUE,..., such as 2:rate=1mbit,delay=2ms".into());
-    };
-    let mut link = LinkConfig::default();
-    for setting in settings.split(',') {
-        let (key, value) = key_value(setting)?;
-        match key {
-            "rate" => link.rate = Some(rate(value)?),
-            "burst" => link.burst = number(value)?,
-            "trace" => link.trace = Some(Arc::new(Trace::read(Path::new(value))?)),
-            "limit" => link.limit_packets = number(value)?,
-            "limit-bytes" => link.limit_bytes = Some(number(value)?),
-            "delay" => link.delay_ns = duration(value)?,
-            "jitter" => link.jitter_ns = duration(value)?,
-            "loss" => link.loss = probability(value)?,
-            "overhead" => link.overhead = number(value)?,
-            _ => {
-                return Err(format!(
-                    "`{key}` is no setting of a link: use rate, burst, trace, limit, limit-bytes, delay, jitter, loss or \
-                     overhead"
-                ));
-            }
-        }
-    }
-    if link.rate.is_some() && link.trace.is_some() {
-        return Err("rate and trace: give one of them, since a trace is a rate".into());
-    }
-    if link.rate.is_none() && link.burst > 0 {
-        return Err("burst: give a rate too".into());
-    }
-    Ok((parse_port(port)?, link))
-}
-
-fn parse_queue(text: &str) -> Result<(PortNumber, usize, QueueConfig), String> {
-    let parts = text.split_once(':').and_then(|(place, settings)| Some((place.split_once('/')?, settings)));
-    let Some(((port, queue), settings)) = parts else {
-        return Err("give PORT/QUEUE:KEY=VALUE,..., such as 2/0:weight=3,limit=100".into());
-    };
-    let mut config = QueueConfig::default();
-    for setting in settings.split(',') {
-        let (key, value) = key_value(setting)?;
-        match key {
-            "weight" => match number(value)? {
-                weight @ 1..=MAX_WEIGHT => config.weight = Some(weight),
-                _ => return Err(format!("`{value}` is not a weight from 1 to {MAX_WEIGHT}")),
-            },
-            "limit" => config.limit_packets = Some(number(value)?),
-            "limit-bytes" => config.limit_bytes = Some(number(value)?),
-            "rate" => config.rate = Some(rate(value)?),
-            "burst" => config.burst = number(value)?,
-            _ => {
-                return Err(format!("`{key}` is no setting of a queue: use weight, limit, limit-bytes, rate or burst"));
-            }
-        }
-    }
-    if config.rate.is_none() && config.burst > 0 {
-        return Err("burst: give a rate too".into());
-    }
-    Ok((parse_port(port)?, number(queue)?, config))
-}
-
-fn key_value(setting: &str) -> Result<(&str, &str), String> {
-    setting.split_once('=').ok_or_else(|| format!("`{setting}` is not KEY=VALUE"))
-}
-
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a whole number"))
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
-        _ => Err(format!("`{text}` is not a probability from 0 to 1")),
-    }
-}
-
-/// A number with one of the units, in the smallest of them.
-fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(at);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    let value = number.parse::<f64>().ok()? * factor;
-    (0.0..1e15).contains(&value).then_some(value.round())
-}
-
-fn rate(text: &str) -> Result<u64, String> {
-    match with_unit(text, &[("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)]) {
-        Some(rate) if rate >= 1.0 => Ok(rate as u64),
-        _ => Err(format!("`{text}` is not a rate: give such as 600kbit (bit, kbit, mbit, gbit)")),
-    }
-}
-
-fn duration(text: &str) -> Result<u64, String> {
-    match with_unit(text, &[("us", 1e3), ("ms", 1e6), ("s", 1e9)]) {
-        Some(ns) if ns <= 60e9 => Ok(ns as u64),
-        _ => Err(format!("`{text}` is not a duration of at most 60 s: give such as 2ms (us, ms, s)")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use apswitch::control::{LinkConfig, QueueConfig};
+
     use super::*;
 
     fn parse(line: &str) -> Result<Options, String> {
@@ -388,9 +203,10 @@ mod tests {
                     --link 1:delay=1.5ms -- --grpc-server-addr 0.0.0.0:50051 --cpu-port 510 --priority-queues 8 \
                     --link 2:rate=600kbit,burst=3000,limit=50,limit-bytes=70000,delay=2ms,jitter=10us,loss=0.01,overhead=24";
         let options = parse(line).unwrap();
-        assert_eq!((options.device_id, options.cpu_port, options.priority_queues), (7, Some(510), 8));
+        let device = &options.device;
+        assert_eq!((device.device_id, device.cpu_port, device.priority_queues), (7, Some(510), 8));
         assert_eq!(options.grpc_server_addr, "0.0.0.0:50051");
-        let ports = options.ports().unwrap();
+        let ports = device.ports().unwrap();
         assert_eq!(ports[0].link, Some(LinkConfig { delay_ns: 1_500_000, ..Default::default() }));
         let second = LinkConfig {
             rate: Some(600_000),
@@ -411,7 +227,7 @@ mod tests {
     fn queues_have_weights_limits_and_rates() {
         let line = "apswitch --no-p4 -i 1@a -i 2@b --link 2:rate=1mbit --queue 2/3:weight=4,limit=10 \
                     --queue 1/0:limit-bytes=9000,rate=64kbit,burst=1514";
-        let ports = parse(line).unwrap().ports().unwrap();
+        let ports = parse(line).unwrap().device.ports().unwrap();
         let queue = |port: usize, queue: usize| ports[port].link.clone().unwrap().queues[queue].clone();
         let weighted = QueueConfig { weight: Some(4), limit_packets: Some(10), ..Default::default() };
         assert_eq!((queue(1, 3), queue(1, 2)), (weighted, QueueConfig::default()));
@@ -458,7 +274,7 @@ mod tests {
             ("apswitch --no-p4 -i 1@a --queue 1/8:weight=1", "there are 8 queues"),
             ("apswitch --no-p4 -i 1@a --queue 1/0:weight=1 --queue 1/0:limit=1", "given twice"),
         ] {
-            let error = parse(line).unwrap().ports().unwrap_err();
+            let error = parse(line).unwrap().device.ports().unwrap_err();
             assert!(error.contains(message), "{line}: {error}");
         }
     }

@@ -104,6 +104,21 @@ impl Scheduler {
         if self.limited & 1 << queue == 0 { 0 } else { self.buckets[queue].free_at }
     }
 
+    /// The queues that send only while this one has nothing to send, as bits.
+    pub fn behind(&self, queue: usize) -> u8 {
+        match self.weighted & 1 << queue {
+            0 => self.weighted | ((1 << queue) - 1),
+            _ => 0,
+        }
+    }
+
+    /// The last of the queues in `waiting` (bits, at least one): those with a weight come after the others, and of them
+    /// the one that holds most.
+    pub fn last(&self, waiting: u8, held: impl Fn(usize) -> u64) -> usize {
+        let weighted = members(waiting & self.weighted).max_by_key(|&queue| held(queue));
+        weighted.unwrap_or(waiting.trailing_zeros() as usize)
+    }
+
     /// The next of the queues in `ready` (bits, at least one); `waiting`: those that are not empty.
     pub fn choose(&mut self, ready: u8, waiting: u8) -> usize {
         let strict = ready & !self.weighted;
@@ -140,4 +155,9 @@ impl Scheduler {
 #[inline]
 pub fn highest(queues: u8) -> usize {
     7 - queues.leading_zeros() as usize
+}
+
+/// The queues of a set.
+pub fn members(queues: u8) -> impl Iterator<Item = usize> {
+    (0..QUEUES).filter(move |queue| queues & 1 << queue != 0)
 }

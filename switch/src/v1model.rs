@@ -338,13 +338,22 @@ impl Switch {
             state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
             park(machine, &mut packet);
             let (bytes, counted) = (packet.state.length, &port.cells.queues[queue]);
-            match link.enqueue(now, queue, bytes, packet) {
-                Ok(()) => counted.enqueued(bytes as u64, link.depth_bytes(queue)),
-                Err(packet) => {
-                    count(&port.cells.queue_drops, 1);
+            loop {
+                match link.enqueue(now, queue, bytes, packet) {
+                    Ok(()) => {
+                        counted.enqueued(bytes as u64, link.depth_bytes(queue));
+                        break;
+                    }
+                    Err(refused) => packet = refused,
+                }
+                count(&port.cells.queue_drops, 1);
+                let Some(last) = link.push_out(queue, bytes) else {
                     counted.dropped(bytes as u64);
                     self.pool.give(packet);
-                }
+                    break;
+                };
+                port.cells.queues[last.queue].pushed_out(last.bytes as u64);
+                self.pool.give(last.item);
             }
             port.cells.holds(link.packets(), link.bytes());
             self.due = self.due.min(link.deadline().unwrap_or(u64::MAX));

@@ -28,7 +28,7 @@ fn a_packets_way_in_words() {
     for (packet, words) in [
         (0, "from port 1"),
         (0, "ethernet.ether_type = 0x800: goes to"),
-        (0, "dst_addr = 02:00:00:00:00:02: hits [dst_addr 0x20000000002]"),
+        (0, "dst_addr = 02:00:00:00:00:02, outer_vid = 0, inner_vid = 0: hits [dst_addr 0x20000000002, "),
         (0, "forward_to(egress_port = 2)"),
         (0, "hits [direction any"),
         (0, "to port 2, queue 3"),
@@ -80,11 +80,13 @@ fn bad_input_is_named() {
         (entry("\"action_name\": \"flood\", \"match\": {\"dst\": 1}"), "has no key field `dst`"),
         (entry("\"action_name\": \"flood\", \"match\": {\"dst_addr\": \"x\"}"), "`x` is not a number"),
         (
-            entry("\"action_name\": \"forward_to\", \"match\": {\"dst_addr\": 1}"),
+            entry("\"action_name\": \"forward_to\", \"match\": {\"dst_addr\": 1, \"outer_vid\": 0, \"inner_vid\": 0}"),
             "`egress_port` of `forward_to`: is missing",
         ),
         (
-            entry("\"action_name\": \"flood\", \"match\": {\"dst_addr\": \"0xffffffffffffff\"}"),
+            entry(
+                "\"action_name\": \"flood\", \"match\": {\"dst_addr\": \"0xffffffffffffff\", \"outer_vid\": 0, \"inner_vid\": 0}",
+            ),
             "does not fit in 48 bits",
         ),
     ] {

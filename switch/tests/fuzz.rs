@@ -24,13 +24,13 @@ fn a_million_packets_do_no_harm() {
     let any = ternary(0, 0);
     let class = [ternary(1, 3), any.clone(), any.clone(), any.clone()];
     let ports = [common::range(0, 50_000), common::range(0, 65_535)];
-    let rest = [any.clone(), any.clone(), any.clone()];
+    let rest = [(); 6].map(|()| any.clone());
     let class: Vec<KeyField> = class.into_iter().chain(ports).chain(rest).collect();
     let punt = [ternary(STATION as u128, 511), any.clone(), any.clone(), ternary(17, 255), any];
     for entry in [
         entry(&program, "classify", &class, 1, "set_class", &[2, 3, 1]),
         entry(&program, "punt", &punt, 1, "copy_to_cpu", &[]),
-        entry(&program, "port_feedback", &common::exact(&[UPLINK as u128]), 0, "add_port_feedback", &[20_000]),
+        entry(&program, "port_feedback", &common::exact(&[UPLINK as u128, 2]), 0, "add_port_feedback", &[20_000]),
         entry(&program, "ack_priority", &common::exact(&[UPLINK as u128]), 0, "prioritise", &[7, 1]),
         entry(&program, "gate", &common::exact(&[UPLINK as u128]), 0, "batch_gate", &[500, 10]),
     ] {

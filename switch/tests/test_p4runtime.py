@@ -480,8 +480,8 @@ def test_digest_entries(client: Client) -> None:
 
 def test_a_large_table_is_read_in_portions(client: Client, access_point: Any) -> None:
     client.push(program=access_point)
-    match = [[exact(1, number), *(exact(field, 1) for field in range(2, 6))] for number in range(10_000)]
-    action = ("set_flow_ipv4", 1, 2, 3, 4)
+    match = [[exact(1, number), *(exact(field, 1) for field in range(2, 10))] for number in range(10_000)]
+    action = ("set_flow_ipv4", 1, 2, 3, 4, 5)
     entries = [access_point.entry("flows_ipv4", fields, action) for fields in match]
     client.write(*map(insert, entries))
     request = p4r.ReadRequest(

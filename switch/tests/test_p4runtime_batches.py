@@ -134,8 +134,8 @@ def test_packets_are_treated_as_before_a_batch_that_fails(client: Client) -> Non
 
 def test_a_long_batch_is_taken_back_as_a_whole(client: Client, access_point: Program) -> None:
     client.push(program=access_point)
-    match = [[exact(1, number), *(exact(field, 1) for field in range(2, 6))] for number in range(20_000)]
-    entries = [access_point.entry("flows_ipv4", fields, ("set_flow_ipv4", 1, 2, 3, 4)) for fields in match]
+    match = [[exact(1, number), *(exact(field, 1) for field in range(2, 10))] for number in range(20_000)]
+    entries = [access_point.entry("flows_ipv4", fields, ("set_flow_ipv4", 1, 2, 3, 4, 5)) for fields in match]
     batch = [insert(entry) for entry in [*entries, entries[0]]]
     assert outcomes(client, "ROLLBACK_ON_ERROR", *batch) == [ABORTED] * len(entries) + [EXISTS]
     assert client.read(table_entry=p4r.TableEntry(table_id=entries[0].table_id)) == []

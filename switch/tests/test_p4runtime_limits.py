@@ -269,8 +269,8 @@ def test_requests_under_way_have_a_budget(client: Client, address: str) -> None:
 def large_table(client: Client, access_point: Program) -> p4r.ReadRequest:
     """A request whose answer has many portions."""
     client.push(program=access_point)
-    match = [[exact(1, number), *(exact(field, 1) for field in range(2, 6))] for number in range(20_000)]
-    entries = [access_point.entry("flows_ipv4", fields, ("set_flow_ipv4", 1, 2, 3, 4)) for fields in match]
+    match = [[exact(1, number), *(exact(field, 1) for field in range(2, 10))] for number in range(20_000)]
+    entries = [access_point.entry("flows_ipv4", fields, ("set_flow_ipv4", 1, 2, 3, 4, 5)) for fields in match]
     client.write(*map(insert, entries))
     return p4r.ReadRequest(device_id=1, entities=[p4r.Entity(table_entry=p4r.TableEntry(table_id=entries[0].table_id))])
 

@@ -164,7 +164,7 @@ def test_saved_and_committed(marked: Client, access_point: Program) -> None:
         marked.push("COMMIT", access_point)
     assert code(failure) == INVALID
     # What is written now is written to the saved one.
-    forward = access_point.entry("forward", [exact(1, 1)], ("forward_to", 1))
+    forward = access_point.entry("forward", [exact(1, 1), exact(2, 0), exact(3, 0)], ("forward_to", 1))
     number = access_point.id("digests", "source_digest_t")
     flood = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[p4r.Replica(port=b"\1")], metadata=b"m")
     written: list[dict[str, Any]] = [

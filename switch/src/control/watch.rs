@@ -15,7 +15,7 @@ use super::{Inner, Notice, PortHandle, links, open_error, open_interface};
 use crate::command::Command;
 use crate::port::Interfaces;
 
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries looked at for idleness at a time.
 const AGE_STEP: usize = 4096;
 /// How often interfaces are looked at when the kernel tells nothing, in ms: an interface that failed is opened again.
@@ -24,11 +24,15 @@ const LOOK_INTERVAL: u16 = 100;
 /// Looks after what has time.
 pub fn watch(inner: &Inner) {
     while !inner.stopping.load(Relaxed) {
-        links::tell_store(inner, &mut inner.store());
-        age(inner);
-        links::sample(inner);
+        look(inner);
         thread::park_timeout(WATCH_INTERVAL);
     }
+}
+
+pub fn look(inner: &Inner) {
+    links::tell_store(inner, &mut inner.store());
+    age(inner);
+    links::sample(inner);
 }
 
 fn age(inner: &Inner) {

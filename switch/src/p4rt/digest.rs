@@ -3,11 +3,11 @@
 //! values, and each list can be acknowledged.
 //!
 //! The data plane does not repeat a value before it is acknowledged or its acknowledgement is overdue; this module
-//! remembers which of the data plane's samples went into which list. Time is an argument. Loss is allowed by the
+//! remembers which of the data plane's samples went into which list. Time is an argument: since the switch's start. Loss is allowed by the
 //! specification, so memory is bounded by forgetting.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::proto::p4::v1 as p4;
 use crate::control::{Digest, DigestId, Update, Value};
@@ -27,7 +27,7 @@ pub struct DigestList {
 }
 
 struct Sent {
-    at: Instant,
+    at: Duration,
     samples: Vec<(DigestId, u64)>,
 }
 
@@ -36,7 +36,7 @@ pub struct DigestQueue {
     buffer: Vec<Digest>,
     buffered: HashSet<Vec<Value>>,
     buffered_bytes: usize,
-    buffer_opened: Option<Instant>,
+    buffer_opened: Option<Duration>,
     sent: BTreeMap<u64, Sent>,
     unacknowledged: usize,
     last_list_id: u64,
@@ -79,7 +79,7 @@ impl DigestQueue {
     }
 
     /// Takes a sample of the data plane; answers the list that it completes, if any.
-    pub fn offer(&mut self, sample: Digest, now: Instant) -> Option<DigestList> {
+    pub fn offer(&mut self, sample: Digest, now: Duration) -> Option<DigestList> {
         if !self.buffered.insert(sample.values.clone()) {
             return None;
         }
@@ -96,7 +96,7 @@ impl DigestQueue {
     }
 
     /// Forgets lists whose acknowledgement is overdue; answers the list whose time has come, if any.
-    pub fn poll(&mut self, now: Instant) -> Option<DigestList> {
+    pub fn poll(&mut self, now: Duration) -> Option<DigestList> {
         while let Some((&list_id, sent)) = self.sent.first_key_value()
             && now >= sent.at + self.ack_timeout()
         {
@@ -109,7 +109,7 @@ impl DigestQueue {
     }
 
     /// When `poll` has work next.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Duration> {
         let list = self.buffer_opened.map(|opened| opened + self.max_timeout());
         let overdue = self.sent.first_key_value().map(|(_, sent)| sent.at + self.ack_timeout());
         list.into_iter().chain(overdue).min()
@@ -137,7 +137,7 @@ impl DigestQueue {
         samples
     }
 
-    fn flush(&mut self, now: Instant) -> DigestList {
+    fn flush(&mut self, now: Duration) -> DigestList {
         self.buffer_opened = None;
         self.buffered.clear();
         self.buffered_bytes = 0;
@@ -164,10 +164,10 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn queue(max_timeout: Duration, max_list_size: i32, ack_timeout: Duration) -> (DigestQueue, Instant) {
+    fn queue(max_timeout: Duration, max_list_size: i32, ack_timeout: Duration) -> (DigestQueue, Duration) {
         let (max_timeout_ns, ack_timeout_ns) = (max_timeout.as_nanos() as i64, ack_timeout.as_nanos() as i64);
         let config = p4::digest_entry::Config { max_timeout_ns, max_list_size, ack_timeout_ns };
-        (DigestQueue::new(config), Instant::now())
+        (DigestQueue::new(config), 7 * MS)
     }
 
     fn sample(value: u64) -> Digest {

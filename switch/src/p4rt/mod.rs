@@ -11,7 +11,8 @@
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
 //! | `write`, `read`, `cost`, `direct`, `portions` | updates and queries; what these take; thousands of counters; long answers |
 //! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
-//! | [`in_process`] | the server without a network, for tests |
+//! | `local` | the server without a network, for simulations |
+//! | [`in_process`] | the same with one client, for tests |
 //! | `error` | canonical codes, for a whole RPC and for each part of a batch |
 //!
 //! What P4Runtime leaves to the target, and this one answers `UNIMPLEMENTED`: docs/switch/p4runtime.md.
@@ -31,6 +32,7 @@ mod header;
 pub mod in_process;
 mod lengths;
 mod listen;
+pub(crate) mod local;
 mod matching;
 mod packet_io;
 mod pipeline;

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tonic::{Code, Status, Streaming};
 
 use super::arbitration::ClientId;
-use super::clients::{LONGEST_SILENCE, Opened, offer};
+use super::clients::{LONGEST_SILENCE, Opened, Outgoing, offer};
 use super::digest::{DigestList, DigestQueue};
 use super::entry;
 use super::error::{Checked, Refusal, refuse};
@@ -22,7 +22,7 @@ use super::proto::p4::v1::stream_message_request::Update as Request;
 use super::proto::p4::v1::stream_message_response::Update as Response;
 use super::role::Access;
 use super::service::Shared;
-use crate::control::{Digest, Notice, PacketIn, TableEntry, Update};
+use crate::control::{Digest, Events, Notice, PacketIn, TableEntry, Update};
 use crate::peer::{self, Peer};
 
 /// How long a stream that ends with an error waits for its client to take it.
@@ -79,11 +79,11 @@ impl Digests {
         self.lock().values_mut().flat_map(DigestQueue::acknowledge_all).collect()
     }
 
-    fn poll(&self, now: Instant) -> Vec<(u32, DigestList)> {
+    fn poll(&self, now: Duration) -> Vec<(u32, DigestList)> {
         self.lock().iter_mut().filter_map(|(&id, queue)| Some((id, queue.poll(now)?))).collect()
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Duration> {
         self.lock().values().filter_map(DigestQueue::deadline).min()
     }
 }
@@ -115,30 +115,37 @@ pub async fn serve(
             Err(status) if status.code() == Code::ResourceExhausted => break Some(status),
             Err(status) => break too_long(&status),
         };
-        if let Some(Request::Arbitration(update)) = &update {
-            is_silent = false;
-            let role = update.role.as_ref().map_or("", |role| &role.name);
-            if let Err(status) = peer::check_role(peer.as_ref(), role) {
-                break Some(status);
-            }
-            let was_primary = shared.clients.is_primary(id);
-            match shared.clients.arbitrate(id, update) {
-                Ok(false) => {}
-                Ok(true) => welcome(&shared, id, was_primary).await,
-                Err(status) => break Some(status),
-            }
-            continue;
-        }
-        if let Err((refusal, details)) = request(&shared, id, update).await {
-            let (canonical_code, message) = (refusal.code as i32, refusal.message);
-            let error = p4::StreamError { canonical_code, message, details: Some(details), ..Default::default() };
-            offer(&queue, Response::Error(error));
+        is_silent &= !matches!(update, Some(Request::Arbitration(_)));
+        if let Err(status) = handle(&shared, id, &queue, peer.as_ref(), update).await {
+            break Some(status);
         }
     };
     shared.clients.close(id);
     if let Some(status) = last_word {
         let _ = tokio::time::timeout(LAST_WORD, queue.send(Err(status))).await;
     }
+}
+
+/// Handles a message of a stream; an error ends it.
+pub async fn handle(
+    shared: &Shared,
+    id: ClientId,
+    queue: &mpsc::Sender<Outgoing>,
+    peer: Option<&Peer>,
+    update: Option<Request>,
+) -> Result<(), Status> {
+    if let Some(Request::Arbitration(update)) = &update {
+        peer::check_role(peer, update.role.as_ref().map_or("", |role| &role.name))?;
+        let was_primary = shared.clients.is_primary(id);
+        if shared.clients.arbitrate(id, update)? {
+            welcome(shared, id, was_primary).await;
+        }
+    } else if let Err((refusal, details)) = request(shared, id, update).await {
+        let (canonical_code, message) = (refusal.code as i32, refusal.message);
+        let error = p4::StreamError { canonical_code, message, details: Some(details), ..Default::default() };
+        offer(queue, Response::Error(error));
+    }
+    Ok(())
 }
 
 /// A new primary starts when the writes of its predecessor have ended, and with digests that it has not seen.
@@ -199,14 +206,18 @@ fn digest_ack(shared: &Shared, ack: p4::DigestListAck) -> Checked<Vec<Update>> {
 /// Passes packets of the CPU port on to the primaries.
 pub async fn deliver_packets(shared: Arc<Shared>, mut packets: mpsc::Receiver<PacketIn>) {
     while let Some(packet) = packets.recv().await {
-        if let Ok(pipeline) = shared.pipeline()
-            && let Some(message) = packet_io::packet_in(&pipeline.schema.packet_in, packet.frame)
-        {
-            shared.clients.send_to_primaries(Response::Packet(message), |access, message| match message {
-                Response::Packet(packet) => access.gets_packet(&packet.metadata),
-                _ => false,
-            });
-        }
+        deliver_packet(&shared, packet);
+    }
+}
+
+fn deliver_packet(shared: &Shared, packet: PacketIn) {
+    if let Ok(pipeline) = shared.pipeline()
+        && let Some(message) = packet_io::packet_in(&pipeline.schema.packet_in, packet.frame)
+    {
+        shared.clients.send_to_primaries(Response::Packet(message), |access, message| match message {
+            Response::Packet(packet) => access.gets_packet(&packet.metadata),
+            _ => false,
+        });
     }
 }
 
@@ -216,7 +227,7 @@ pub async fn deliver_digests(shared: Arc<Shared>, mut samples: mpsc::Receiver<Di
         let deadline = shared.digests.deadline();
         let due = async {
             match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                Some(deadline) => tokio::time::sleep(deadline.saturating_sub(now(&shared))).await,
                 None => std::future::pending().await,
             }
         };
@@ -225,8 +236,8 @@ pub async fn deliver_digests(shared: Arc<Shared>, mut samples: mpsc::Receiver<Di
                 Some(sample) => offer_sample(&shared, sample).into_iter().collect(),
                 None => return,
             },
-            () = due => shared.digests.poll(Instant::now()),
-            () = shared.digests.changed.notified() => shared.digests.poll(Instant::now()),
+            () = due => shared.digests.poll(now(&shared)),
+            () = shared.digests.changed.notified() => shared.digests.poll(now(&shared)),
         };
         for (id, list) in lists {
             send_list(&shared, id, list).await;
@@ -237,14 +248,15 @@ pub async fn deliver_digests(shared: Arc<Shared>, mut samples: mpsc::Receiver<Di
 fn offer_sample(shared: &Shared, sample: Digest) -> Option<(u32, DigestList)> {
     let pipeline = shared.pipeline().ok()?;
     let (id, _) = pipeline.schema.digest_of(sample.digest)?;
-    Some((id, shared.digests.lock().get_mut(&id)?.offer(sample, Instant::now())?))
+    Some((id, shared.digests.lock().get_mut(&id)?.offer(sample, now(shared))?))
 }
 
 async fn send_list(shared: &Shared, digest_id: u32, list: DigestList) {
     let Ok(pipeline) = shared.pipeline() else { return };
     let Some(digest) = pipeline.schema.digests.get(&digest_id) else { return };
     let data = list.samples.iter().filter_map(|values| digest.data.encode(values)).collect();
-    let message = p4::DigestList { digest_id, list_id: list.list_id, data, timestamp: nanoseconds() };
+    let message =
+        p4::DigestList { digest_id, list_id: list.list_id, data, timestamp: shared.dataplane.clock().epoch() };
     if !shared.clients.send_to_primaries(Response::Digest(message), |access, _| access.has(digest_id)) {
         // Nobody got it, so nobody will acknowledge it.
         shared.dataplane.write(shared.digests.acknowledge(digest_id, list.list_id)).await;
@@ -255,29 +267,30 @@ async fn send_list(shared: &Shared, digest_id: u32, list: DigestList) {
 pub async fn deliver_notices(shared: Arc<Shared>, mut notices: mpsc::Receiver<Notice>) {
     let mut waiting = Vec::with_capacity(MOST_IDLE_ENTRIES);
     while notices.recv_many(&mut waiting, MOST_IDLE_ENTRIES).await > 0 {
-        let Ok(pipeline) = shared.pipeline() else {
-            waiting.clear();
-            continue;
-        };
-        let idle = |notice| match notice {
-            Notice::IdleTimeout(entry) => Some(entry),
-            Notice::PortState { port, up } => {
-                tracing::info!("port {port} is {}", if up { "up" } else { "down" });
-                None
-            }
-        };
-        let message = |entry: Box<TableEntry>| Some(entry::key_message(pipeline.schema.table_of(entry.table)?, &entry));
-        let table_entry: Vec<p4::TableEntry> = waiting.drain(..).filter_map(idle).filter_map(message).collect();
-        if !table_entry.is_empty() {
-            send_idle(&shared, table_entry);
+        deliver_idle(&shared, waiting.drain(..));
+    }
+}
+
+fn deliver_idle(shared: &Shared, notices: impl IntoIterator<Item = Notice>) {
+    let Ok(pipeline) = shared.pipeline() else { return };
+    let idle = |notice| match notice {
+        Notice::IdleTimeout(entry) => Some(entry),
+        Notice::PortState { port, up } => {
+            tracing::info!("port {port} is {}", if up { "up" } else { "down" });
+            None
         }
+    };
+    let message = |entry: Box<TableEntry>| Some(entry::key_message(pipeline.schema.table_of(entry.table)?, &entry));
+    let table_entry: Vec<p4::TableEntry> = notices.into_iter().filter_map(idle).filter_map(message).collect();
+    if !table_entry.is_empty() {
+        send_idle(shared, table_entry);
     }
 }
 
 /// To each primary what belongs to its role.
 fn send_idle(shared: &Shared, table_entry: Vec<p4::TableEntry>) {
     let send = |table_entry, is_for: &dyn Fn(&Access) -> bool| {
-        let message = p4::IdleTimeoutNotification { table_entry, timestamp: nanoseconds() };
+        let message = p4::IdleTimeoutNotification { table_entry, timestamp: shared.dataplane.clock().epoch() };
         shared.clients.send_to_primaries(Response::IdleTimeoutNotification(message), |access, _| is_for(access));
     };
     let mut by_table: BTreeMap<u32, Vec<p4::TableEntry>> = BTreeMap::new();
@@ -290,7 +303,25 @@ fn send_idle(shared: &Shared, table_entry: Vec<p4::TableEntry>) {
     }
 }
 
-/// ns since the epoch.
-fn nanoseconds() -> i64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+/// Since the start of the switch.
+fn now(shared: &Shared) -> Duration {
+    Duration::from_nanos(shared.dataplane.clock().now())
+}
+
+/// What the data plane has told by now goes to the primaries, for who sets the clock.
+pub async fn deliver_now(shared: &Shared, events: &mut Events) {
+    while let Ok(packet) = events.packet_ins.try_recv() {
+        deliver_packet(shared, packet);
+    }
+    while let Ok(sample) = events.digests.try_recv() {
+        if let Some((id, list)) = offer_sample(shared, sample) {
+            send_list(shared, id, list).await;
+        }
+    }
+    for (id, list) in shared.digests.poll(now(shared)) {
+        send_list(shared, id, list).await;
+    }
+    while !events.notices.is_empty() {
+        deliver_idle(shared, std::iter::from_fn(|| events.notices.try_recv().ok()).take(MOST_IDLE_ENTRIES));
+    }
 }

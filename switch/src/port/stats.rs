@@ -13,7 +13,7 @@ pub struct PortStats {
     pub rx_bytes: u64,
     pub tx_packets: u64,
     pub tx_bytes: u64,
-    /// Tail drops of the port's queues.
+    /// Packets that its full queues turned away or pushed out.
     pub queue_drops: u64,
     /// Frames lost by the link model.
     pub lost: u64,
@@ -34,7 +34,7 @@ pub struct QueueStats {
     /// Went on the wire, as egress made them.
     pub sent_packets: u64,
     pub sent_bytes: u64,
-    /// Tail drops.
+    /// Turned away, or pushed out after they were enqueued.
     pub dropped_packets: u64,
     pub dropped_bytes: u64,
     /// In the queue now.
@@ -140,6 +140,13 @@ impl QueueCells {
     pub fn dropped(&self, bytes: u64) {
         count(&self.dropped_packets, 1);
         count(&self.dropped_bytes, bytes);
+    }
+
+    /// A packet had to make room for one of another queue.
+    pub fn pushed_out(&self, bytes: u64) {
+        count(&self.dequeued_packets, 1);
+        count(&self.dequeued_bytes, bytes);
+        self.dropped(bytes);
     }
 
     /// The queue was emptied, not served.

@@ -96,16 +96,17 @@ pub fn ap_entries(program: &Program, flows: u32) -> Vec<Update> {
         entry(program, "ingress_roles", &exact(&[UPLINK as u128]), 0, "set_ingress_role", &[2]),
         entry(program, "egress_roles", &exact(&[STATION as u128]), 0, "set_egress_role", &[1]),
         entry(program, "egress_roles", &exact(&[UPLINK as u128]), 0, "set_egress_role", &[2]),
-        entry(program, "learn", &exact(&[mac(1), STATION as u128]), 0, "known_source", &[]),
-        entry(program, "learn", &exact(&[mac(2), UPLINK as u128]), 0, "known_source", &[]),
-        entry(program, "forward", &exact(&[mac(1)]), 0, "forward_to", &[STATION as u128]),
-        entry(program, "forward", &exact(&[mac(2)]), 0, "forward_to", &[UPLINK as u128]),
+        entry(program, "learn", &exact(&[mac(1), STATION as u128, 0, 0]), 0, "known_source", &[]),
+        entry(program, "learn", &exact(&[mac(2), UPLINK as u128, 0, 0]), 0, "known_source", &[]),
+        entry(program, "forward", &exact(&[mac(1), 0, 0]), 0, "forward_to", &[STATION as u128]),
+        entry(program, "forward", &exact(&[mac(2), 0, 0]), 0, "forward_to", &[UPLINK as u128]),
     ];
     for flow in 0..flows {
         let (src_port, index) = (10_000 + (flow & 0x7fff), flow & 0xffff);
         let src = 0x0a00_0001 + (flow >> 15);
-        let key = exact(&[src as u128, 0x0a00_0102, 17, src_port as u128, 80]);
-        entries.push(entry(program, "flows_ipv4", &key, 0, "set_flow_ipv4", &[index as u128, 0, 2, 0]));
+        let place = [STATION as u128, UPLINK as u128, 0, 0];
+        let key = exact(&[&[src as u128, 0x0a00_0102, 17, src_port as u128, 80], &place[..]].concat());
+        entries.push(entry(program, "flows_ipv4", &key, 0, "set_flow_ipv4", &[index as u128, 0, 2, 0, 0]));
     }
     let group = Update::InsertMulticastGroup {
         group: 1,
