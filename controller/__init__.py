@@ -18,7 +18,7 @@
                                      +- board       what others may see of it, in shared memory
 
 The upper half is one asyncio process, always interpreted; the lower half is one or more processes of their own, native
-code where it could be `compiled`, and `messages` is what the two say to each other. `feedback`, `flow_table`,
+code where it could be `compiled`, and `messages` is what the two say to each other. `law`, `feedback`, `flow_table`,
 `regulator` and `queue_estimate` are pure: time is an argument, nothing is read or written. The target is any P4Runtime
 server that runs the program of `p4src/`; only what BMv2's server offers is used.
 """

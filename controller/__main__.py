@@ -56,7 +56,11 @@ def controller(
     raise typer.Exit(app.main(options))
 
 
-if __name__ == "__main__":
+def main() -> None:
     application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     application.command()(controller)
     application()
+
+
+if __name__ == "__main__":
+    main()

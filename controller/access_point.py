@@ -15,7 +15,7 @@ from .connection import Connection, State
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
 from .loop import Loop, Workers
-from .program import COUNTERS, DIGEST_FLOWS, FLOW_TABLES, Encodable, FlowKey, Program, canonical, class_index
+from .program import COUNTERS, DIGEST_FLOWS, FLOW_TABLES, Encodable, Program, canonical, class_index
 from .stations import Stations
 
 SIGNALS = ("marked", "dropped", "refused")
@@ -44,10 +44,9 @@ class AccessPoint:
         self.program = Program(config.pipeline)
         self.program.target.check(config)
         self.connection = Connection(config, self.program)
-        self.stations = Stations(config, self.program, self._station_left)
+        self.stations = Stations(config, self.program)
         self.loop = Loop(config, self.program, workers)
         self.flows = Flows(config, self.program, self.loop)
-        self._gone: asyncio.Queue[list[FlowKey]] = asyncio.Queue()
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
@@ -76,11 +75,7 @@ class AccessPoint:
         for entity in of_ports:
             if isinstance(entity, fy.P4TableEntry) and entity.table_id == "ingress_roles":
                 entity.metadata = canonical(self._epoch)
-        return [*of_ports, *classes.entities(self.config), *acks.entities(self.config)]
-
-    def _station_left(self, port: int) -> None:
-        """The flows of a station that has moved leave through another port from now on: learn them anew."""
-        self._gone.put_nowait(self.flows.through(port))
+        return [*of_ports, *classes.entities(self.config, self.program), *acks.entities(self.config)]
 
     async def _serve(self, kept: bool) -> None:
         for manager in (self._entries, self.stations, self.flows, self.loop):
@@ -90,12 +85,11 @@ class AccessPoint:
         await self._entries.sync(self.connection, self._wanted())
         for start in range(0, len(updates), ENTRIES_PER_WRITE):
             await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
-        self.connection.state = State.READY
+        self.connection.begin_service()
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._take_digests())
             tasks.create_task(self._take_idle_timeouts())
-            tasks.create_task(self._drop_flows())
             if not self.program.flows_time_out:
                 tasks.create_task(self._watch_flows())
             tasks.create_task(self._watch_signals())
@@ -150,15 +144,11 @@ class AccessPoint:
                     await self.stations.age(self.connection, match)
             await self.flows.age(self.connection, keys)
 
-    async def _drop_flows(self) -> None:
-        while True:
-            await self.flows.age(self.connection, await self._gone.get())
-
     async def _watch_flows(self) -> None:
         """On a target that does not age flows their counters tell which are over."""
         while True:
             await asyncio.sleep(FLOWS_SECONDS)
-            self._gone.put_nowait(self.flows.over())
+            await self.flows.age(self.connection, self.flows.over())
 
     async def _watch_signals(self) -> None:
         """Read what nothing is regulated by, beside the loop; and note which ports send."""

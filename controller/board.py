@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from .program import FLOWS_SIZE
+from .program import FLOWS_SIZE, GROUP_COUNTERS
 
 CLASSES = 8
 DURATIONS = 1000
@@ -24,6 +24,9 @@ VOLUMES = ("arrived", "sent", "filtered")
 
 VOLUMES_BYTES = 2 * len(VOLUMES) * CLASSES * 8
 
+GROUP = GROUP_COUNTERS
+GROUP_BYTES = 2 * len(GROUP) * 8
+
 COUNTS = TICKS, LATE, MISSED = range(3)
 """Places in `Board.counts`."""
 PORT = np.dtype(
@@ -31,9 +34,14 @@ PORT = np.dtype(
         ("feedback", "f8"),
         ("queue_packets", "f8"),
         ("queue_bytes", "f8"),
+        ("target", "f8"),
+        ("capacity", "f8"),
+        ("learned", "f8"),
         ("flows_active", "i8"),
         ("packets", "i8", (len(VOLUMES), CLASSES)),
         ("bytes", "i8", (len(VOLUMES), CLASSES)),
+        ("group_packets", "i8", len(GROUP)),
+        ("group_bytes", "i8", len(GROUP)),
         ("largest_flow", "f8"),
         ("class_feedback", "f8", CLASSES),
         ("class_rate", "f8", CLASSES),
@@ -41,7 +49,7 @@ PORT = np.dtype(
     ]
 )
 """Of one port; `class_feedback` is NaN for a class without traffic."""
-EVERY_TICK = struct.Struct("=3dq")
+EVERY_TICK = struct.Struct("=6dq")
 """The first fields of `PORT`, which change with every tick and are written at once."""
 SHARES = struct.Struct(f"={1 + 3 * CLASSES}d")
 """Its last ones, from `largest_flow` on, which change together, too."""
@@ -80,6 +88,9 @@ class Board:
         whole, start = memoryview(self.memory), EVERY_TICK.size
         self.volumes = [whole[at + start : at + start + VOLUMES_BYTES].cast("q") for at in self.port_offsets]
         """Of each port, `packets` and behind them `bytes`."""
+        start += VOLUMES_BYTES
+        self.groups = [whole[at + start : at + start + GROUP_BYTES].cast("q") for at in self.port_offsets]
+        """Of each port, `group_packets` and behind them `group_bytes`."""
 
     @classmethod
     def create(cls, ports: int) -> Self:

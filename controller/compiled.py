@@ -14,8 +14,12 @@ import tempfile
 from pathlib import Path
 
 import controller
+import controller.law
 
-MODULES = ("feedback", "flow_table", "http2", "queue_estimate", "regulator", "ticker", "worker")
+MODULES = (
+    "feedback", "flow_table", "http2", "law.base", "law.paper", "law.pi2", "queue_estimate", "regulator", "ticker",
+    "worker",
+)  # fmt: skip
 """What a tick runs through. `messages` is not among them: compiled classes cannot be pickled for interpreted ones."""
 
 PACKAGE = Path(__file__).resolve().parent
@@ -28,8 +32,8 @@ def directory() -> Path:
     """Where the compiled form of these sources is, if there is one."""
     digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
     # All of them: the compiler takes types and constants from modules that it does not compile, too.
-    for source in sorted(PACKAGE.glob("*.py")):
-        digest.update(source.name.encode() + hashlib.sha256(source.read_bytes()).digest())
+    for source in sorted([*PACKAGE.glob("*.py"), *PACKAGE.glob("law/*.py")]):
+        digest.update(str(source.relative_to(PACKAGE)).encode() + hashlib.sha256(source.read_bytes()).digest())
     return BUILDS / digest.hexdigest()[:16]
 
 
@@ -45,6 +49,7 @@ def use() -> bool:
         return False
     # The modules, and the library that they share.
     controller.__path__.insert(0, str(built / PACKAGE.name))
+    controller.law.__path__.insert(0, str(built / PACKAGE.name / "law"))
     sys.path.insert(0, str(built))
     return True
 
@@ -54,7 +59,7 @@ def build(to: str) -> None:
     from mypyc.build import mypycify
     from setuptools import setup
 
-    paths = [f"{PACKAGE.name}/{module}.py" for module in MODULES]
+    paths = [f"{PACKAGE.name}/{module.replace('.', '/')}.py" for module in MODULES]
     setup(
         name=PACKAGE.name,
         packages=[],

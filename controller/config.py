@@ -18,6 +18,8 @@ PortNumber = Annotated[int, Field(ge=0, lt=510)]
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
+FlowClass = Annotated[int, Field(ge=0, le=6)]
+"""What a flow may ask for; 7 is of flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
@@ -73,12 +75,26 @@ class Port(Model):
 
     port: PortNumber
     role: Literal["station", "uplink"]
-    capacity_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000_000)]
-    """What the link behind the port carries, in bits/s: C of section 3.2."""
+    capacity_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000_000)] | Literal["auto"]
+    """What the link behind the port carries, in bits/s: C of section 3.2. `auto`: what is seen of it while its queue is
+    never empty; nothing is shared and no queue limited before that."""
     queue_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """Packets that all queues of the port hold together."""
+    isolated: bool = True
+    """Whether stations behind this port do not reach each other through the access point. Those on one wire or behind
+    one switch need no help; those of a radio do, whose own bridge is off (hostapd's `ap_isolate`)."""
     regulated: bool = True
     """Whether feedback is computed for what leaves through this port."""
+
+    @property
+    def capacity(self) -> float:
+        """What is configured, in bytes/s; 0: nothing."""
+        return 0.0 if self.capacity_bps == "auto" else self.capacity_bps / 8
+
+    @property
+    def reflects(self) -> bool:
+        """Whether packets may leave through the port that they came from."""
+        return self.role == "station" and not self.isolated
 
 
 class Gate(Model):
@@ -106,8 +122,11 @@ class Features(Model):
 
 
 class Ncr(Model):
-    """Parameters of the feedback (NCR, section 3.2); `controller.feedback` says what each does and why this default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `controller.law` says what each does and why this
+    default."""
 
+    law: Literal["paper", "pi2"] = "pi2"
+    """`paper`: as the paper has it, which knows neither averages nor limits. `pi2`: ours."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.03
     beta: Annotated[float, Field(ge=0, le=10)] = 0.03
     gamma: Annotated[float, Field(ge=0, le=10)] = 0.05
@@ -129,6 +148,9 @@ class Ncr(Model):
     """The most that each term may contribute."""
     isolate_stations: bool = True
     """Shares are first by station, then by flow: more connections get a station no more. False: by flow alone."""
+    step_ms: Milliseconds = 1.0
+    """What waited for longer with ECT(1) in a priority queue is marked as it leaves (RFC 9332, native L4S AQM), but
+    never before the time that two frames take on the link."""
     mark_only: bool = False
     """Never drop a packet that is not ECN-capable in place of a mark."""
 
@@ -145,7 +167,7 @@ class ClassWeights(Model):
 class Sparse(Model):
     """What counts as a sparse flow: one within the largest of three rates."""
 
-    fair_share: Ratio = 0.0
+    fair_share: Ratio = 1.0
     """Of small packets: a part of its max-min share among the flows that leave through its port, as the loop sees them.
     Where that is less than the other two, small packets alone go by those. 0: what others do plays no part."""
     share: Ratio = 0.01
@@ -160,6 +182,10 @@ class QueueShares(Model):
     acks: Ratio = 0.6
     sparse: Ratio = 0.2
     new_flows: Ratio = 0.1
+    scalable: Ratio = 1.0
+    """Of scalable senders: marks, not this, hold them back to their share. Who answers to none is with the bulk."""
+    control: Ratio = 0.05
+    """ARP, neighbour discovery, DHCP and the like."""
 
 
 class Limits(Model):
@@ -167,8 +193,8 @@ class Limits(Model):
 
     stations_per_port: Annotated[int, Field(ge=1, le=4096)] = 2048
     flows_per_port: Annotated[int, Field(ge=1, le=65_536)] = 32_768
-    moves_per_minute: Annotated[int, Field(ge=1, le=10_000)] = 10
-    """Of one address from port to port; more are not followed."""
+    moves: Annotated[int, Field(ge=1, le=10_000)] = 5
+    """Of one address from port to port within 180 s; more are not followed. N and M of RFC 7432, section 15.1."""
 
 
 class Rule(Model):
@@ -178,7 +204,7 @@ class Rule(Model):
     priority: Annotated[int, Field(ge=1000, le=100_000)] = 1000
     """Rules stand above the built-in entries; of two that match, the higher priority decides."""
     direction: Literal["local", "uplink", "downlink"] | None = None
-    flow_class: ClassId | None = None
+    flow_class: FlowClass | None = None
     dscp: Annotated[int, Field(ge=0, le=63)] | None = None
     protocol: Annotated[int, Field(ge=0, le=255)] | None = None
     src_port: tuple[int, int] | None = None
@@ -288,7 +314,8 @@ class Config(Model):
 def one_line(error: ValidationError) -> str:
     """The first mistake of a pydantic error: place and what is wrong there."""
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
+    # Of a union the last part says which of its types was meant; what is wrong says so, too.
+    place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained-", "literal[")))
     text = first["msg"].removeprefix("Value error, ")
     return f"{place}: {text}" if place else text
 

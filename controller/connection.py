@@ -85,6 +85,10 @@ class Connection:
         finally:
             self.state = State.STOPPED
 
+    def begin_service(self) -> None:
+        """The switch has what it needs. Until now `problem` told why the session before was lost."""
+        self.state, self.problem = State.READY, None
+
     async def write(self, updates: Sequence[p4r.Update]) -> None:
         """Send updates in one WriteRequest; raises `finsy.P4ClientError`."""
         if updates:
@@ -235,7 +239,6 @@ class Connection:
                 await self._set_pipeline(client)
                 self._drain()
             self.sessions += 1
-            self.problem = None
             serving = asyncio.ensure_future(serve(kept))
             losing = asyncio.ensure_future(self._lost_primary.wait())
             try:

@@ -119,11 +119,13 @@ class Control:
     def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
         """Some stations by address, from address `start` on, and where the next ones start."""
         ap = self._find(name)
-        known = sorted(mac for mac in ap.stations.by_mac if mac >= start)
-        piece = [ap.stations.by_mac[mac] for mac in known[:PIECE]]
+        known = sorted(number for number in ap.stations.by_number if number >= start)
+        piece = [ap.stations.by_number[number] for number in known[:PIECE]]
         answers = [
             StationObservation(
                 address=station.address,
+                outer_vid=station.outer_vid,
+                inner_vid=station.inner_vid,
                 port=station.port,
                 role=port.role if (port := ap.config.port(station.port)) else "none",
                 since=station.since,
@@ -231,9 +233,11 @@ def observe(ap: AccessPoint) -> Observation:
         problem=ap.connection.problem,
         p4runtime_version=ap.connection.p4runtime_version,
         sessions=ap.connection.sessions,
-        stations=len(ap.stations.by_mac),
+        stations=len(ap.stations.by_number),
+        stations_refused=dict(ap.stations.refused.by_reason),
         flows=len(ap.flows.by_key),
         flows_free=ap.flows.free,
+        flows_refused=dict(ap.flows.refused.by_reason),
         ticks=ap.loop.ticks,
         late=ap.loop.late,
         missed=ap.loop.missed,
@@ -258,12 +262,23 @@ def _port(ap: AccessPoint, state: PortView, now: float) -> PortObservation:
         queue_packets=state.queue_packets,
         queue_bytes=state.queue_bytes,
         delay_ms=state.delay * 1000,
-        target_ms=state.target * 8000 / state.port.capacity_bps,
+        target_ms=state.target_delay * 1000,
+        capacity_used_bps=8 * state.capacity or None,
+        capacity_learned_bps=8 * state.learned or None,
+        capacity_problem=_capacity_problem(state),
         flows_active=state.flows_active,
         device=state.feedback,
         largest_flow=state.largest_flow_feedback,
         classes=_classes(ap, state),
     )
+
+
+def _capacity_problem(state: PortView) -> str | None:
+    """That the link carries something else than is configured, and the mend."""
+    if not state.port.capacity or state.capacity == state.port.capacity:
+        return None
+    carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.learned, state.port.capacity))
+    return f"the link carries {carried}, not {said}, and is regulated by that: correct capacity_bps, or let it be auto"
 
 
 def _classes(ap: AccessPoint, state: PortView) -> list[ClassObservation]:
@@ -292,7 +307,7 @@ def _classes(ap: AccessPoint, state: PortView) -> list[ClassObservation]:
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
     key = flow.key
-    state = ap.loop.ports.get(flow.egress_port)
+    state = ap.loop.ports.get(key.egress_port)
     class_id = flow.class_id
     feedback_class = state.class_feedback.get(class_id, 0.0) if state else 0.0
     feedback_device = state.feedback if state else 0.0
@@ -305,8 +320,10 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
         src_port=key.src_port,
         dst_port=key.dst_port,
         direction=flow.direction,
-        ingress_port=flow.ingress_port,
-        egress_port=flow.egress_port,
+        ingress_port=key.ingress_port,
+        egress_port=key.egress_port,
+        outer_vid=key.outer_vid,
+        inner_vid=key.inner_vid,
         flow_class=flow.flow_class,
         class_id=class_id,
         weight=flow.weight,

@@ -12,7 +12,7 @@ import finsy as fy
 from finsy.proto import p4r
 
 from .connection import Connection
-from .program import TABLES, Encodable, Program, canonical
+from .program import Encodable, Program, canonical
 
 ENTRIES_PER_WRITE = 64
 
@@ -76,7 +76,7 @@ class EntrySet:
 def everything(program: Program, wanted: Iterable[Encodable]) -> list[p4r.Entity]:
     """What to ask a switch for to know all that a controller writes there; of cells, those that are wanted."""
     tables, engine = program.schema.tables, p4r.PacketReplicationEngineEntry
-    entries = [p4r.TableEntry(table_id=tables[name].id) for name in TABLES]
+    entries = [p4r.TableEntry(table_id=tables[name].id) for name in program.tables]
     for entry in entries:
         if entry.table_id in program.flow_versions:
             entry.meter_config.SetInParent()

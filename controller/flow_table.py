@@ -8,8 +8,10 @@ import numpy.typing as npt
 
 from .board import FLOW
 from .feedback import Floats, Rates, quantise
+from .law.base import Law
+from .law.pi2 import MOST_DROPPED
 from .messages import FlowKind
-from .program import FEEDBACK_MAX, FLOWS_SIZE
+from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
 
 Numbers = npt.NDArray[np.int64]
 
@@ -20,6 +22,13 @@ SMALL_BURST = 576
 """Bytes of a small packet. A flow of these, on average, goes ahead within its fair share, and on a crowded port, where
 a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
 behind it is its time on the link. 576 is what every host takes (RFC 791)."""
+
+MOST_THINNED = MOST_DROPPED
+"""What a thinned flow may have to lose: the bound that there is for what is not ECN-capable anyway."""
+
+THIN_FROM, THIN_TO = 0.9, 1.1
+"""A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to
+lose this many times `MOST_THINNED`, so that no flow goes to and fro between two queues."""
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
@@ -34,8 +43,9 @@ class FlowTable:
         self.rates = Rates(FLOWS_SIZE, arrays["rate"], arrays["moved"])
         self.feedback, self.weight = arrays["feedback"], arrays["weight"]
         self.class_id, self.active = arrays["class_id"], arrays["active"]
-        self.pressure: Floats = np.zeros(FLOWS_SIZE)
         self.written = np.zeros(FLOWS_SIZE, np.int64)
+        self._scalable = np.zeros(FLOWS_SIZE, np.int64)
+        """What scalable senders get, of what is written."""
         self.port = np.zeros(FLOWS_SIZE, np.int64)
         self.acknowledges = np.zeros(FLOWS_SIZE, bool)
         self._tcp = np.zeros(FLOWS_SIZE, bool)
@@ -45,12 +55,15 @@ class FlowTable:
         """Bytes/s within which a flow is sparse."""
         self.crowded = np.zeros(FLOWS_SIZE, bool)
         """Whose packets are sparse only when they are small, too."""
+        self.thinned = np.zeros(FLOWS_SIZE, bool)
+        """Who goes ahead, and loses what it asks for above its fair share."""
         self.station = np.zeros(FLOWS_SIZE, np.int64)
         self._least_sparse_rate = np.zeros(FLOWS_SIZE)
         self._small = np.zeros(FLOWS_SIZE, bool)
         self._metered = np.zeros(FLOWS_SIZE)
         self._metered_crowded = np.zeros(FLOWS_SIZE, bool)
         """Sparse rate and burst in its entry."""
+        self._written_thinned = np.zeros(FLOWS_SIZE, bool)
 
     def add(self, index: int, kind: FlowKind) -> None:
         """A flow takes a place; its weight stands there already."""
@@ -58,15 +71,15 @@ class FlowTable:
         self.packets[index] = self.bytes[index] = 0
         self.active[index] = self.acknowledges[index] = False
         self.feedback[index] = kind.written / FEEDBACK_MAX
-        self.pressure[index] = self.feedback[index] ** 0.5
         self.port[index] = kind.egress_port
         self._tcp[index] = kind.tcp
         self._classes[:, index] = kind.data_class, kind.ack_class
         self._least_sparse_rate[index] = kind.sparse_rate
         self.sparse_rate[index] = self._metered[index] = kind.metered_rate
         self.crowded[index] = self._metered_crowded[index] = False
+        self.thinned[index] = self._written_thinned[index] = kind.thinned
         self.station[index] = kind.station
-        self.written[index] = kind.written
+        self.written[index], self._scalable[index] = kind.written, kind.written_scalable
         self.set_class(index, kind.own_class)
 
     def set_class(self, index: int, own_class: int) -> None:
@@ -95,25 +108,57 @@ class FlowTable:
             held &= (self.rates.value[at] > self.sparse_rate[at]) | (self.crowded[at] & ~self._small[at])
         return held.astype(np.float64)
 
-    def allow(self, at: Numbers, rates: Floats | None) -> None:
-        """Those of these flows that send small packets are sparse within these rates in bytes/s, the others within
-        their least one, where that is not more than these; None: all within their least one."""
+    def allow(self, at: Numbers, rates: Floats | None, busy: bool) -> None:
+        """Those of these flows that send small packets are sparse within these rates in bytes/s; the others within
+        their least one, where that is not more than these and the port is not busy, for it is busy with such flows.
+        None: all are sparse within their least one, whatever others do."""
         least = self._least_sparse_rate[at]
-        self.crowded[at] = False if rates is None else rates < least
-        self.sparse_rate[at] = least if rates is None else np.where(self._small[at], np.maximum(rates, least), least)
+        if rates is None:
+            self.crowded[at], self.sparse_rate[at] = False, least
+            return
+        small = self._small[at]
+        self.crowded[at] = (rates < least) | (~small & busy)
+        self.sparse_rate[at] = np.where(small, np.maximum(rates, least), least)
+
+    def thin(self, at: Numbers, fair: Floats, dropped: Floats) -> None:
+        """Those of these flows that send small packets and ask for somewhat more than these fair rates in bytes/s stay
+        ahead of the bulk, and lose what is above, of which the terms of the port and of the class take the part
+        `dropped`.
+
+        Nobody can tell whether the ACKs of QUIC or of a tunnel are ACKs, but they are as good when some are missing
+        (RFC 3449, 5.2.1), and behind the bulk all would come late. What is of TCP tells: that is left to marks.
+        """
+        asked, were = self.rates.value[at], self.thinned[at]
+        lost = 1 - fair / np.maximum(asked, 1e-9)
+        can = self._small[at] & ~self._tcp[at] & (self._own_class[at] == 0) & (asked > self._least_sparse_rate[at])
+        begins = (lost > 0) & (lost <= MOST_THINNED)
+        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MOST_THINNED)
+        self.thinned[at] = thinned = can & (begins | stays)
+        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MOST_THINNED), self.feedback[at])
+
+    def brought(self, at: Numbers) -> float:
+        """Bytes/s that those of these flows may take of the sparse queue which go ahead within their fair share, and
+        not within what is sparse in any case. ACKs of TCP have a queue of their own, and so have those that are
+        thinned."""
+        fair = self._small[at] & ~self.acknowledges[at] & (self.sparse_rate[at] > self._least_sparse_rate[at])
+        return float(self.sparse_rate[at][fair & ~self.thinned[at]].sum())
 
     def stop(self, at: Numbers) -> None:
         """These flows have no feedback any more."""
-        self.pressure[at] = self.feedback[at] = 0.0
+        self.feedback[at] = 0.0
+        self.thinned[at] = False
 
-    def changed(self, at: Numbers, step: int) -> list[int]:
-        """Those whose feedback differs from what is written by `step` of 65535 at least, or has become 0; and those
-        whose sparse rate differs by one part of `METER_STEP`."""
+    def changed(self, at: Numbers, law: Law, step: int, scalable_step: int) -> list[int]:
+        """Those whose feedback differs from what is written by `step` of 65535 at least, or that of scalable senders by
+        `scalable_step`, or has become 0; and those whose sparse rate differs by one part of `METER_STEP`."""
         value, written = np.rint(self.feedback[at] * FEEDBACK_MAX), self.written[at]
-        feedback = (np.abs(value - written) >= step) | ((value == 0) & (written > 0))
+        scalable = np.rint(np.array([law.scalable(term) for term in self.feedback[at].tolist()]) * FEEDBACK_MAX)
+        feedback = (np.abs(value - written) >= step) | (np.abs(scalable - self._scalable[at]) >= scalable_step)
+        feedback |= (value == 0) & (written > 0)
         metered = self._metered[at]
         meter = np.abs(self.sparse_rate[at] - metered) * METER_STEP > metered
-        return at[feedback | meter | (self.crowded[at] != self._metered_crowded[at])].tolist()
+        kind = (self.crowded[at] != self._metered_crowded[at]) | (self.thinned[at] != self._written_thinned[at])
+        return at[feedback | meter | kind].tolist()
 
     def meter(self, index: int) -> tuple[int, bool]:
         """The sparse rate of a flow in bytes/s, and whether only its small packets are sparse: what is written now."""
@@ -121,6 +166,13 @@ class FlowTable:
         self._metered_crowded[index] = crowded = bool(self.crowded[index])
         return rate, crowded
 
-    def value(self, index: int) -> int:
-        """The 16 bits of a flow."""
-        return quantise(float(self.feedback[index]))
+    def asks(self, index: int) -> int:
+        """The class that a flow asks for in its entry: what is written now."""
+        self._written_thinned[index] = thinned = bool(self.thinned[index])
+        return FLOW_CLASS_THINNED if thinned else int(self._own_class[index])
+
+    def values(self, index: int, law: Law) -> tuple[int, int]:
+        """Twice 16 bits, the feedback of a flow and that for scalable senders: what is written now."""
+        term = float(self.feedback[index])
+        self.written[index], self._scalable[index] = values = quantise(term), quantise(law.scalable(term))
+        return values

@@ -6,7 +6,6 @@ Each flow has an index into the registers of the data plane. Registers cannot be
 an index that is given to the next flow gets a new generation, which tells the users of one index apart.
 """
 
-import logging
 import struct
 import time
 from collections import Counter, deque
@@ -24,25 +23,29 @@ from .feedback import quantise
 from .loop import Loop
 from .messages import FlowKind, NewFlow
 from .program import (
+    FLOW_CLASS_THINNED,
+    FLOW_PARAMS,
     FLOWS_SIZE,
     PARAM_FEEDBACK,
     PARAM_FLOW_CLASS,
+    PARAM_SCALABLE,
     FlowKey,
     Program,
     canonical,
     digest_members,
+    flow_key,
     rate_meter,
 )
-
-LOG = logging.getLogger(__name__)
+from .refusals import PORT, SWITCH, TABLE, Refusals
+from .regulator import LAWS
 
 FLOWS_PER_WRITE = 64
 """Between two writes others get their turn."""
 
 GENERATIONS = 255
 """From 1 on: 0 is what registers begin with."""
-NOTE = struct.Struct(">HHfd")
-"""A flow's metadata: ingress port, egress port, weight, since when it is known."""
+NOTE = struct.Struct(">fd")
+"""A flow's metadata: weight, since when it is known."""
 PROTOCOL_TCP = 6
 
 
@@ -80,41 +83,41 @@ class Indices:
 
 
 class Flow:
-    """One direction of a 5-tuple; what changes with every tick is read from the loop's memory (`arrays`)."""
+    """One direction of a connection; what changes with every tick is read from the loop's memory (`arrays`)."""
 
     __slots__ = (
         "_arrays",
         "change",
         "direction",
-        "egress_port",
         "flow_class",
         "generation",
         "index",
-        "ingress_port",
         "key",
         "since",
+        "thinned",
         "written",
+        "written_scalable",
     )
 
     def __init__(
         self,
         key: FlowKey,
         taken: tuple[int, int],
-        ports: tuple[int, int],
         direction: str,
         entry: p4r.Entity,
         arrays: dict[str, npt.NDArray[Any]],
     ) -> None:
         self.key = key
         self.index, self.generation = taken
-        self.ingress_port, self.egress_port = ports
         self.direction = direction
         self.flow_class = 0
         self.since = time.time()
         # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
         self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entry)
-        self.written = 0
-        """The feedback in its entry when the session began, as 16 bits."""
+        self.thinned = False
+        """Whether its entry asked to be thinned when the session began."""
+        self.written = self.written_scalable = 0
+        """The feedback in its entry when the session began, as 16 bits, and that for scalable senders."""
         self._arrays = arrays
         self.weight = 1.0
         arrays["moved"][self.index] = time.monotonic()
@@ -123,7 +126,7 @@ class Flow:
     def note(self) -> None:
         """Keep in the entry what its key and action do not say: the next controller finds it there."""
         entry = self.change.entity.table_entry
-        entry.metadata = NOTE.pack(self.ingress_port, self.egress_port, self.weight, self.since)
+        entry.metadata = NOTE.pack(self.weight, self.since)
 
     @property
     def weight(self) -> float:
@@ -173,9 +176,10 @@ class Flow:
         asked.match.extend(entry.match)
         named = p4r.DirectCounterEntry(table_entry=asked).SerializeToString()
         kind = FlowKind(
-            egress_port=self.egress_port,
+            egress_port=self.key.egress_port,
             tcp=self.key.protocol == PROTOCOL_TCP,
             own_class=self.flow_class,
+            thinned=self.thinned,
             data_class=class_of(self.direction, False),
             ack_class=class_of(self.direction, True),
             sparse_rate=entry.meter_config.cir,
@@ -183,6 +187,7 @@ class Flow:
             # Of this process alone, so that nobody makes up an address with the number of another one's.
             station=hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr),
             written=self.written,
+            written_scalable=self.written_scalable,
         )
         change = p4r.WriteRequest(updates=[self.change]).SerializeToString()
         match = tuple(field.exact.value for field in entry.match)
@@ -200,7 +205,7 @@ class Flows:
         self.by_key: dict[FlowKey, Flow] = {}
         self.by_index: dict[int, Flow] = {}
         self._by_ingress: Counter[int] = Counter()
-        self.refused = 0
+        self.refused = Refusals(config.name, PORT, TABLE, SWITCH)
         self.learned = 0
 
     def forget(self) -> None:
@@ -243,14 +248,16 @@ class Flows:
     def _adopted(self, entry: p4r.TableEntry) -> Flow | None:
         """The flow of an entry, or None when it does not say enough."""
         params = [int.from_bytes(param.value) for param in entry.action.action.params]
-        if len(entry.metadata) != NOTE.size or len(params) != 4 or params[0] >= FLOWS_SIZE:
+        if len(entry.metadata) != NOTE.size or len(params) != len(FLOW_PARAMS) or params[0] >= FLOWS_SIZE:
             return None
-        ingress_port, egress_port, weight, since = NOTE.unpack(entry.metadata)
-        if not (self._config.port(ingress_port) and self._config.port(egress_port) and weight > 0):
-            return None
-        index, generation, flow_class, feedback = params
+        weight, since = NOTE.unpack(entry.metadata)
         key = self._program.flow_key(entry.match, self._program.flow_versions[entry.table_id])
-        flow = self._made(key, (index, generation), (ingress_port, egress_port), flow_class, feedback)
+        if not (self._config.port(key.ingress_port) and self._config.port(key.egress_port) and weight > 0):
+            return None
+        index, generation, asked, *feedback = params
+        thinned = asked == FLOW_CLASS_THINNED
+        flow = self._made(key, (index, generation), 0 if thinned else asked, *feedback)
+        flow.thinned = thinned
         flow.weight, flow.since = weight, since
         flow.note()
         return flow
@@ -268,53 +275,47 @@ class Flows:
         await self._insert(connection, new)
 
     def _new(self, members: list[bytes], version: int) -> Flow | None:
-        size = 4 if version == 4 else 16
-        protocol, src_port, dst_port, ingress_port, egress_port = (int.from_bytes(member) for member in members[2:])
-        key = FlowKey(members[0].rjust(size, b"\0"), members[1].rjust(size, b"\0"), protocol, src_port, dst_port)
+        key = flow_key(members, version)
         if key in self.by_key:
             return None
-        taken = self._indices.take() if self._by_ingress[ingress_port] < self._config.limits.flows_per_port else None
-        if taken is None:
-            self.refused += 1
-            if self.refused == 1:
-                LOG.warning(
-                    "%s: %d flows are known, %d of them from port %d: more stay unknown",
-                    self._config.name,
-                    len(self.by_key),
-                    self._by_ingress[ingress_port],
-                    ingress_port,
-                    extra={"access_point": self._config.name},
-                )
+        ingress_port = key.ingress_port
+        of_port = self._by_ingress[ingress_port]
+        if of_port >= self._config.limits.flows_per_port:
+            self.refused.add(PORT, "port %d has %d flows, more stay unknown", ingress_port, of_port)
             return None
-        flow = self._made(key, taken, (ingress_port, egress_port), flow_class=0, feedback=0)
+        taken = self._indices.take()
+        if taken is None:
+            self.refused.add(TABLE, "%d flows are known, more stay unknown", len(self.by_key))
+            return None
+        flow = self._made(key, taken, flow_class=0)
         self._keep(flow)
         return flow
 
     def _keep(self, flow: Flow) -> None:
         self.by_key[flow.key] = flow
-        self._by_ingress[flow.ingress_port] += 1
+        self._by_ingress[flow.key.ingress_port] += 1
 
     def _lose(self, key: FlowKey) -> Flow | None:
         flow = self.by_key.pop(key, None)
         if flow is not None:
-            self._by_ingress[flow.ingress_port] -= 1
+            self._by_ingress[key.ingress_port] -= 1
         return flow
 
     def _made(
-        self, key: FlowKey, taken: tuple[int, int], ports: tuple[int, int], flow_class: int, feedback: int
+        self, key: FlowKey, taken: tuple[int, int], flow_class: int, feedback: int = 0, scalable: int = 0
     ) -> Flow:
-        entry = self._program.flow_entry(
-            key, (*taken, flow_class, feedback), self._meter(ports[1]), self._config.flow_idle_timeout
-        )
-        flow = Flow(key, taken, ports, self._config.direction(*ports), entry, self._loop.board.flows)
-        flow.flow_class, flow.written = flow_class, feedback
+        params = (*taken, flow_class, feedback, scalable)
+        entry = self._program.flow_entry(key, params, self._meter(key.egress_port), self._config.flow_idle_timeout)
+        direction = self._config.direction(key.ingress_port, key.egress_port)
+        flow = Flow(key, taken, direction, entry, self._loop.board.flows)
+        flow.flow_class, flow.written, flow.written_scalable = flow_class, feedback, scalable
         return flow
 
     def _meter(self, egress_port: int) -> fy.P4MeterConfig:
         """The sparse rate of a flow that leaves through this port."""
         sparse = self._config.sparse
         port = self._config.port(egress_port)
-        share = sparse.share * port.capacity_bps if port else 0.0
+        share = 8 * sparse.share * port.capacity if port else 0.0
         return rate_meter(max(share, sparse.min_rate_bps), sparse.burst_bytes)
 
     async def _insert(self, connection: Connection, flows: list[Flow]) -> None:
@@ -323,13 +324,8 @@ class Flows:
         refused = await connection.insert(
             [p4r.Update(type=p4r.Update.INSERT, entity=flow.change.entity) for flow in flows]
         )
-        if refused:
-            LOG.warning(
-                "%s: the switch refuses a flow: %s",
-                self._config.name,
-                next(iter(refused.values())),
-                extra={"access_point": self._config.name},
-            )
+        for reason in refused.values():
+            self.refused.add(SWITCH, "the switch refuses a flow: %s", reason)
         learned: list[NewFlow] = []
         for number, flow in enumerate(flows):
             if self.by_key.get(flow.key) is not flow:
@@ -351,7 +347,7 @@ class Flows:
         return [flow.key for flow in self.by_index.values() if moved[flow.index] < before]
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
-        """Remove flows: those whose idle timeout has passed, or that lost their station."""
+        """Remove flows whose idle timeout has passed."""
         gone = [flow for flow in map(self._lose, keys) if flow is not None]
         for flow in gone:
             self.by_index.pop(flow.index, None)
@@ -372,10 +368,6 @@ class Flows:
         """All flows, for a loop that begins."""
         return [flow.for_loop() for flow in self.by_index.values()]
 
-    def through(self, port: int) -> list[FlowKey]:
-        """The flows that enter or leave through a port."""
-        return [flow.key for flow in self.by_key.values() if port in (flow.ingress_port, flow.egress_port)]
-
     def set_weight(self, flow: Flow, weight: float) -> None:
         """What a flow is worth from now on among those of its class."""
         flow.weight = weight
@@ -388,5 +380,6 @@ class Flows:
         params = flow.change.entity.table_entry.action.action.params
         params[PARAM_FLOW_CLASS].value = canonical(flow_class)
         params[PARAM_FEEDBACK].value = canonical(quantise(flow.feedback))
+        params[PARAM_SCALABLE].value = canonical(quantise(LAWS[self._config.ncr.law].scalable(flow.feedback)))
         await connection.write([flow.change])
         self._loop.change(flow.for_loop())

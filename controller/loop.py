@@ -22,15 +22,14 @@ from typing import Any
 import numpy as np
 from finsy.proto import p4r
 
-from . import compiled
-from .board import CLASSES, DURATIONS, LATE, MISSED, TICKS, VOLUMES, Board
+from . import acks, compiled
+from .board import CLASSES, DURATIONS, GROUP, LATE, MISSED, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig, Port
 from .connection import Connection, SessionError
 from .feedback import Floats
 from .messages import LENGTH_BYTES, Key, NewFlow, Session, packed
-from .program import Program, table_entry
-from .regulator import target_bytes
+from .program import ECT0, ECT1, NOT_ECT, Program, table_entry
 
 LOG = logging.getLogger(__name__)
 
@@ -155,14 +154,14 @@ class Loop:
         updates = []
         of_ports = self._program.schema.tables["port_feedback"].id
         for entry in entries:
-            port, *of_class = (int.from_bytes(field.exact.value) for field in entry.match)
+            port, *of_class, ecn = (int.from_bytes(field.exact.value) for field in entry.match)
             feedback, *mark_only = (int.from_bytes(param.value) for param in entry.action.action.params)
             if port not in self.ports:
                 updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
             elif entry.table_id == of_ports:
-                self.written[port, None] = feedback, False
+                self.written[port, None, ecn] = feedback, False
             else:
-                self.written[port, of_class[0]] = feedback, bool(mark_only[0])
+                self.written[port, of_class[0], ecn] = feedback, bool(mark_only[0])
         return updates
 
     async def run(self, connection: Connection, flows: Callable[[], Iterable[NewFlow]]) -> None:
@@ -217,8 +216,11 @@ class Loop:
         schema = self._program.schema
         updates = {
             key: self._program.write_part(self._entry(key))
-            for port in self._config.ports
-            for key in ((port.port, None), *((port.port, class_id) for class_id in range(CLASSES)))
+            for key in itertools.product(self.ports, (None, *range(CLASSES)), (NOT_ECT, ECT1, ECT0))
+        }
+        meters = {
+            (port, queue): self._program.write_part(acks.queue_meter(port, queue, rate))
+            for (port, queue), rate in acks.meter_rates(self._config).items()
         }
         return Session(
             family=family,
@@ -226,17 +228,19 @@ class Loop:
             authority=self._config.address,
             device_id=self._config.device_id,
             election_id=connection.election_id,
-            counters={name: schema.counters[name].id for name in VOLUMES},
+            counters={name: schema.counters[name].id for name in (*VOLUMES, *GROUP)},
             updates=updates,
             written=self.written,
+            meters=meters,
         )
 
     def _entry(self, key: Key) -> Any:
         """A feedback entry; the loop puts the values in."""
-        port, class_id = key
+        port, class_id, ecn = key
+        match: dict[str, object] = {"egress_port": port, "ecn": ecn}
         if class_id is None:
-            return table_entry("port_feedback", {"egress_port": port}, "add_port_feedback", feedback=0)
-        match: dict[str, object] = {"egress_port": port, "class_id": class_id}
+            return table_entry("port_feedback", match, "add_port_feedback", feedback=0)
+        match["class_id"] = class_id
         return table_entry("class_feedback", match, "add_class_feedback", feedback=0, mark_only=0)
 
     @property
@@ -303,12 +307,27 @@ class PortView:
     @property
     def delay(self) -> float:
         """Seconds until the queue of now has left."""
-        return self.queue_bytes * 8 / self.port.capacity_bps
+        return self.queue_bytes / self.capacity if self.capacity else 0.0
 
     @property
     def target(self) -> float:
         """q* in bytes."""
-        return target_bytes(self._config, self.port)
+        return float(self._row["target"])
+
+    @property
+    def target_delay(self) -> float:
+        """q* in seconds; 0: nothing is known of the link."""
+        return self.target / self.capacity if self.capacity else 0.0
+
+    @property
+    def capacity(self) -> float:
+        """C in bytes/s, as it is reckoned with; 0: nothing is known."""
+        return float(self._row["capacity"]) or self.port.capacity
+
+    @property
+    def learned(self) -> float:
+        """What the link was seen to carry, in bytes/s; 0: it was not busy for long enough."""
+        return float(self._row["learned"])
 
     @property
     def flows_active(self) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 
 LENGTH_BYTES = 4
 
-Key = tuple[int, int | None]
-"""A port, or a port and a class."""
+Key = tuple[int, int | None, int]
+"""A port, or a port and a class; what the ECN field of its packets says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,13 @@ class Session:
     device_id: int
     election_id: int
     counters: dict[str, int]
-    """The ids of `VOLUMES`."""
+    """The ids of `VOLUMES` and `GROUP`."""
     updates: dict[Key, bytes]
-    """The serialised update of each port's and class's feedback entry."""
+    """The serialised update of each feedback entry of ports and classes."""
     written: dict[Key, tuple[int, bool]]
     """Which of these entries there are: feedback as 16 bits, and whether it only marks."""
+    meters: dict[tuple[int, int], bytes]
+    """The serialised update of each port's and queue's meter, with what it has from the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class FlowKind:
     egress_port: int
     tcp: bool
     own_class: int
-    """The class that it asks for, or 0."""
+    """The class that the operator asks for, or 0."""
+    thinned: bool
+    """Whether its entry asks for the class of flows that go ahead and are thinned."""
     data_class: int
     ack_class: int
     """The built-in class of its packets when they are data, and when they are ACKs."""
@@ -49,7 +53,8 @@ class FlowKind:
     station: int
     """A number of its station's address."""
     written: int
-    """The feedback in its entry, as 16 bits."""
+    written_scalable: int
+    """The feedback in its entry, as 16 bits, and that for scalable senders."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,6 +34,9 @@ class Collector(PrometheusCollector):
         flows = GaugeMetricFamily("ap_flows", "Known flows", labels=by_ap)
         flows_free = GaugeMetricFamily("ap_flows_free", "Flows that there is room for", labels=by_ap)
         stations = GaugeMetricFamily("ap_stations", "Known MAC addresses", labels=by_ap)
+        by_reason = [*by_ap, "reason"]
+        stations_refused = CounterMetricFamily("ap_stations_refused", "Addresses not learned", labels=by_reason)
+        flows_refused = CounterMetricFamily("ap_flows_refused", "Flows not learned", labels=by_reason)
         ticks = CounterMetricFamily("ap_ticks", "Ticks of the loop", labels=by_ap)
         late = CounterMetricFamily("ap_late_ticks", "Ticks that began late", labels=by_ap)
         missed = CounterMetricFamily("ap_missed_ticks", "Ticks that were left out", labels=by_ap)
@@ -44,6 +47,13 @@ class Collector(PrometheusCollector):
         queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
         active = GaugeMetricFamily("ap_active_flows", "Flows with traffic through the port", labels=by_port)
         link = GaugeMetricFamily("ap_link_active", "1 when something left within 10 s", labels=by_port)
+        capacity = GaugeMetricFamily("ap_capacity_bytes_per_second", "What the port is regulated by", labels=by_port)
+        learned = GaugeMetricFamily(
+            "ap_capacity_learned_bytes_per_second", "What left while the queue was never empty", labels=by_port
+        )
+        mistaken = GaugeMetricFamily(
+            "ap_capacity_mistaken", "1 when the link carries something else than is configured", labels=by_port
+        )
         device = GaugeMetricFamily("ap_device_feedback_ratio", "Device term, a probability", labels=by_port)
         largest = GaugeMetricFamily("ap_flow_feedback_ratio", "Largest flow term, a probability", labels=by_port)
         class_term = GaugeMetricFamily("ap_class_feedback_ratio", "Class term, a probability", labels=by_class)
@@ -56,6 +66,12 @@ class Collector(PrometheusCollector):
             flows.add_metric([name], seen["flows"])
             flows_free.add_metric([name], seen["flows_free"])
             stations.add_metric([name], seen["stations"])
+            for refused, by_its_reason in (
+                (stations_refused, seen["stations_refused"]),
+                (flows_refused, seen["flows_refused"]),
+            ):
+                for reason, number in by_its_reason.items():
+                    refused.add_metric([name, reason], number)
             ticks.add_metric([name], seen["ticks"])
             late.add_metric([name], seen["late"])
             missed.add_metric([name], seen["missed"])
@@ -68,6 +84,10 @@ class Collector(PrometheusCollector):
                 queue.add_metric(port, entry["queue_packets"])
                 active.add_metric(port, entry["flows_active"])
                 link.add_metric(port, float(entry["link"] == "active"))
+                for family_of, value in ((capacity, "capacity_used_bps"), (learned, "capacity_learned_bps")):
+                    if entry[value] is not None:  # type: ignore[literal-required]
+                        family_of.add_metric(port, entry[value] / 8)  # type: ignore[literal-required]
+                mistaken.add_metric(port, float(entry["capacity_problem"] is not None))
                 device.add_metric(port, entry["device"])
                 largest.add_metric(port, entry["largest_flow"])
                 for of_class in entry["classes"]:
@@ -75,6 +95,18 @@ class Collector(PrometheusCollector):
                     class_term.add_metric(labels, of_class["feedback"])
                     for column, family in counters.items():
                         family.add_metric(labels, of_class[column])  # type: ignore[literal-required]
-        yield from (ready, flows, flows_free, stations, ticks, late, missed, median, slow)
-        yield from (delay, target, queue, active, link, device, largest, class_term)
+        yield from (
+            ready,
+            flows,
+            flows_free,
+            flows_refused,
+            stations,
+            stations_refused,
+            ticks,
+            late,
+            missed,
+            median,
+            slow,
+        )
+        yield from (capacity, learned, mistaken, delay, target, queue, active, link, device, largest, class_term)
         yield from counters.values()

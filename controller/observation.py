@@ -33,6 +33,12 @@ class PortObservation(TypedDict):
     queue_bytes: float
     delay_ms: float
     target_ms: float
+    capacity_used_bps: float | None
+    """What the port is regulated by: as configured, or as learned; None: nothing is known yet."""
+    capacity_learned_bps: float | None
+    """What left while the queue was never empty; None: it has not been so for long enough."""
+    capacity_problem: str | None
+    """That the link carries clearly less or more than is configured, and the mend."""
     flows_active: int
     device: float
     largest_flow: float
@@ -50,8 +56,11 @@ class Observation(TypedDict):
     p4runtime_version: str | None
     sessions: int
     stations: int
+    stations_refused: dict[str, int]
+    """By reason, as `controller.refusals` has them; and so flows."""
     flows: int
     flows_free: int
+    flows_refused: dict[str, int]
     ticks: int
     late: int
     missed: int
@@ -73,6 +82,9 @@ class FlowObservation(TypedDict):
     direction: str
     ingress_port: int
     egress_port: int
+    outer_vid: int
+    inner_vid: int
+    """Of its VLAN tags; 0: there is none."""
     flow_class: int
     class_id: int
     weight: float
@@ -91,6 +103,9 @@ class StationObservation(TypedDict):
     """A MAC address behind a port."""
 
     address: str
+    outer_vid: int
+    inner_vid: int
+    """Of the VLAN tags that it uses; 0: there is none. An address is learned in each VLAN apart."""
     port: int
     role: str
     since: float

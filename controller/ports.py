@@ -8,6 +8,7 @@ from .program import (
     DIGEST_FLOWS,
     DIGEST_SOURCE,
     FLOOD_GROUP,
+    ROLE_RADIO,
     ROLES,
     Encodable,
     table_entry,
@@ -29,14 +30,14 @@ def entities(config: AccessPointConfig, target: Target) -> list[Encodable]:
     """The entities of `roles`, `gate`, replication and digests."""
     wanted: list[Encodable] = []
     for port in config.ports:
-        role = ROLES[port.role]
+        role = ROLE_RADIO if port.reflects else ROLES[port.role]
         wanted.append(table_entry("ingress_roles", {"ingress_port": port.port}, "set_ingress_role", role=role))
         wanted.append(table_entry("egress_roles", {"egress_port": port.port}, "set_egress_role", role=role))
     gates = config.features.gate or {}
     for port in config.ports:
         if port.port in gates:
             gate = gates[port.port]
-            wanted.extend(target.gate(port.port, port.capacity_bps, gate.buffer, gate.batch))
+            wanted.extend(target.gate(port.port, round(8 * port.capacity), gate.buffer, gate.batch))
     wanted.append(fy.P4MulticastGroupEntry(FLOOD_GROUP, replicas=sorted(port.port for port in config.ports)))
     wanted.append(target.cpu_session())
     wanted.extend(target.ack_sessions(port.port for port in config.ports))

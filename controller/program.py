@@ -19,16 +19,25 @@ from . import target
 from .config import ConfigError, Pipeline
 
 FLOOD_GROUP = 1
+GROUP_PORT = 511
+"""In place of an egress port: group traffic, and what else is flooded."""
 FLOWS_SIZE = 65536
 FEEDBACK_MAX = 65535
 
 ROLE_STATION = 1
 ROLE_UPLINK = 2
+ROLE_RADIO = 3
 ROLES = {"station": ROLE_STATION, "uplink": ROLE_UPLINK}
 
 DIRECTIONS = {"local": 0, "uplink": 1, "downlink": 2}
 
+NOT_ECT, ECT1, ECT0 = range(3)
+"""The ECN field (RFC 3168, 5; RFC 9331): ECT(1) is the identifier of scalable senders. CE, 3, is marked already."""
+
 QUEUE_BULK = 0
+QUEUE_THINNED = 2
+QUEUE_SCALABLE = 3
+QUEUE_CONTROL = 4
 QUEUE_NEW_FLOWS = 5
 QUEUE_SPARSE = 6
 QUEUE_ACKS = 7
@@ -36,7 +45,10 @@ QUEUE_ACKS = 7
 DIGEST_SOURCE = "source_digest_t"
 DIGEST_FLOWS = {"flow_ipv4_digest_t": 4, "flow_ipv6_digest_t": 6}
 
-PARAM_FLOW_INDEX, PARAM_GENERATION, PARAM_FLOW_CLASS, PARAM_FEEDBACK = range(4)
+FLOW_PARAMS = ("flow_index", "generation", "flow_class", "feedback", "scalable_feedback")
+FLOW_CLASS_THINNED = 7
+"""What a flow asks for that the loop lets go ahead and thins; no operator can ask for it."""
+PARAM_FLOW_CLASS, PARAM_FEEDBACK, PARAM_SCALABLE = 2, 3, 4
 """Positions among the parameters of `set_flow_ipv4/6`."""
 
 FLOW_TABLES = {4: "flows_ipv4", 6: "flows_ipv6"}
@@ -46,7 +58,15 @@ TABLES = (
     "ingress_roles", "egress_roles", "learn", "forward", "flows_ipv4", "flows_ipv6", "classify",
     "class_feedback", "port_feedback", "ack_priority", "gate",
 )  # fmt: skip
+STEP_TABLE = "step"
 COUNTERS = ("arrived", "sent", "filtered", "marked", "dropped", "refused", "queued")
+GROUP_COUNTERS = ("group_arrived", "group_sent")
+"""By port alone: group traffic that came in through it and goes to all others; that left through it."""
+
+FLOW_FIELDS = (
+    "src_addr", "dst_addr", "protocol", "src_port", "dst_port", "ingress_port", "egress_port", "outer_vid", "inner_vid",
+)  # fmt: skip
+"""The key of `flows_ipv4/6`, in the order of its ids; the digests have the same order."""
 
 
 class Encodable(Protocol):
@@ -57,13 +77,17 @@ class Encodable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FlowKey:
-    """One direction of a 5-tuple; addresses are 4 or 16 bytes, as on the wire."""
+    """One direction of a 5-tuple between two ports, in one VLAN; addresses are 4 or 16 bytes, as on the wire."""
 
     src_addr: bytes
     dst_addr: bytes
     protocol: int
     src_port: int
     dst_port: int
+    ingress_port: int
+    egress_port: int
+    outer_vid: int = 0
+    inner_vid: int = 0
 
     @property
     def version(self) -> int:
@@ -85,7 +109,7 @@ class Program:
         self.target = target.find(self.schema.arch, pipeline.p4info, pipeline.device_config)
         for kind, names, known in (
             ("table", TABLES, self.schema.tables),
-            ("counter", COUNTERS, self.schema.counters),
+            ("counter", (*COUNTERS, *GROUP_COUNTERS), self.schema.counters),
             ("meter", ("queue_meter",), self.schema.meters),
             ("digest", (DIGEST_SOURCE, *DIGEST_FLOWS), self.schema.digests),
         ):
@@ -103,6 +127,9 @@ class Program:
             for name in FLOW_TABLES.values()
         )
         """Whether the target ages flows; else their counters tell which have ended."""
+        self.has_scalable_queue = self.schema.tables.get(STEP_TABLE) is not None
+        """Whether the data plane keeps a scalable flow in one queue and marks what waited there for too long."""
+        self.tables = (*TABLES, STEP_TABLE) if self.has_scalable_queue else TABLES
         self._flow_templates = {version: self._flow_template(version) for version in FLOW_TABLES}
 
     def update(self, kind: p4r.Update.Type.ValueType, entity: Encodable) -> p4r.Update:
@@ -118,18 +145,17 @@ class Program:
         return fy.P4CounterEntry(name, index=index).encode(self.schema)
 
     def flow_entry(
-        self, key: FlowKey, params: tuple[int, int, int, int], meter: fy.P4MeterConfig, idle_timeout: float
+        self, key: FlowKey, params: tuple[int, int, int, int, int], meter: fy.P4MeterConfig, idle_timeout: float
     ) -> p4r.Entity:
-        """A flow; `params` are flow index, generation, class and feedback, `idle_timeout` in seconds.
+        """A flow; `params` are those of `FLOW_PARAMS`, `idle_timeout` in seconds.
 
         Flows come in floods, so finsy encodes one entry of each IP version and the others are made from it.
         """
         entity = p4r.Entity()
         entity.CopyFrom(self._flow_templates[key.version])
         entry = entity.table_entry
-        fields: tuple[int | bytes, ...] = (key.src_addr, key.dst_addr, key.protocol, key.src_port, key.dst_port)
-        for match, field in zip(entry.match, fields, strict=True):
-            match.exact.value = canonical(field)
+        for match, name in zip(entry.match, FLOW_FIELDS, strict=True):
+            match.exact.value = canonical(getattr(key, name))
         for param, value in zip(entry.action.action.params, params, strict=True):
             param.value = canonical(value)
         entry.meter_config.CopyFrom(meter.encode())
@@ -138,22 +164,21 @@ class Program:
         return entity
 
     def _flow_template(self, version: int) -> p4r.Entity:
-        match: dict[str, object] = dict.fromkeys(("src_addr", "dst_addr", "protocol", "src_port", "dst_port"), 0)
-        params = dict.fromkeys(("flow_index", "generation", "flow_class", "feedback"), 0)
+        match: dict[str, object] = dict.fromkeys(FLOW_FIELDS, 0)
+        params = dict.fromkeys(FLOW_PARAMS, 0)
         return table_entry(FLOW_TABLES[version], match, FLOW_ACTIONS[version], **params).encode(self.schema)
 
     def flow_key(self, match: Iterable[p4r.FieldMatch], version: int) -> FlowKey:
         """The flow of a table entry that the switch sent."""
-        size = 4 if version == 4 else 16
         values = {field.field_id: field.exact.value for field in match}
-        src_addr, dst_addr, protocol, src_port, dst_port = (values[number] for number in range(1, 6))
-        return FlowKey(
-            src_addr.rjust(size, b"\0"),
-            dst_addr.rjust(size, b"\0"),
-            int.from_bytes(protocol),
-            int.from_bytes(src_port),
-            int.from_bytes(dst_port),
-        )
+        return flow_key([values[number] for number in range(1, len(FLOW_FIELDS) + 1)], version)
+
+
+def flow_key(values: list[bytes], version: int) -> FlowKey:
+    """The flow with these values of `FLOW_FIELDS`."""
+    size = 4 if version == 4 else 16
+    numbers = [int.from_bytes(value) for value in values[2:]]
+    return FlowKey(values[0].rjust(size, b"\0"), values[1].rjust(size, b"\0"), *numbers)
 
 
 def canonical(value: int | bytes) -> bytes:

@@ -9,23 +9,38 @@ import math
 
 import numpy as np
 
-from .board import CLASSES, VOLUMES_BYTES
-from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port
-from .feedback import DeviceTerm, Floats, Rate, queue_target, share_terms, share_terms_of_few
+from .acks import queue_rates
+from .board import CLASSES, GROUP_BYTES, VOLUMES_BYTES
+from .capacity import Capacity
+from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
+from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
-from .queue_estimate import PortCounters, QueueEstimate
+from .law.base import IDLE_SECONDS, Law
+from .law.paper import Paper
+from .law.pi2 import BUSY_QUEUE, Pi2
+from .program import QUEUE_SPARSE
+from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 
-BUSY_QUEUE = 0.5
-"""There is a queue to share when it holds this part of its target."""
+LAWS: dict[str, Law] = {law.name: law for law in (Paper(), Pi2())}
+"""By the names that the configuration has."""
+
+LEAST_SHARED = 0.01
+"""Of the capacity: what is shared in any case, however much group traffic there is."""
 
 NOBODY = np.zeros(0, np.int64)
 
 
 class Volumes:
-    """What a port counted since the pipeline was pushed: six times one place for each class, in the memory of a
-    `Board` or, with None, in their own."""
+    """What a port counted since the pipeline was pushed: six times one place for each class, and group traffic, in the
+    memory of a `Board` or, with None, in their own."""
 
-    def __init__(self, counts: memoryview | None = None) -> None:
+    def __init__(self, counts: memoryview | None = None, group: memoryview | None = None) -> None:
+        group = memoryview(bytearray(GROUP_BYTES)).cast("q") if group is None else group
+        self.group_arrived_packets, self.group_sent_packets = group[:1], group[1:2]
+        self.group_arrived_bytes, self.group_sent_bytes = group[2:3], group[3:]
+        self.others_packets = self.others_bytes = 0
+        """Group traffic that came in through the other ports, and through this one where it goes back: a copy of each
+        packet has entered this one's queue."""
         self._counts = memoryview(bytearray(VOLUMES_BYTES)).cast("q") if counts is None else counts
         parts = [self._counts[start : start + CLASSES] for start in range(0, len(self._counts), CLASSES)]
         self.arrived_packets, self.sent_packets, self.filtered_packets = parts[:3]
@@ -37,16 +52,25 @@ class Volumes:
             self._counts[place] = 0
 
     def together(self) -> PortCounters:
-        """All classes."""
+        """All classes, and group traffic."""
         counts = self._counts.tolist()
-        sent_bytes = sum(counts[4 * CLASSES : 5 * CLASSES])
+        sent_bytes = sum(counts[4 * CLASSES : 5 * CLASSES]) + self.group_sent_bytes[0]
         return PortCounters(
-            arrived_packets=sum(counts[:CLASSES]),
-            arrived_bytes=sum(counts[3 * CLASSES : 4 * CLASSES]),
-            gone_packets=sum(counts[CLASSES : 3 * CLASSES]),
+            arrived_packets=sum(counts[:CLASSES]) + self.others_packets,
+            arrived_bytes=sum(counts[3 * CLASSES : 4 * CLASSES]) + self.others_bytes,
+            gone_packets=sum(counts[CLASSES : 3 * CLASSES]) + self.group_sent_packets[0],
             gone_bytes=sent_bytes + sum(counts[5 * CLASSES :]),
             sent_bytes=sent_bytes,
         )
+
+
+def slowest_uplink(regulators: "list[PortRegulator]", but: "PortRegulator") -> float:
+    """The capacity that limits the ACKs of what leaves through a station's port; else infinite. A slow station must not
+    lengthen the queue that it shares with faster ones: only uplinks count."""
+    if but.port.role != "station":
+        return math.inf
+    uplinks = [other.capacity for other in regulators if other.port.role == "uplink" and other.capacity]
+    return min(uplinks, default=math.inf)
 
 
 def class_weight(config: AccessPointConfig, class_id: int) -> float:
@@ -55,16 +79,14 @@ def class_weight(config: AccessPointConfig, class_id: int) -> float:
     return {CLASS_DOWNLINK: weights.downlink, CLASS_UPLINK: weights.uplink}.get(class_id, weights.other)
 
 
-def target_bytes(config: AccessPointConfig, port: Port) -> float:
-    """q* of a port in bytes."""
-    # A slow station must not lengthen the queue that it shares with faster ones: only uplinks count.
-    uplinks = [other.capacity_bps / 8 for other in config.ports if other.role == "uplink" and other != port]
-    ack_capacity = min(uplinks, default=math.inf) if port.role == "station" else math.inf
-    return queue_target(port.capacity_bps / 8, config.ncr, ack_capacity)
+def queue_target(capacity: float, ncr: Ncr, ack_capacity: float = math.inf) -> float:
+    """q* in bytes of a port with `capacity` bytes/s; the ACKs of what it sends return over `ack_capacity` bytes/s."""
+    delay, least = ncr.queue_target_ms / 1000, ncr.queue_target_packets * FULL_FRAME
+    return LAWS[ncr.law].queue_target(capacity, delay, least, FULL_FRAME / ack_capacity)
 
 
 class PortRegulator:
-    """The feedback of what leaves through one port; `classes` are those in use, `counts` as in `Volumes`."""
+    """The feedback of what leaves through one port; `classes`: those in use, `counts` and `group`: as in `Volumes`."""
 
     def __init__(
         self,
@@ -73,41 +95,50 @@ class PortRegulator:
         flows: FlowTable,
         classes: list[int],
         counts: memoryview | None = None,
+        group: memoryview | None = None,
     ) -> None:
         self.port = port
         self.classes = classes
-        self.volumes = Volumes(counts)
+        self.volumes = Volumes(counts, group)
         self.active: dict[int, None] = {}
         """Indices of flows with traffic."""
-        self.estimate = QueueEstimate(port.capacity_bps / 8, port.queue_limit)
+        self.link = Capacity(port.capacity)
+        self.capacity = self.link.value
+        """C in bytes/s; 0 as long as nothing is known."""
+        self.ack_capacity = math.inf
+        """Of the slowest uplink that the ACKs of what leaves here return through."""
+        self.estimate = QueueEstimate(self.capacity, port.queue_limit)
         self.class_rates = [0.0] * CLASSES
         """Bytes/s that arrive and are not filtered: only those need the link."""
         self._flows = flows
         self._arrivals = [Rate() for _ in range(CLASSES)]
         self._filtered = [Rate() for _ in range(CLASSES)]
+        self._group = Rate()
+        self._shared = self.capacity
+        """Bytes/s that group traffic leaves to classes and flows."""
         self._counters = self.volumes.together()
         self._arrived = 0
-        self._shares_at = -math.inf
+        self._shares_at = self._busy_at = -math.inf
         self._shared_arrived = -1
-        self.configure(config)
+        self.law = LAWS[config.ncr.law]
         self._reset()
+        self.configure(config)
 
     def _reset(self) -> None:
-        self.device = DeviceTerm()
+        self.device = self.law.device()
         self.feedback = 0.0
         self.class_feedback: dict[int, float] = {}
         self.class_desired = [0.0] * CLASSES
-        self._class_pressure = [0.0] * CLASSES
         self.largest_flow_feedback = 0.0
+        self.fair_sparse = 0.0
+        """Bytes/s of flows that go ahead within their fair share."""
 
     def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
         """Go on from the feedback that the switch has, where an earlier loop left off."""
         self.estimate.start_empty()
         self.feedback = feedback
-        self.device.sum = self.device.pressure = math.sqrt(feedback)
+        self.device.resume(feedback)
         self.class_feedback = dict(class_feedback)
-        for class_id, value in class_feedback.items():
-            self._class_pressure[class_id] = math.sqrt(value)
 
     def use(self, classes: list[int]) -> None:
         """These classes are read from now on."""
@@ -121,9 +152,17 @@ class PortRegulator:
     def configure(self, config: AccessPointConfig) -> None:
         """Parameters have changed."""
         self.config = config
+        if self.law.name != config.ncr.law:
+            self.law = LAWS[config.ncr.law]
+            self.device = self.law.device()
+            self.device.resume(self.feedback)
         self.regulated = config.features.ncr and self.port.regulated
-        self.target = target_bytes(config, self.port)
+        self.aim()
         self._weights = [class_weight(config, class_id) for class_id in range(CLASSES)]
+
+    def aim(self) -> None:
+        """Find q* in bytes."""
+        self.target = queue_target(self.capacity, self.config.ncr, self.ack_capacity)
 
     def update(self, now: float, counted: bool = True) -> Numbers:
         """Compute; returns the indices of the flows whose feedback was looked at. `counted`: whether `volumes` have
@@ -131,14 +170,24 @@ class PortRegulator:
         if counted:
             self._counters = self.volumes.together()
         counters = self._counters
-        self.estimate.update(counters, now)
+        estimate, link = self.estimate, self.link
+        estimate.update(counters, now)
+        link.update(counters.sent_bytes, counters.gone_packets, estimate.packets - estimate.doubt, now)
+        if link.value != self.capacity:
+            self.capacity = estimate.capacity = link.value
+            self.aim()
         arriving = counters.arrived_packets != self._arrived
         self._arrived = counters.arrived_packets
         ncr = self.config.ncr
         if self.regulated:
-            self.feedback = self.device.update(now, self.estimate.bytes, self.target, ncr, arriving=arriving)
+            self.feedback = self.device.update(
+                now, self.estimate.bytes, self.target, arriving,
+                gamma=ncr.gamma, kappa1=ncr.kappa1, kappa2=ncr.kappa2, interval=ncr.device_interval,
+                limit=ncr.device_limit,
+            )  # fmt: skip
         elapsed = now - self._shares_at
-        if elapsed < ncr.flow_interval:
+        # The tick that is nearest: no tick is on time to the microsecond.
+        if elapsed < ncr.flow_interval - ncr.device_interval / 2:
             return NOBODY
         self._shares_at = now
         moved = counters.arrived_packets != self._shared_arrived
@@ -153,20 +202,34 @@ class PortRegulator:
         self._flows.active[gone] = False
         active = looked_at if not gone.size else np.fromiter(self.active, np.int64, len(self.active))
         if self.regulated:
-            busy = self.estimate.bytes >= BUSY_QUEUE * self.target
+            fullness = self.estimate.bytes / self.target
+            if fullness >= BUSY_QUEUE:
+                self._busy_at = now
             elapsed = elapsed if math.isfinite(elapsed) else 0.0
             elastic = self._flows.elastic(active, self.config.features.sparse)
-            self._share_among_classes(now, elapsed, busy, active, elastic)
-            self._share_among_flows(elapsed, busy, active, elastic)
+            self._group.update(float(self.volumes.others_bytes), now, ncr.smoothing_ms / 1000)
+            self._shared = max(self.capacity - self._group.value, self.capacity * LEAST_SHARED)
+            self._share_among_classes(now, elapsed, fullness, active, elastic)
+            self._share_among_flows(now, elapsed, fullness, active, elastic)
             self._flows.stop(gone)
         else:
             self._reset()
             self._flows.stop(looked_at)
         return looked_at
 
-    def _share_among_classes(self, now: float, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
+    def queue_rates(self) -> dict[int, float]:
+        """What each priority queue may take, in bytes/s. A flow that goes ahead within its fair share has a meter of
+        its own, and brings what that lets through: together they are fair shares of the port, which are never more
+        than it carries. The queue's own share is for those whose demand nobody has computed."""
+        rates = queue_rates(self.config.queue_shares, self.capacity)
+        rates[QUEUE_SPARSE] = min(self.capacity, rates[QUEUE_SPARSE] + self.fair_sparse)
+        return rates
+
+    def _share_among_classes(
+        self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats
+    ) -> None:
         ncr = self.config.ncr
-        tau = ncr.smoothing_ms / 1000
+        tau = self.law.averaging(ncr.smoothing_ms / 1000)
         for class_id in self.classes:
             arrivals, filtered = self._arrivals[class_id], self._filtered[class_id]
             arrivals.update(float(self.volumes.arrived_bytes[class_id]), now, tau)
@@ -177,25 +240,24 @@ class PortRegulator:
         ).tolist()  # fmt: skip
         at = [class_id for class_id in self.classes if not self._arrivals[class_id].idle(now)]
         rates = [self.class_rates[class_id] for class_id in at]
-        pressure, desired = share_terms_of_few(
-            [self._class_pressure[class_id] for class_id in at],
+        feedback, desired = self.law.shares(
+            [self.class_feedback.get(class_id, 0.0) for class_id in at],
             elapsed,
-            self.port.capacity_bps / 8,
+            self._shared,
             rates,
             [self._weights[class_id] for class_id in at],
             [min(1.0, held[class_id] / rate) if rate > 0 else 0.0 for class_id, rate in zip(at, rates, strict=True)],
             gain=ncr.beta,
             interval=ncr.flow_interval,
             limit=ncr.class_limit,
-            busy=busy,
+            fullness=fullness,
         )
         # Who is missing has gone idle and starts anew.
-        self._class_pressure, self.class_desired, self.class_feedback = [0.0] * CLASSES, [0.0] * CLASSES, {}
-        for class_id, term, wanted in zip(at, pressure, desired, strict=True):
-            self._class_pressure[class_id], self.class_desired[class_id] = term, wanted
-            self.class_feedback[class_id] = term * term
+        self.class_desired, self.class_feedback = [0.0] * CLASSES, dict(zip(at, feedback, strict=True))
+        for class_id, wanted in zip(at, desired, strict=True):
+            self.class_desired[class_id] = wanted
 
-    def _share_among_flows(self, elapsed: float, busy: bool, flows: Numbers, elastic: Floats) -> None:
+    def _share_among_flows(self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats) -> None:
         """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2); with `isolate_stations`
         first in equal parts to the stations that have flows of the class.
 
@@ -215,22 +277,28 @@ class PortRegulator:
             ]
         )
         weights = weights * of_class[classes]
-        pressure, desired = share_terms(
-            table.pressure[flows],
+        terms, volumes = self.law.shares(
+            table.feedback[flows].tolist(),
             elapsed,
-            self.port.capacity_bps / 8,
-            table.rates.value[flows] * kept[classes],
-            weights,
-            elastic,
+            self._shared,
+            (table.rates.value[flows] * kept[classes]).tolist(),
+            weights.tolist(),
+            elastic.tolist(),
             gain=ncr.alpha,
             interval=ncr.flow_interval,
             limit=ncr.flow_limit,
-            busy=busy,
+            fullness=fullness,
         )
-        feedback = pressure * pressure
-        table.pressure[flows], table.feedback[flows] = pressure, feedback
+        feedback, desired = np.array(terms), np.array(volumes)
+        table.feedback[flows] = feedback
         if flows.size:
             # What the largest gets, by weight: who is far below that is no reason for the queue.
             level, part = float((desired / weights).max()), self.config.sparse.fair_share
-            table.allow(flows, part * level * weights if part else None)
+            fair = part * level * weights if part else None
+            table.allow(flows, fair, now - self._busy_at < IDLE_SECONDS)
+            if fair is not None and self.config.features.sparse and not self.law.exact:
+                of_port = self.law.dropped(self.feedback)
+                of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
+                table.thin(flows, fair, np.array(of_class_too))
+        self.fair_sparse = table.brought(flows)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which MAC address is behind which port: learned from source digests, aged by the idle timeout of `learn`.
+"""Which MAC address is behind which port, VLAN by VLAN: learned from source digests, aged by `learn`'s idle timeout.
 
 A known address has an entry in `learn` (no further digest) and one in `forward` (no flooding). An address that shows up
-behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the old ones in one write. A locked address
-never moves, and the others not for ever: who moves too often within a minute stays where it is until that is over.
+behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the old ones in one write. Flows need no
+hand: those between other ports are other flows, and those of before go idle. A locked address is never anywhere else,
+and the others do not move for ever: who moves too often stays where it is until that was long enough ago.
 """
 
-import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import finsy as fy
@@ -18,14 +18,13 @@ from finsy.proto import p4r
 from .config import AccessPointConfig
 from .connection import Connection
 from .program import Program, digest_members, table_entry
-
-LOG = logging.getLogger(__name__)
+from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, Refusals
 
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
 
-
-MINUTE = 60.0
+MOVES_SECONDS = 180.0
+"""In which moves are counted: M of RFC 7432, section 15.1."""
 
 
 def written(mac: int) -> str:
@@ -38,12 +37,14 @@ class Station:
     """A MAC address behind a port; servers behind the uplink are learned the same way."""
 
     mac: int
+    outer_vid: int
+    inner_vid: int
     port: int
     since: float
     """Seconds since the epoch."""
     moves: int = 0
     moved: deque[float] = field(default_factory=deque)
-    """When it did within the last minute, on the system's monotonic clock."""
+    """When it did lately, on the system's monotonic clock."""
 
     @property
     def address(self) -> str:
@@ -51,42 +52,47 @@ class Station:
         return written(self.mac)
 
 
-class Stations:
-    """The MAC addresses of one access point; `moved(port)` is called when one has left a port, and its flows
-    may be there still."""
+def number(mac: int, outer_vid: int, inner_vid: int) -> int:
+    """An address in its VLAN; these numbers are in the order of addresses."""
+    return mac << 24 | outer_vid << 12 | inner_vid
 
-    def __init__(self, config: AccessPointConfig, program: Program, moved: Callable[[int], None]) -> None:
+
+class Stations:
+    """The MAC addresses of one access point, each in its VLAN."""
+
+    def __init__(self, config: AccessPointConfig, program: Program) -> None:
         self._config = config
         self._program = program
-        self._moved = moved
-        self.by_mac: dict[int, Station] = {}
+        self.by_number: dict[int, Station] = {}
         self._by_port: Counter[int] = Counter()
-        self.refused = 0
+        self.refused = Refusals(config.name, LOCKED, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
         """The pipeline was pushed anew: nobody is known."""
-        self.by_mac.clear()
+        self.by_number.clear()
         self._by_port.clear()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
         """Go on with the entries of `learn` and `forward` that the switch has; returns what has to be mended there."""
-        learned: dict[tuple[int, int], p4r.TableEntry] = {}
-        forwards: dict[int, p4r.TableEntry] = {}
+        learned: dict[tuple[int, int, int, int], p4r.TableEntry] = {}
+        forwards: dict[tuple[int, int, int], p4r.TableEntry] = {}
         for entry in entries:
             values = {match.field_id: int.from_bytes(match.exact.value) for match in entry.match}
             if entry.table_id == self._program.learn_id:
-                learned[values[1], values[2]] = entry
+                learned[values[1], values[3], values[4], values[2]] = entry
             else:
-                forwards[values[1]] = entry
+                forwards[values[1], values[2], values[3]] = entry
         updates = []
         idle = round(self._config.station_idle_timeout * 1e9)
-        for (mac, port), entry in learned.items():
-            forward = forwards.get(mac)
-            if forward is None or egress_port(forward) != port or not self._config.port(port):
+        for (*place, port), entry in learned.items():
+            mac, outer_vid, inner_vid = place
+            forward = forwards.get((mac, outer_vid, inner_vid))
+            is_there = forward is not None and egress_port(forward) == port and self._config.port(port)
+            if not is_there or self._locked(mac) not in (None, port):
                 updates.append(_delete(entry))
                 continue
-            del forwards[mac]
-            self.by_mac[mac] = Station(mac, port, time.time())
+            del forwards[mac, outer_vid, inner_vid]
+            self.by_number[number(mac, outer_vid, inner_vid)] = Station(mac, outer_vid, inner_vid, port, time.time())
             self._by_port[port] += 1
             if entry.idle_timeout_ns != idle:
                 entry.idle_timeout_ns = idle
@@ -96,43 +102,31 @@ class Stations:
     async def learn(self, connection: Connection, digest: p4r.DigestList) -> None:
         """Handle a digest list of sources."""
         for data in digest.data:
-            mac, port = (int.from_bytes(member) for member in digest_members(data))
-            await self._learn(connection, mac, port)
+            mac, port, outer_vid, inner_vid = (int.from_bytes(member) for member in digest_members(data))
+            await self._learn(connection, mac, (outer_vid, inner_vid), port)
 
-    async def _learn(self, connection: Connection, mac: int, port: int) -> None:
-        known = self.by_mac.get(mac)
+    async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
+        known = self.by_number.get(number(mac, *vlan))
         if known is not None and known.port == port:
             return
-        if self._config.locked_stations.get(written(mac), port) != port:
-            self._refuse("station %s is locked to another port: it is not learned behind port %d", written(mac), port)
+        if not self._may_learn(mac, known, port):
             return
-        if self._by_port[port] >= self._config.limits.stations_per_port or (
-            known is None and len(self.by_mac) >= STATIONS_SIZE
-        ):
-            self._refuse("%d MAC addresses are known, more are flooded: port %d", len(self.by_mac), port)
-            return
-        forward = table_entry("forward", {"dst_addr": mac}, "forward_to", egress_port=port)
-        learn = table_entry("learn", {"src_addr": mac, "ingress_port": port}, "known_source")
+        forward = forward_entry(mac, *vlan, "forward_to", egress_port=port)
+        learn = learn_entry(mac, *vlan, port, "known_source")
         learn.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
         if known is None:
             refused = await connection.insert([self._update(p4r.Update.INSERT, entry) for entry in (learn, forward)])
             if refused:
-                self._refuse("the switch refuses a station: %s", next(iter(refused.values())))
+                self.refused.add(SWITCH, "the switch refuses a station: %s", next(iter(refused.values())))
                 return
-            self.by_mac[mac] = Station(mac, port, time.time())
+            self.by_number[number(mac, *vlan)] = Station(mac, *vlan, port, time.time())
             self._by_port[port] += 1
             return
-        now = time.monotonic()
-        while known.moved and known.moved[0] < now - MINUTE:
-            known.moved.popleft()
-        if len(known.moved) >= self._config.limits.moves_per_minute:
-            self._refuse("station %s moves too often: it stays at port %d for now", known.address, known.port)
-            return
-        known.moved.append(now)
-        old = table_entry("learn", {"src_addr": mac, "ingress_port": known.port})
-        left, known.port = known.port, port
-        self._by_port[left] -= 1
+        known.moved.append(time.monotonic())
+        old = learn_entry(mac, *vlan, known.port)
+        self._by_port[known.port] -= 1
         self._by_port[port] += 1
+        known.port = port
         known.moves += 1
         await connection.write(
             [
@@ -141,34 +135,75 @@ class Stations:
                 self._update(p4r.Update.DELETE, old),
             ]
         )
-        self._moved(left)
 
     async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
         """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
-        mac, port = int.from_bytes(match[1]), int.from_bytes(match[2])
-        known = self.by_mac.get(mac)
+        mac, port, outer_vid, inner_vid = (int.from_bytes(match[field]) for field in range(1, 5))
+        known = self.by_number.get(number(mac, outer_vid, inner_vid))
         if known is None or known.port != port:
             return
-        del self.by_mac[mac]
+        del self.by_number[number(mac, outer_vid, inner_vid)]
         self._by_port[port] -= 1
         await connection.write_existing(
             [
-                self._update(p4r.Update.DELETE, table_entry("learn", {"src_addr": mac, "ingress_port": port})),
-                self._update(p4r.Update.DELETE, table_entry("forward", {"dst_addr": mac})),
+                self._update(p4r.Update.DELETE, learn_entry(mac, outer_vid, inner_vid, port)),
+                self._update(p4r.Update.DELETE, forward_entry(mac, outer_vid, inner_vid)),
             ]
         )
-        # Else its own flows have gone before it, as it was silent for longer than they live.
-        if self._config.station_idle_timeout < self._config.flow_idle_timeout:
-            self._moved(port)
 
-    def _refuse(self, text: str, *values: object) -> None:
-        """Count it, and say the first one and then every hundredth."""
-        if self.refused % 100 == 0:
-            LOG.warning("%s: " + text, self._config.name, *values, extra={"access_point": self._config.name})
-        self.refused += 1
+    def _may_learn(self, mac: int, known: Station | None, port: int) -> bool:
+        """Whether the address may be behind the port; what is refused is counted. Others never keep a locked address
+        from its port, as long as there is room."""
+        locked, limits = self._locked(mac), self._config.limits
+        if known is None and len(self.by_number) >= STATIONS_SIZE:
+            self.refused.add(TABLE, "%d MAC addresses are known, more are flooded", STATIONS_SIZE)
+        elif locked is not None:
+            if locked == port:
+                return True
+            self.refused.add(
+                LOCKED, "station %s is locked to port %d, not learned behind %d", written(mac), locked, port
+            )
+        elif self._by_port[port] >= limits.stations_per_port:
+            self.refused.add(PORT, "port %d has %d MAC addresses, more are flooded", port, self._by_port[port])
+        elif known is not None and self._moves(known) >= limits.moves:
+            self.refused.add(MOVES, "station %s moves too often, it stays at port %d", known.address, known.port)
+        else:
+            return True
+        return False
+
+    def _locked(self, mac: int) -> int | None:
+        """The port that the address is locked to."""
+        return self._config.locked_stations.get(written(mac))
+
+    @staticmethod
+    def _moves(known: Station) -> int:
+        """How often it did lately."""
+        before = time.monotonic() - MOVES_SECONDS
+        while known.moved and known.moved[0] < before:
+            known.moved.popleft()
+        return len(known.moved)
 
     def _update(self, kind: p4r.Update.Type.ValueType, entry: fy.P4TableEntry) -> p4r.Update:
         return self._program.update(kind, entry)
+
+
+def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str | None = None) -> fy.P4TableEntry:
+    """An entry of `learn`, or with no action its key."""
+    match: dict[str, object] = {
+        "src_addr": mac,
+        "ingress_port": port,
+        "outer_vid": outer_vid,
+        "inner_vid": inner_vid,
+    }
+    return table_entry("learn", match, action)
+
+
+def forward_entry(
+    mac: int, outer_vid: int, inner_vid: int, action: str | None = None, **params: int
+) -> fy.P4TableEntry:
+    """An entry of `forward`, or with no action its key."""
+    match: dict[str, object] = {"dst_addr": mac, "outer_vid": outer_vid, "inner_vid": inner_vid}
+    return table_entry("forward", match, action, **params)
 
 
 def egress_port(forward: p4r.TableEntry) -> int:

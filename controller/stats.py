@@ -86,7 +86,7 @@ class Stats:
             round(state.queue_packets, 1),
             round(state.queue_bytes),
             round(state.delay * 1000, 3),
-            round(state.target * 8000 / state.port.capacity_bps, 3),
+            round(state.target_delay * 1000, 3),
             round(state.feedback, 5),
             round(of_classes.get(CLASS_DOWNLINK, 0.0), 5),
             round(of_classes.get(CLASS_UPLINK, 0.0), 5),

@@ -89,6 +89,16 @@ class Tofino(Target):
         meter = fy.P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
         return [fy.P4MeterEntry("virtual_queue", index=port, config=meter), _gate_entry(port, action)]
 
+    def check(self, config: AccessPointConfig) -> None:
+        super().check(config)
+        for number in config.features.gate or {}:
+            port = config.port(number)
+            if port is not None and not port.capacity:
+                raise ConfigError(
+                    f"{config.name}: the gate of port {number} is timed by what the link carries on {self.title}: give "
+                    f"its capacity_bps a number"
+                )
+
     def ack_sessions(self, ports: Iterable[int]) -> list[fy.P4CloneSessionEntry]:
         """One for each pipe: how ingress tells egress the newest ACK numbers."""
         pipes = sorted({port // self.PIPE_PORTS for port in ports})

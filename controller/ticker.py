@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One access point's tick: read counters, compute feedback, write the entries whose 16-bit value changed.
 
-    one ReadRequest:  arrived, sent, filtered of each port and class, and some of the flows' counters in turn
+    one ReadRequest:  arrived, sent, filtered of each port and class, group traffic of each port, and some of the flows'
+                      counters in turn
     one WriteRequest: port_feedback, class_feedback, flows: only what changed
 
 This runs in a process of its own (`worker`), where nothing else waits. Requests are put together from prepared bytes:
@@ -19,15 +20,26 @@ from finsy import GRPCStatusCode
 from finsy.p4client import P4RpcStatus
 from finsy.proto import p4r
 
-from .board import CLASSES, DURATIONS, EVERY_TICK, LATE, MISSED, PORT, SHARES, TICKS, VOLUMES, Board
+from .acks import burst, queue_rates, slowest
+from .board import CLASSES, DURATIONS, EVERY_TICK, GROUP, LATE, MISSED, PORT, SHARES, TICKS, VOLUMES, Board
 from .classes import class_ids
 from .config import AccessPointConfig
 from .feedback import quantise
-from .flow_table import SMALL_BURST, FlowTable
+from .flow_table import METER_STEP, SMALL_BURST, FlowTable
 from .http2 import OK, UNKNOWN, Channel, ChannelError, Status, Tls
 from .messages import Key, NewFlow, Session
-from .program import PARAM_FEEDBACK, canonical, class_index
-from .regulator import NOBODY, PortRegulator
+from .program import (
+    ECT0,
+    ECT1,
+    GROUP_PORT,
+    NOT_ECT,
+    PARAM_FEEDBACK,
+    PARAM_FLOW_CLASS,
+    PARAM_SCALABLE,
+    canonical,
+    class_index,
+)
+from .regulator import LAWS, NOBODY, PortRegulator, slowest_uplink
 
 IDLE_INTERVAL = 0.1
 """Seconds between ticks while nothing is regulated: counters are only looked at."""
@@ -42,6 +54,9 @@ flow's meter, and nobody can tell 0.4 % of probability from noise."""
 PORT_STEP = 32
 """A port's feedback is written when it changed by one part in so many: senders answer to its square root."""
 
+SCALABLE_STEP = 2048
+"""The same for what scalable senders get of it, which moves by its root: they answer to each mark by its part."""
+
 MOST_WRITTEN = 128
 """Flows that are written in one tick; the others wait for the next."""
 AT_ONCE = 32
@@ -54,16 +69,18 @@ MOST_QUIET = 16
 ENTITIES_TAG = p4r.ReadResponse.DESCRIPTOR.fields_by_name["entities"].number << 3 | 2
 CELL_TAG = p4r.Entity.DESCRIPTOR.fields_by_name["counter_entry"].number << 3 | 2
 DIRECT_TAG = p4r.Entity.DESCRIPTOR.fields_by_name["direct_counter_entry"].number << 3 | 2
+EVERY_PORT = -1
 NOTHING = b"\0"
 """No part of an answer begins so."""
 
 
 class Cell:
-    """A port's counter of one class.
+    """A port's counter of one class, or of group traffic.
 
     Args:
         named: how the switch begins the counter that it answers with, when it names it as it was asked.
-        packets, sizes: where its values go: one place for each class.
+        packets, sizes: where its values go: one place for each class; group traffic has one in all, that of class 0.
+        port: whose volumes have changed when it has; EVERY_PORT: those of all.
     """
 
     __slots__ = ("class_id", "named", "packets", "port", "sizes")
@@ -114,14 +131,17 @@ class Ticker:
         self._all_classes = True
         self._to_write: dict[int, None] = {}
         self._written = dict(session.written)
+        self._meters = {key: p4r.WriteRequest.FromString(update) for key, update in session.meters.items()}
+        """The last update of each port's and queue's meter."""
         self._forms: dict[tuple[Key, bool, bool, int], tuple[bytes, bytes]] = {}
         """What stands before and behind the value of such an update: key, whether the entry is there, whether it only
         marks, octets of the value."""
         self.regulators = [
-            PortRegulator(config, port, self._flows, [], counts)
-            for port, counts in zip(config.ports, board.volumes, strict=True)
+            PortRegulator(config, port, self._flows, [], counts, group)
+            for port, counts, group in zip(config.ports, board.volumes, board.groups, strict=True)
         ]
         self._by_port = {regulator.port.port: regulator for regulator in self.regulators}
+        self._set_targets()
         self._resume()
         self._set_cells()
         self._set_interval()
@@ -137,11 +157,11 @@ class Ticker:
         """Where an earlier controller left off."""
         for number, regulator in self._by_port.items():
             of_classes = {
-                class_id: self._written[number, class_id][0] / 65535
+                class_id: self._written[number, class_id, ECT0][0] / 65535
                 for class_id in range(CLASSES)
-                if (number, class_id) in self._written
+                if (number, class_id, ECT0) in self._written
             }
-            value, _ = self._written.get((number, None), (0, False))
+            value, _ = self._written.get((number, None, ECT0), (0, False))
             regulator.resume(value / 65535, of_classes)
 
     def configure(self, config: AccessPointConfig) -> None:
@@ -152,6 +172,11 @@ class Ticker:
         self._set_cells()
         self._set_interval()
         self._all_classes = True
+
+    def _set_targets(self) -> None:
+        for regulator in self.regulators:
+            regulator.ack_capacity = slowest_uplink(self.regulators, regulator)
+            regulator.aim()
 
     def _set_interval(self) -> None:
         self.interval = self.config.ncr.device_interval if self.config.features.ncr else IDLE_INTERVAL
@@ -165,21 +190,23 @@ class Ticker:
         self._places: dict[tuple[int, int], Cell] = {}
         """The same cells, by counter and index."""
         request = p4r.ReadRequest(device_id=self.session.device_id)
-        for name in reversed(VOLUMES):
+        arrived, sent = GROUP
+        for name in (sent, *reversed(VOLUMES), arrived):
             counter = self.session.counters[name]
             for regulator in self.regulators:
                 volumes, port = regulator.volumes, regulator.port.port
                 of_packets, of_bytes = getattr(volumes, f"{name}_packets"), getattr(volumes, f"{name}_bytes")
-                for class_id in classes:
-                    index = class_index(port, class_id)
+                for class_id in (0,) if name in GROUP else classes:
+                    index = port if name in GROUP else class_index(port, class_id)
                     asked = request.entities.add().counter_entry
                     asked.counter_id, asked.index.index = counter, index
-                    cell = Cell(asked.SerializeToString(), of_packets, of_bytes, class_id, port)
+                    of_port = EVERY_PORT if name == arrived else port
+                    cell = Cell(asked.SerializeToString(), of_packets, of_bytes, class_id, of_port)
                     self._cells.append(cell)
                     self._places[counter, index] = cell
         for regulator in self.regulators:
             regulator.use(classes)
-        self._counted = set(self._by_port)
+        self._counted = {EVERY_PORT}
         self._asks_cells = request.SerializeToString()
         self._seen = [NOTHING] * len(self._cells)
 
@@ -380,7 +407,8 @@ class Ticker:
         packets = np.array([count for _, count, _ in self._answered], np.int64)
         sizes = np.array([size for _, _, size in self._answered], np.int64)
         table = self._flows
-        table.take(at, packets, sizes, now, self.config.ncr.smoothing_ms / 1000)
+        ncr = self.config.ncr
+        table.take(at, packets, sizes, now, LAWS[ncr.law].averaging(ncr.smoothing_ms / 1000))
         idle = table.rates.idle(at, now)
         for flow, is_idle in zip(flows, idle.tolist(), strict=True):
             if is_idle:
@@ -392,28 +420,58 @@ class Ticker:
                 regulator.active[flow.index] = None
                 table.active[flow.index] = True
 
+    def _count_group(self) -> None:
+        """Tell each port of the group traffic that came in through the others."""
+        packets = sum([regulator.volumes.group_arrived_packets[0] for regulator in self.regulators])
+        size = sum([regulator.volumes.group_arrived_bytes[0] for regulator in self.regulators])
+        for regulator in self.regulators:
+            volumes, goes_back = regulator.volumes, regulator.port.reflects
+            volumes.others_packets = packets - (0 if goes_back else volumes.group_arrived_packets[0])
+            volumes.others_bytes = size - (0 if goes_back else volumes.group_arrived_bytes[0])
+        self._counted.update(self._by_port)
+
     def _regulate(self, now: float) -> list[bytes]:
         """Compute, and show what comes of it; returns the parts of a WriteRequest."""
+        if EVERY_PORT in self._counted:
+            self._count_group()
         updates: list[bytes] = []
-        memory = self._board.memory
+        memory, changed = self._board.memory, self._all_classes
         for (number, regulator), offset in zip(self._by_port.items(), self._board.port_offsets, strict=True):
+            capacity = regulator.capacity
             looked_at = regulator.update(now, number in self._counted)
+            if regulator.capacity != capacity:
+                changed = True
+                if regulator.port.role == "uplink":
+                    self._set_targets()
             feedback, estimate = regulator.feedback, regulator.estimate
-            EVERY_TICK.pack_into(memory, offset, feedback, estimate.packets, estimate.bytes, len(regulator.active))
-            before, _ = self._written.get((number, None), (0, False))
-            if feedback or before:
-                updates += self._changed((number, None), feedback, max(1, before // PORT_STEP))
+            EVERY_TICK.pack_into(
+                memory, offset, feedback, estimate.packets, estimate.bytes, regulator.target, regulator.capacity,
+                regulator.link.learned, len(regulator.active),
+            )  # fmt: skip
+            law = LAWS[self.config.ncr.law]
+            if feedback or self._written.get((number, None, ECT0), (0, False))[0]:
+                updates += self._changed((number, None, NOT_ECT), law.dropped(feedback))
+                updates += self._changed((number, None, ECT1), law.scalable(feedback))
+                updates += self._changed((number, None, ECT0), feedback)
             # Of classes and flows nothing is new between two `flow_interval`s.
             if looked_at is not NOBODY or self._all_classes:
                 for class_id in regulator.classes:
-                    updates += self._changed((number, class_id), regulator.class_feedback.get(class_id, 0.0), FLOW_STEP)
+                    of_class = regulator.class_feedback.get(class_id, 0.0)
+                    updates += self._changed((number, class_id, NOT_ECT), of_class)
+                    updates += self._changed((number, class_id, ECT1), law.scalable(of_class))
+                    updates += self._changed((number, class_id, ECT0), of_class)
             if looked_at is not NOBODY:
-                self._to_write.update(dict.fromkeys(self._flows.changed(looked_at, FLOW_STEP)))
+                # Before the flows that may take more of their queue.
+                updates += self._queue_meters(number, regulator.queue_rates())
+                steps = (1, 1) if law.exact else (FLOW_STEP, SCALABLE_STEP)
+                self._to_write.update(dict.fromkeys(self._flows.changed(looked_at, law, *steps)))
                 of_classes = [regulator.class_feedback.get(class_id, math.nan) for class_id in range(CLASSES)]
                 SHARES.pack_into(
                     memory, offset + PORT.itemsize - SHARES.size, regulator.largest_flow_feedback,
                     *of_classes, *regulator.class_rates, *regulator.class_desired,
                 )  # fmt: skip
+        if changed:
+            updates += self._group_meters()
         self._counted.clear()
         self._all_classes = False
         if self._to_write:
@@ -423,10 +481,20 @@ class Ticker:
             updates += self._flow_updates(turn)
         return updates
 
-    def _changed(self, key: Key, feedback: float, step: int) -> list[bytes]:
-        """The update of a port's or class's feedback, if it changed by `step` or became 0."""
+    def _step(self, key: Key, before: int) -> int:
+        """What the feedback of a port or class has to change by to be written; `before`: what is."""
+        if LAWS[self.config.ncr.law].exact:
+            return 1
+        _, class_id, ecn = key
+        if class_id is None:
+            return max(1, before // PORT_STEP)
+        return SCALABLE_STEP if ecn == ECT1 else FLOW_STEP
+
+    def _changed(self, key: Key, feedback: float) -> list[bytes]:
+        """The update of a port's or class's feedback, if it changed by a step or became 0."""
         value = quantise(feedback)
         before, marking_only = self._written.get(key, (0, None))
+        step = self._step(key, before)
         mark_only = key[1] is not None and self.config.ncr.mark_only
         same = mark_only == bool(marking_only)
         if same and abs(value - before) < step and not (value == 0 and before):
@@ -456,21 +524,43 @@ class Ticker:
             params[1].value = canonical(int(mark_only))
         return request.SerializeToString()
 
+    def _queue_meters(self, port: int, rates: dict[int, float]) -> list[bytes]:
+        """The updates of the meters whose rate has changed by one part of `METER_STEP`."""
+        updates = []
+        for queue, rate in rates.items():
+            if not rate:
+                continue
+            request = self._meters[port, queue]
+            meter = request.updates[0].entity.meter_entry.config
+            if abs(rate - meter.cir) * METER_STEP > meter.cir:
+                meter.cir = meter.pir = max(1, round(rate))
+                meter.cburst = meter.pburst = burst(rate)
+                updates.append(request.SerializeToString())
+        return updates
+
+    def _group_meters(self) -> list[bytes]:
+        """Those of group traffic, by the slowest port that is known."""
+        capacity = slowest(regulator.capacity for regulator in self.regulators)
+        return self._queue_meters(GROUP_PORT, queue_rates(self.config.queue_shares, capacity))
+
     def _flow_updates(self, indices: list[int]) -> list[bytes]:
         """The updates that write the feedback of flows."""
         if not indices:
             return []
+        law = LAWS[self.config.ncr.law]
         request = p4r.WriteRequest.FromString(b"".join([self._by_index[index].change for index in indices]))
         for update, index in zip(request.updates, indices, strict=True):
-            value = self._flows.value(index)
+            value, scalable = self._flows.values(index, law)
             entry = update.entity.table_entry
-            entry.action.action.params[PARAM_FEEDBACK].value = canonical(value)
+            params = entry.action.action.params
+            params[PARAM_FLOW_CLASS].value = canonical(self._flows.asks(index))
+            params[PARAM_FEEDBACK].value = canonical(value)
+            params[PARAM_SCALABLE].value = canonical(scalable)
             meter = entry.meter_config
             rate, crowded = self._flows.meter(index)
             meter.cir = meter.pir = rate
             if crowded:
                 meter.cburst = meter.pburst = SMALL_BURST
-            self._flows.written[index] = value
         return [request.SerializeToString()]
 
     def _finish(self, updates: list[bytes]) -> None:

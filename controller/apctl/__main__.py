@@ -16,6 +16,7 @@ import typer
 from typer import completion as completions
 
 from ..client import ApiError, Client
+from . import doctor as diagnosis
 from . import tables
 from .settings import Place, UsageError, find, keep
 
@@ -315,6 +316,24 @@ def revoke_token(context: typer.Context, token_id: Annotated[str, typer.Argument
     with _client(context) as client:
         client.revoke_token(token_id)
     print(f"{token_id} revoked")
+
+
+@application.command()
+def doctor(
+    context: typer.Context,
+    interface: Annotated[
+        list[str] | None, typer.Option(help="A port of this machine's to look at; repeatable.")
+    ] = None,
+) -> None:
+    """What keeps access points from doing their work, each with its mend; exit code 1 when something is bad."""
+    with _client(context) as client:
+        findings = list(diagnosis.controller(client))
+    for name in interface or []:
+        found = list(diagnosis.interface(name))
+        findings += found or [diagnosis.Finding("fine", f"{name} is fit to be a port")]
+    for finding in findings:
+        print(finding)
+    raise typer.Exit(any(finding.level == "bad" for finding in findings))
 
 
 @application.command()

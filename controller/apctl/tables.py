@@ -72,7 +72,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("PORT", field("port")),
         ("ROLE", field("role")),
         ("LINK", field("link")),
-        ("CAPACITY", lambda row: rate(row["capacity_bps"])),
+        ("CAPACITY", lambda row: "-" if row["capacity_used_bps"] is None else rate(row["capacity_used_bps"])),
         ("QUEUE", lambda row: f"{row['queue_packets']:.0f}"),
         ("DELAY", lambda row: f"{row['delay_ms']:.1f} ms"),
         ("FLOWS", field("flows_active")),

@@ -26,6 +26,9 @@ _LIVE: dict[str, Any] = {
     "queue_bytes": 10_598.0,
     "delay_ms": 8.5,
     "target_ms": 48.4,
+    "capacity_used_bps": 1_000_000.0,
+    "capacity_learned_bps": 978_000.0,
+    "capacity_problem": None,
     "flows_active": 3,
     "device": 0.013,
     "largest_flow": 0.004,
@@ -46,7 +49,7 @@ _TOKEN = {
     "revoked": None,
 }
 _RULE = {"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated": False}
-_NCR = {"queue_target_ms": 10.0, "gamma": 0.05}
+_NCR = {"law": "pi2", "queue_target_ms": 10.0, "gamma": 0.05}
 _WEIGHTS = {"downlink": 4.0, "uplink": 1.0, "other": 1.0}
 _FEEDBACK_CLASS = {key: _CLASS[key] for key in ("class_id", "feedback", "arriving_bps", "desired_bps")}
 _HISTORY_PORT = {"port": 2, "columns": {"time": [1_790_000_000, 1_790_000_010], "delay_ms": [14.2, 15.9]}}
@@ -110,6 +113,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "direction": "uplink",
         "ingress_port": 1,
         "egress_port": 2,
+        "outer_vid": 0,
+        "inner_vid": 0,
         "flow_class": 0,
         "class_id": 2,
         "weight": 1.0,
@@ -133,7 +138,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "end": 1_790_003_600.0,
         "ports": [_HISTORY_PORT],
     },
-    "Limits": {"stations_per_port": 2048, "flows_per_port": 32_768, "moves_per_minute": 10},
+    "Limits": {"stations_per_port": 2048, "flows_per_port": 32_768, "moves": 5},
     "Login": {"token": "ap_3xampleOnly"},
     "LoopAnswer": _LOOP,
     "Ncr": _NCR,
@@ -145,13 +150,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Port": _CONFIG_PORTS[1],
     "PortAnswer": {**_LIVE, "capacity_bps": 1_000_000, "queue_limit": 1000, "regulated": True},
     "PortHistory": _HISTORY_PORT,
-    "QueueShares": {"acks": 0.6, "sparse": 0.2, "new_flows": 0.1},
+    "QueueShares": {"acks": 0.6, "sparse": 0.2, "new_flows": 0.1, "scalable": 1.0, "control": 0.05},
     "ReadyAnswer": {"status": "ready", "access_points": 2, "history": "ok"},
     "Rule": _RULE,
     "SessionAnswer": _SESSION,
-    "Sparse": {"fair_share": 0.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
+    "Sparse": {"fair_share": 1.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
     "StationObservation": {
         "address": "02:00:00:00:00:0b",
+        "outer_vid": 0,
+        "inner_vid": 0,
         "port": 1,
         "role": "station",
         "since": 1_790_000_000.0,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
-from ..config import AccessPointConfig, ClassId, ClassWeights, Features, Model, Ncr, Weight
+from ..config import AccessPointConfig, ClassWeights, Features, FlowClass, Model, Ncr, Weight
 from ..observation import PortObservation
 from ..state.store import Role
 
@@ -48,7 +48,7 @@ class AccessPointAnswer(TypedDict):
 class PortAnswer(PortObservation):
     """One port, its queue and what it counted; `classes` has marks, drops and filtered ACKs."""
 
-    capacity_bps: int
+    capacity_bps: int | Literal["auto"]
     queue_limit: int
     regulated: bool
 
@@ -170,7 +170,7 @@ class FlowPatch(Model):
     """What can be changed of a flow."""
 
     weight: Weight | None = None
-    flow_class: ClassId | None = None
+    flow_class: FlowClass | None = None
 
 
 class NewToken(Model):

@@ -194,6 +194,8 @@ class FlowObservation(TypedDict):
     direction: str
     ingress_port: int
     egress_port: int
+    outer_vid: int
+    inner_vid: int
     flow_class: int
     class_id: int
     weight: float
@@ -243,7 +245,7 @@ class Limits(TypedDict):
 
     stations_per_port: NotRequired[int]
     flows_per_port: NotRequired[int]
-    moves_per_minute: NotRequired[int]
+    moves: NotRequired[int]
 
 
 class Login(TypedDict):
@@ -263,9 +265,10 @@ class LoopAnswer(TypedDict):
 
 
 class Ncr(TypedDict):
-    """Parameters of the feedback (NCR, section 3.2); `controller.feedback` says what each does and why this
-    default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `controller.law` says what each does and why
+    this default."""
 
+    law: NotRequired[Literal["paper", "pi2"]]
     alpha: NotRequired[float]
     beta: NotRequired[float]
     gamma: NotRequired[float]
@@ -280,13 +283,15 @@ class Ncr(TypedDict):
     class_limit: NotRequired[float]
     device_limit: NotRequired[float]
     isolate_stations: NotRequired[bool]
+    step_ms: NotRequired[float]
     mark_only: NotRequired[bool]
 
 
 class NcrPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. Parameters of the feedback (NCR,
-    section 3.2); `controller.feedback` says what each does and why this default."""
+    """What is to be changed; null brings a field back to its default. The law of feedback (NCR, section 3.2)
+    and its parameters; `controller.law` says what each does and why this default."""
 
+    law: NotRequired[Literal["paper", "pi2"] | None]
     alpha: NotRequired[float | None]
     beta: NotRequired[float | None]
     gamma: NotRequired[float | None]
@@ -301,6 +306,7 @@ class NcrPatch(TypedDict):
     class_limit: NotRequired[float | None]
     device_limit: NotRequired[float | None]
     isolate_stations: NotRequired[bool | None]
+    step_ms: NotRequired[float | None]
     mark_only: NotRequired[bool | None]
 
 
@@ -345,8 +351,9 @@ class Port(TypedDict):
 
     port: int
     role: Literal["station", "uplink"]
-    capacity_bps: int
+    capacity_bps: int | Literal["auto"]
     queue_limit: NotRequired[int]
+    isolated: NotRequired[bool]
     regulated: NotRequired[bool]
 
 
@@ -361,11 +368,14 @@ class PortAnswer(TypedDict):
     queue_bytes: float
     delay_ms: float
     target_ms: float
+    capacity_used_bps: float | None
+    capacity_learned_bps: float | None
+    capacity_problem: str | None
     flows_active: int
     device: float
     largest_flow: float
     classes: list[ClassObservation]
-    capacity_bps: int
+    capacity_bps: int | Literal["auto"]
     queue_limit: int
     regulated: bool
 
@@ -393,6 +403,8 @@ class QueueShares(TypedDict):
     acks: NotRequired[float]
     sparse: NotRequired[float]
     new_flows: NotRequired[float]
+    scalable: NotRequired[float]
+    control: NotRequired[float]
 
 
 class ReadyAnswer(TypedDict):
@@ -444,6 +456,8 @@ class StationObservation(TypedDict):
     """A MAC address behind a port."""
 
     address: str
+    outer_vid: int
+    inner_vid: int
     port: int
     role: str
     since: float

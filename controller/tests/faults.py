@@ -34,7 +34,7 @@ from finsy.proto import p4r
 from controller import acks, classes, ports
 from controller.config import AccessPointConfig
 from controller.entries import EntrySet, everything
-from controller.program import FLOW_TABLES, Encodable, Program
+from controller.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
 from topologies.namespace import end_with_parent
 
 from .switches import ROOT, SERVER, STATION, Controller, Lab, end, lab, udp, wait_for
@@ -161,7 +161,7 @@ class Numbered:
 
 def wanted_by(config: AccessPointConfig, program: Program) -> list[Encodable]:
     """What follows from a configuration."""
-    return [*ports.entities(config, program.target), *classes.entities(config), *acks.entities(config)]
+    return [*ports.entities(config, program.target), *classes.entities(config, program), *acks.entities(config)]
 
 
 async def read_switch(address: str, program: Program, wanted: list[Encodable]) -> list[p4r.Entity]:
@@ -177,14 +177,23 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
     return found
 
 
+def _sparse(index: int | None) -> bool:
+    """Whether a cell of `queue_meter` is that of a sparse queue."""
+    return index is not None and index & 7 == QUEUE_SPARSE
+
+
 def unlike(made: Lab, **access_point: Any) -> list[str]:
     """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
     config = AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0])
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
     found = asyncio.run(read_switch(f"127.0.0.1:{made.grpc}", program, wanted))
+    # What the sparse queue may take follows from the flows that the loop sees.
+    wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and _sparse(entity.index))]
     own, flows = [], []
     for entity in found:
+        if entity.HasField("meter_entry") and _sparse(entity.meter_entry.index.index):
+            continue
         name = program.schema.tables[entity.table_entry.table_id].alias if entity.HasField("table_entry") else ""
         if name in FLOW_TABLES.values():
             flows.append(entity.table_entry)

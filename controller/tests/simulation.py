@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP-like senders through one port with feedback: a seeded packet simulation to tune and to guard `feedback`.
+"""TCP-like senders through one port with feedback: a seeded packet simulation to tune and to guard the laws.
 
 One FIFO port of a given capacity; bulk only, as the priority queues never reach the controller's mathematics. Senders
 have windows (CUBIC, RFC 9438, with its Reno region; or Reno), delayed ACKs on a path that is never congested, ECN
 with one reduction per round trip (RFC 3168), and never less than two packets in flight, as Linux. The controller sees
-what it sees on a switch: counters, every 10 ms; its writes take effect one tick later.
+what it sees on a switch: counters, every 10 ms; its writes take effect one tick later. The link may carry something
+else than is configured, and change.
 """
 
 import heapq
@@ -14,10 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
+from controller.capacity import Capacity
 from controller.config import Ncr
-from controller.feedback import DeviceTerm, Rates, queue_target, share_terms
+from controller.feedback import Floats, Rates
+from controller.law.base import Law
 from controller.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from controller.regulator import LAWS, queue_target
 
 TICK = 0.01
 MIN_WINDOW = 2.0
@@ -47,10 +52,15 @@ class Sender:
     next_send: float = 0.0
     paced: bool = False
     window_at_epoch: float = 10.0
+    station: int | None = None
+    """Whose it is; given for all senders or for none."""
 
     def acknowledged(self, now: float, rtt: float) -> None:
         """One packet arrived unmarked."""
         self.smoothed_rtt = rtt if self.smoothed_rtt == 0 else 0.875 * self.smoothed_rtt + 0.125 * rtt
+        if now - self.cut_at < max(self.smoothed_rtt, self.rtt):
+            # Linux lets no window grow while it is being reduced (RFC 6937).
+            return
         if self.window < self.threshold:
             self.window += 1
             return
@@ -112,23 +122,42 @@ class Result:
         return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
 
+def by_station(weights: Floats, stations: npt.NDArray[np.int64]) -> Floats:
+    """Weights that add up to 1 for each station, as `PortRegulator` has them."""
+    _, of = np.unique(stations, return_inverse=True)
+    return weights / np.bincount(of, weights)[of]
+
+
 def simulate(
     senders: list[Sender],
     capacity_bps: float,
     seconds: float,
     *,
     parameters: Ncr | None = None,
+    law: Law | None = None,
     limit: int = 1000,
     seed: int = 1,
     warm_up: float = 5.0,
     shares: bool = True,
     watch: Callable[[float, float, float], None] | None = None,
+    configured_bps: float | None = None,
+    rate: Callable[[float], float] | None = None,
 ) -> Result:
-    """Run `senders` for `seconds`; `watch(now, feedback, delay)` is called every tick."""
+    """Run `senders` for `seconds`; `watch(now, feedback, delay)` is called every tick.
+
+    Args:
+        law: in place of the one that `parameters` name.
+        configured_bps: what the controller is told of the link; 0: nothing.
+        rate: what the link carries at a time in bits/s, in place of `capacity_bps`.
+    """
     parameters = parameters or Ncr()
+    law = law or LAWS[parameters.law]
     random_source = random.Random(seed)
     capacity = capacity_bps / 8
-    service = FULL_FRAME / capacity
+
+    def service_at(now: float) -> float:
+        return FULL_FRAME * 8 / rate(now) if rate else FULL_FRAME / capacity
+
     events: list[tuple[float, int, str, object]] = []
     order = 0
 
@@ -141,15 +170,18 @@ def simulate(
     by_name = {sender.name: sender for sender in senders}
     arrived = gone = 0
     arrivals = dict.fromkeys(by_name, 0)
-    estimate = QueueEstimate(capacity, limit)
-    device = DeviceTerm()
+    link = Capacity(capacity if configured_bps is None else configured_bps / 8)
+    estimate = QueueEstimate(link.value, limit)
+    device = law.device()
     rates = Rates(len(senders))
-    pressure, weights = np.zeros(len(senders)), np.array([sender.weight for sender in senders])
+    terms, weights = np.zeros(len(senders)), np.array([sender.weight for sender in senders])
+    stations = None
+    if parameters.isolate_stations and all(sender.station is not None for sender in senders):
+        stations = np.array([sender.station for sender in senders])
     shared_at = 0.0
     device_feedback = 0.0
     flow_feedback: dict[int, float] = {}
     next_flows = 0.0
-    busy = False
     result = Result(seconds - warm_up, capacity, per_sender=dict.fromkeys(by_name, 0))
 
     def send(sender: Sender, now: float) -> None:
@@ -165,7 +197,8 @@ def simulate(
             if sender.rate_limit < float("inf"):
                 sender.next_send = max(now, sender.next_send) + FULL_FRAME * 8 / sender.rate_limit
             sender.flying += 1
-            feedback = min(1.0, device_feedback + flow_feedback.get(sender.name, 0.0))
+            of_device = device_feedback if sender.ecn else law.dropped(device_feedback)
+            feedback = min(1.0, of_device + flow_feedback.get(sender.name, 0.0))
             hit = random_source.random() < feedback
             if hit and not sender.ecn:
                 at(now + sender.rtt, "lost", (sender, now))
@@ -178,7 +211,7 @@ def simulate(
                 continue
             queue.append((sender.name, now, hit, now))
             if len(queue) == 1:
-                at(now + service, "leave", None)
+                at(now + service_at(now), "leave", None)
 
     for sender in senders:
         at(sender.start, "send", sender)
@@ -197,11 +230,11 @@ def simulate(
             if now >= warm_up:
                 result.sent += 1
                 result.per_sender[name] += 1
-                result.delays.append(now - service - queued_at)
+                result.delays.append(now - service_at(now) - queued_at)
             sender = by_name[name]
             at(now + sender.rtt, "ack", (sender, sent_at, hit))
             if queue:
-                at(now + service, "leave", None)
+                at(now + service_at(now), "leave", None)
         elif kind in ("ack", "lost"):
             assert isinstance(what, tuple)
             sender, sent_at = what[0], what[1]
@@ -215,29 +248,33 @@ def simulate(
             counters = PortCounters(arrived, arrived * FULL_FRAME, gone, gone * FULL_FRAME, gone * FULL_FRAME)
             before = estimate.packets
             estimate.update(counters, now)
-            target = queue_target(capacity, parameters)
+            link.update(gone * FULL_FRAME, gone, estimate.packets - estimate.doubt, now)
+            estimate.capacity = link.value
+            target = queue_target(link.value, parameters)
             device_feedback = device.update(
-                now, estimate.bytes, target, parameters, arriving=estimate.packets != before or bool(queue)
-            )
-            busy = estimate.bytes >= target / 2
+                now, estimate.bytes, target, estimate.packets != before or bool(queue),
+                gamma=parameters.gamma, kappa1=parameters.kappa1, kappa2=parameters.kappa2,
+                interval=parameters.device_interval, limit=parameters.device_limit,
+            )  # fmt: skip
             if shares and now >= next_flows:
                 next_flows = now + parameters.flow_interval
                 volumes = np.array([arrivals[name] * FULL_FRAME for name in by_name], np.float64)
-                rates.update(slice(None), volumes, now, parameters.smoothing_ms / 1000)
+                rates.update(slice(None), volumes, now, law.averaging(parameters.smoothing_ms / 1000))
                 active = ~rates.idle(slice(None), now)
-                pressure[~active] = 0.0
-                pressure[active], _ = share_terms(
-                    pressure[active], now - shared_at, capacity, rates.value[active], weights[active],
-                    np.ones(active.sum()), gain=parameters.alpha, interval=parameters.flow_interval,
-                    limit=parameters.flow_limit, busy=busy,
+                terms[~active] = 0.0
+                parts = weights[active] if stations is None else by_station(weights[active], stations[active])
+                terms[active], _ = law.shares(
+                    terms[active].tolist(), now - shared_at, link.value, rates.value[active].tolist(),
+                    parts.tolist(), [1.0] * int(active.sum()), gain=parameters.alpha,
+                    interval=parameters.flow_interval, limit=parameters.flow_limit, fullness=estimate.bytes / target,
                 )  # fmt: skip
                 shared_at = now
-                flow_feedback = dict(zip(by_name, (pressure**2).tolist(), strict=True))
+                flow_feedback = dict(zip(by_name, terms.tolist(), strict=True))
             if now >= warm_up:
                 result.feedback.append(device_feedback)
                 result.estimate_error.append(estimate.packets - len(queue))
             if watch:
-                watch(now, device_feedback, len(queue) * service)
+                watch(now, device_feedback, len(queue) * service_at(now))
             at(now + TICK, "tick", None)
     return result
 

@@ -50,7 +50,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
                     "ncr": True,
                     "gate": {"2": {"buffer": 90, "batch": 16}},
                 },
-                ncr={"alpha": 0.03, "queue_target_ms": 20},
+                ncr={"law": "paper", "alpha": 0.03, "queue_target_ms": 20},
                 class_weights={"downlink": 4, "uplink": 1},
             ),
         )
@@ -58,7 +58,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     ap = config.access_points[0]
     assert ap.features.gate is not None
     assert ap.features.gate[2].batch == 16
-    assert ap.ncr.queue_target_ms == 20
+    assert (ap.ncr.law, ap.ncr.queue_target_ms) == ("paper", 20)
     assert ap.direction(1, 2) == "uplink"
     assert ap.direction(2, 1) == "downlink"
     assert ap.direction(1, 1) == "local"
@@ -69,6 +69,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     [
         ({"features": {"ncrr": True}}, "features.ncrr: Extra inputs are not permitted"),
         ({"ncr": {"queue_target_ms": 0}}, "ncr.queue_target_ms: Input should be greater than 0"),
+        ({"ncr": {"law": "pi3"}}, "ncr.law: Input should be 'paper' or 'pi2'"),
         ({"ncr": {"device_limit": 1.5}}, "ncr.device_limit: Input should be less than or equal to 1"),
         ({"ports": []}, "ports: List should have at least 1 item"),
         ({"ports": [PORTS[0], PORTS[0]]}, "port 1 stands twice"),

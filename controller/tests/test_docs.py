@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 from .conftest import Apctl
@@ -41,6 +42,12 @@ def test_commands_beside_a_controller(link_lab: Lab, tmp_path: Path, apctl: Apct
                 done = subprocess.run(["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, timeout=90)
                 code, output, errors = done.returncode, done.stdout.decode(), done.stderr.decode()
             assert code == 0 and output, f"{page.name}: {command}\n{output}{errors}"
+            executed += 1
+        for script in re.findall(r"^```python\n# beside a controller\n(.*?)^```", page.read_text(), re.M | re.S):
+            done = subprocess.run(
+                [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, timeout=90
+            )
+            assert done.returncode == 0, f"{page.name}: {done.stderr.decode()}"
             executed += 1
     assert executed > 20
 

@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the configuration asks of the switch, and that a change writes the difference only."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 from finsy.proto import p4r
 
 from controller import acks, classes, ports
+from controller.board import FLOW
 from controller.config import AccessPointConfig, Pipeline
 from controller.entries import EntrySet, identity
-from controller.flows import Indices
-from controller.program import FlowKey, Program, rate_meter, table_entry
+from controller.flows import NOTE, Flows, Indices
+from controller.program import (
+    FLOW_CLASS_THINNED,
+    FLOWS_SIZE,
+    GROUP_PORT,
+    QUEUE_CONTROL,
+    FlowKey,
+    Program,
+    rate_meter,
+    table_entry,
+)
 from controller.target import TARGETS
 
 from .switches import ROOT
@@ -29,7 +41,7 @@ def config(**fields: Any) -> AccessPointConfig:
 
 
 def wanted(of: AccessPointConfig) -> list[Any]:
-    return [*ports.entities(of, TARGETS["v1model"]), *classes.entities(of), *acks.entities(of)]
+    return [*ports.entities(of, TARGETS["v1model"]), *classes.entities(of, Program(of.pipeline)), *acks.entities(of)]
 
 
 def kinds(updates: list[p4r.Update], program: Program) -> set[tuple[str, str]]:
@@ -76,7 +88,10 @@ def test_a_feature_touches_its_own_entries_only(program: Program) -> None:
     unfiltered = config(features={"ack_filter": False})
     assert kinds(entries.updates(wanted(unfiltered)), program) == {("MODIFY", "ack_priority")}
     unregulated = config(features={"ncr": False})
-    assert kinds(entries.updates(wanted(unregulated)), program) == {("MODIFY", "classify")}
+    scalable = {("DELETE", "classify"), ("DELETE", "step")}
+    assert kinds(entries.updates(wanted(unregulated)), program) == {("MODIFY", "classify"), *scalable}
+    paper = config(ncr={"law": "paper"})
+    assert kinds(entries.updates(wanted(paper)), program) == scalable
     gated = config(features={"gate": {"2": {"buffer": 90, "batch": 16}}})
     assert kinds(entries.updates(wanted(gated)), program) == {("INSERT", "gate")}
     faster = config(queue_shares={"acks": 0.7})
@@ -96,14 +111,18 @@ def test_a_rule_is_one_entry_above_the_built_in_ones(program: Program) -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_acks_are_counted_to_what_they_acknowledge(program: Program, sparse: bool) -> None:
-    del program
-    entries = classes.entities(config(features={"sparse": sparse}))
+    entries = [
+        entry
+        for entry in classes.entities(config(features={"sparse": sparse}), program)
+        if entry.table_id == "classify"  # type: ignore[attr-defined]
+    ]
     seen = {
         (entry.match["direction"], entry.match["pure_ack"]): entry.action.args["class_id"]  # type: ignore[attr-defined]
         for entry in entries
+        if "pure_ack" in entry.match  # type: ignore[attr-defined]
     }
     assert seen == {(0, 0): 0, (0, 1): 0, (1, 0): 2, (1, 1): 1, (2, 0): 1, (2, 1): 2}
-    assert len(entries) == (18 if sparse else 6)
+    assert len(entries) == (33 if sparse else 12)
 
 
 def test_identity_is_the_key_and_not_the_value(program: Program) -> None:
@@ -140,8 +159,8 @@ def test_an_index_comes_back_with_a_new_generation() -> None:
 
 @pytest.mark.parametrize("size", [4, 16])
 def test_a_flow_is_encoded_as_finsy_does(program: Program, size: int) -> None:
-    key = FlowKey(bytes(size - 1) + b"\x07", b"\x0a" + bytes(size - 1), 6, 80, 65535)
-    made = program.flow_entry(key, (300, 0, 3, 0), rate_meter(32_000, 3_028), 2.5)
+    key = FlowKey(bytes(size - 1) + b"\x07", b"\x0a" + bytes(size - 1), 6, 80, 65535, 1, 509, 100, 4094)
+    made = program.flow_entry(key, (300, 0, 3, 0, 9), rate_meter(32_000, 3_028), 2.5)
     by_finsy = table_entry(
         f"flows_ipv{key.version}",
         {
@@ -150,14 +169,74 @@ def test_a_flow_is_encoded_as_finsy_does(program: Program, size: int) -> None:
             "protocol": 6,
             "src_port": 80,
             "dst_port": 65535,
+            "ingress_port": 1,
+            "egress_port": 509,
+            "outer_vid": 100,
+            "inner_vid": 4094,
         },
         f"set_flow_ipv{key.version}",
         flow_index=300,
         generation=0,
         flow_class=3,
         feedback=0,
+        scalable_feedback=9,
     )
     by_finsy.meter_config = rate_meter(32_000, 3_028)
     by_finsy.idle_timeout_ns = 2_500_000_000
     assert made == by_finsy.encode(program.schema)
     assert program.flow_key(made.table_entry.match, key.version) == key
+
+
+def test_group_traffic_goes_by_the_slowest_port_that_is_known() -> None:
+    of = config()
+    first, second = of.ports
+
+    def rates(*capacities: int | Literal["auto"]) -> dict[int, float]:
+        ports_of = [
+            port.model_copy(update={"capacity_bps": bps}) for port, bps in zip((first, second), capacities, strict=True)
+        ]
+        found = acks.meter_rates(of.model_copy(update={"ports": ports_of}))
+        return {port: found[port, QUEUE_CONTROL] for port in (first.port, second.port, GROUP_PORT)}
+
+    part = of.queue_shares.control / 8
+    assert rates(8_000_000, 1_000_000)[GROUP_PORT] == 1_000_000 * part
+    # What is to be learned has no limit before, and says nothing of the others.
+    assert rates("auto", 8_000_000) == {first.port: 0, second.port: 8_000_000 * part, GROUP_PORT: 8_000_000 * part}
+    assert rates("auto", "auto")[GROUP_PORT] == 0
+    assert not acks.queue_meter(first.port, QUEUE_CONTROL, 0).config
+
+
+def test_scalable_senders_may_wait_for_a_millisecond_or_two_frames(program: Program) -> None:
+    of = config()
+    fast, slow = (
+        port.model_copy(update={"capacity_bps": bps})
+        for port, bps in zip(of.ports, (100_000_000, 1_000_000), strict=True)
+    )
+    unknown = slow.model_copy(update={"port": 9, "capacity_bps": "auto"})
+
+    def thresholds(**ncr: Any) -> dict[Any, int]:
+        now = config(ncr=ncr).model_copy(update={"ports": [fast, slow, unknown]})
+        entries: list[Any] = classes.entities(now, program)
+        return {
+            entry.match["egress_port"]: entry.action.args["threshold"] for entry in entries if entry.table_id == "step"
+        }
+
+    assert thresholds() == {fast.port: 1_000, slow.port: 24_224}
+    assert thresholds(step_ms=30) == {fast.port: 30_000, slow.port: 30_000}
+    assert thresholds(law="paper") == {}
+
+
+def test_a_flow_that_an_earlier_loop_thinned_goes_on_so_and_is_of_no_class_of_the_operators(program: Program) -> None:
+    of = config()
+    arrays = {name: np.zeros(FLOWS_SIZE, kind) for name, kind in FLOW.items()}
+    loop: Any = SimpleNamespace(board=SimpleNamespace(flows=arrays))
+    first, second = (port.port for port in of.ports)
+    key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 17, 51820, 51820, first, second, 0, 0)
+    entity = program.flow_entry(key, (5, 1, FLOW_CLASS_THINNED, 9_000, 0), rate_meter(32_000, 3_028), 30.0)
+    entity.table_entry.metadata = NOTE.pack(2.0, 1.0)
+    flows = Flows(of, program, loop)
+    flows.adopt([entity.table_entry], 1)
+    flow = flows.by_index[5]
+    kind = flow.for_loop().kind
+    assert (flow.flow_class, flow.weight) == (0, 2.0)
+    assert (kind.own_class, kind.thinned, kind.written) == (0, True, 9_000)

@@ -40,6 +40,34 @@ def test_a_full_queue_stays_at_its_limit_while_packets_are_lost() -> None:
     assert 95 <= estimate.packets <= 100
 
 
+def test_bulk_that_acks_push_out_is_missing_like_what_is_turned_away() -> None:
+    limit, ack = 100, 66
+    estimate = QueueEstimate(CAPACITY, limit)
+    arrived = arrived_bytes = gone = gone_bytes = bulk = credit = 0
+    for tick in range(1000):
+        # Eight ACKs, which go first, and four packets of bulk, of which the full queue keeps what it has room for.
+        acks, more = (8, 4) if tick < 500 else (0, 0)
+        arrived, arrived_bytes = arrived + acks + more, arrived_bytes + acks * ack + more * FULL_FRAME
+        bulk = min(bulk + more, limit - acks)
+        gone, gone_bytes = gone + acks, gone_bytes + acks * ack
+        credit += int(CAPACITY * 0.01) - acks * ack
+        while credit >= FULL_FRAME and bulk:
+            bulk, credit, gone, gone_bytes = bulk - 1, credit - FULL_FRAME, gone + 1, gone_bytes + FULL_FRAME
+        credit = min(credit, FULL_FRAME)
+        estimate.update(PortCounters(arrived, arrived_bytes, gone, gone_bytes, gone_bytes), tick * 0.01)
+        if 200 < tick < 500:
+            assert abs(estimate.packets - bulk) <= 10 and abs(estimate.bytes / (bulk * FULL_FRAME) - 1) < 0.12
+    assert bulk == estimate.packets == estimate.bytes == 0
+
+
+def test_what_is_rounded_stays_within_the_limit() -> None:
+    for more in range(65, 400):
+        estimate = QueueEstimate(CAPACITY, 64)
+        estimate.update(reading(0, 0), 0.0)
+        estimate.update(reading(more, 0), 0.01)
+        assert estimate.packets <= 64, more
+
+
 def test_losses_are_forgotten_when_the_port_cannot_have_been_busy() -> None:
     estimate = QueueEstimate(CAPACITY, 100)
     estimate.update(reading(0, 0), 0.0)

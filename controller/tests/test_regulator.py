@@ -10,7 +10,8 @@ import pytest
 from controller.config import AccessPointConfig
 from controller.flow_table import FlowTable
 from controller.messages import FlowKind
-from controller.regulator import PortRegulator, target_bytes
+from controller.program import FLOW_CLASS_THINNED, QUEUE_SPARSE, QUEUE_THINNED
+from controller.regulator import PortRegulator, slowest_uplink
 
 from .test_entries import config
 
@@ -25,18 +26,21 @@ def uplink(**fields: Any) -> PortRegulator:
 
 
 def add(regulator: PortRegulator, index: int, weight: float = 1.0, **fields: Any) -> None:
-    """A TCP flow that goes up."""
+    """A flow that goes up, of TCP."""
     kind = {
+        "tcp": True,
         "own_class": 0,
         "data_class": 2,
         "ack_class": 1,
+        "thinned": False,
         "sparse_rate": 1_250.0,
         "metered_rate": 1_250.0,
         "station": 0,
         "written": 0,
+        "written_scalable": 0,
         **fields,
     }
-    regulator._flows.add(index, FlowKind(egress_port=2, tcp=True, **kind))
+    regulator._flows.add(index, FlowKind(egress_port=2, **kind))
     regulator._flows.weight[index] = weight
     regulator.active[index] = None
 
@@ -86,6 +90,25 @@ def test_a_standing_queue_gets_feedback_and_an_empty_one_none() -> None:
     assert regulator.feedback == 0.0
 
 
+def test_the_queue_is_right_beside_group_traffic() -> None:
+    # 40 % of the link are copies of multicast: what left of unicast alone would say that the link was idle.
+    regulator = uplink()
+    volumes = regulator.volumes
+    for step in range(1, 501):
+        sent = step * 0.01 * CAPACITY
+        volumes.sent_packets[2], volumes.sent_bytes[2] = int(0.6 * sent / FRAME), int(0.6 * sent)
+        volumes.group_sent_packets[0], volumes.group_sent_bytes[0] = int(0.4 * sent / FRAME), int(0.4 * sent)
+        volumes.arrived_packets[2] = volumes.sent_packets[2] + 12
+        volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 12 * FRAME
+        volumes.others_packets = volumes.group_sent_packets[0] + 8
+        volumes.others_bytes = volumes.group_sent_bytes[0] + 8 * FRAME
+        regulator.update(step * 0.01)
+    assert regulator.estimate.packets == pytest.approx(20, abs=1)
+    assert regulator.feedback > 0.1
+    # What classes share is what the group traffic leaves.
+    assert sum(regulator.class_desired) == pytest.approx(0.6 * CAPACITY, rel=0.05)
+
+
 def test_acks_that_are_filtered_need_no_share() -> None:
     # 0.32 Mb/s of ACKs arrive, 0.06 are left: the uploads are welcome to the other 0.94.
     regulator = uplink()
@@ -108,7 +131,7 @@ def test_uploads_that_take_the_acks_share_are_held_back() -> None:
 def test_the_class_weight_protects() -> None:
     def pressure(downlink: float) -> float:
         regulator = uplink(class_weights={"downlink": downlink, "uplink": 1})
-        run(regulator, 10, lambda now: 0.7 * CAPACITY, acks=0.6 * CAPACITY)
+        run(regulator, 10, lambda now: 0.6 * CAPACITY, acks=0.5 * CAPACITY)
         return regulator.class_feedback[2]
 
     assert pressure(8.0) > pressure(0.5)
@@ -129,10 +152,10 @@ def test_the_heavier_of_two_flows_may_have_more() -> None:
     assert regulator._flows.feedback[7] == 0.0
     assert regulator._flows.feedback[8] > 0.0
     assert regulator.largest_flow_feedback == regulator._flows.feedback[8]
-    assert regulator._flows.changed(np.array([7, 8]), 1) == [8]
+    assert regulator._flows.changed(np.array([7, 8]), regulator.law, 1, 1) == [8]
 
 
-def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAME) -> None:
+def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int | dict[int, int] = FRAME) -> None:
     """Ten seconds of flows with these parts of the capacity, and a standing queue."""
     volumes = regulator.volumes
     for tick in range(1000):
@@ -140,7 +163,9 @@ def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int = FRAM
         volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / FRAME), int(now * CAPACITY)
         volumes.arrived_packets[2] = volumes.sent_packets[2] + 6
         volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
-        read(regulator, now, {index: now * CAPACITY * part for index, part in rates.items()}, size)
+        for index, part in rates.items():
+            of_flow = size[index] if isinstance(size, dict) else size
+            read(regulator, now, {index: now * CAPACITY * part}, of_flow)
         regulator.update(now)
 
 
@@ -152,8 +177,93 @@ def test_a_flow_of_small_packets_is_sparse_within_its_fair_share(size: int) -> N
         add(regulator, index)
     _uploads(regulator, {7: 0.25, 8: 0.75}, size)
     rate, crowded = regulator._flows.meter(7)
-    assert rate == pytest.approx(0.75 * CAPACITY if size < FRAME else 1_250, rel=0.02) and not crowded
+    assert rate == pytest.approx(0.75 * CAPACITY if size < FRAME else 1_250, rel=0.02)
+    # Full frames are what the port is busy with.
+    assert crowded == (size == FRAME)
     assert regulator._flows.elastic(np.array([7]), sparse=True).tolist() == [0.0 if size < FRAME else 1.0]
+
+
+def test_who_goes_ahead_within_a_fair_share_brings_its_part_of_the_sparse_queue() -> None:
+    regulator = uplink()
+    static = regulator.queue_rates()[QUEUE_SPARSE]
+    assert static == 0.2 * CAPACITY
+    add(regulator, 7)
+    add(regulator, 8)
+    # Datagrams like the ACKs of QUIC beside an upload: they ask for a third, and may have as much as the other gets.
+    regulator._flows._tcp[7] = False
+    _uploads(regulator, {7: 0.33, 8: 0.67}, {7: 91, 8: FRAME})
+    fair, _ = regulator._flows.meter(7)
+    assert fair == pytest.approx(0.67 * CAPACITY, rel=0.02)
+    assert regulator.queue_rates()[QUEUE_SPARSE] == pytest.approx(static + fair, rel=0.02)
+    # However many there are, the queue never takes more than the port carries.
+    regulator = uplink()
+    for index in range(7):
+        add(regulator, index)
+        regulator._flows._tcp[index] = False
+    _uploads(regulator, dict.fromkeys(range(7), 0.13), 91)
+    assert regulator.queue_rates()[QUEUE_SPARSE] == CAPACITY
+
+
+def test_small_packets_above_the_fair_share_stay_ahead_and_are_thinned() -> None:
+    # The ACKs of a tunnel ask for 0.64 of the uplink, and their share is what the upload beside them leaves.
+    regulator = uplink(ncr={"device_limit": 0.01})
+    add(regulator, 7, tcp=False)
+    add(regulator, 8)
+    flows, law = regulator._flows, regulator.law
+    _uploads(regulator, {7: 0.64, 8: 0.36}, {7: 138, 8: FRAME})
+    fair, _ = flows.meter(7)
+    assert flows.asks(7) == FLOW_CLASS_THINNED and flows.asks(8) == 0
+    others = law.dropped(regulator.feedback) + regulator.class_feedback.get(2, 0.0)
+    assert 0.64 * CAPACITY * (1 - flows.feedback[7] - others) == pytest.approx(fair, rel=0.03)
+    # They have a queue of their own, with a meter that stands before the drops.
+    assert regulator.queue_rates()[QUEUE_SPARSE] == 0.2 * CAPACITY
+    assert regulator.queue_rates()[QUEUE_THINNED] == CAPACITY / 0.75
+    # What other terms take away is not taken twice.
+    flows.thin(np.array([7]), np.array([fair]), np.array([1.0]))
+    assert flows.asks(7) == FLOW_CLASS_THINNED and flows.feedback[7] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("part", "size", "tcp", "own_class"),
+    [(0.8, FRAME, False, 0), (0.8, 138, True, 0), (0.8, 138, False, 3), (0.7, 138, False, 0)],
+)
+def test_what_is_not_small_or_of_tcp_or_asks_for_far_more_is_not_torn_apart(
+    part: float, size: int, tcp: bool, own_class: int
+) -> None:
+    regulator = uplink()
+    add(regulator, 7, tcp=tcp, own_class=own_class)
+    flows, at = regulator._flows, np.array([7])
+    for second in range(1, 4):
+        read(regulator, second, {7: second * 0.5 * CAPACITY}, size)
+    flows.thin(at, part * flows.rates.value[at], np.zeros(1))
+    assert flows.asks(7) == own_class and flows.feedback[7] == 0.0
+
+
+def test_who_is_thinned_stays_so_until_it_asks_for_clearly_less_or_more() -> None:
+    regulator = uplink()
+    add(regulator, 7, tcp=False)
+    flows, at = regulator._flows, np.array([7])
+    for second in range(1, 4):
+        read(regulator, second, {7: second * 0.5 * CAPACITY}, 138)
+    asked, nothing = float(flows.rates.value[7]), np.zeros(1)
+    steps = [(1.05, 0), (0.95, 1), (1.05, 1), (1.2, 0), (0.74, 0), (0.76, 1), (0.74, 1), (0.7, 0)]
+    for part, thinned in steps:
+        flows.thin(at, np.array([part * asked]), nothing)
+        assert flows.thinned[7] == thinned, part
+    assert flows.changed(at, regulator.law, 65536, 65536) == []
+    flows.thin(at, np.array([0.9 * asked]), nothing)
+    assert flows.changed(at, regulator.law, 65536, 65536) == [7]
+    flows.stop(at)
+    assert not flows.thinned[7]
+
+
+def test_acks_of_tcp_bring_nothing_to_the_sparse_queue() -> None:
+    regulator = uplink()
+    add(regulator, 7)
+    add(regulator, 8)
+    _uploads(regulator, {7: 0.33, 8: 0.67}, {7: 66, 8: FRAME})
+    assert regulator._flows.acknowledges[7]
+    assert regulator.queue_rates()[QUEUE_SPARSE] == 0.2 * CAPACITY
 
 
 @pytest.mark.parametrize("isolated", [True, False])
@@ -167,6 +277,18 @@ def test_a_station_gets_no_more_for_more_flows(isolated: bool) -> None:
     feedback = regulator._flows.feedback
     assert (feedback[0] == 0.0) == isolated
     assert (feedback[1:9] > 0.0).all() == isolated
+
+
+def test_slow_flows_of_full_frames_are_not_sparse_while_they_fill_a_queue() -> None:
+    # 30 uploads have 4 kB/s each, which is sparse on an empty port: nobody would be held back.
+    regulator = uplink()
+    for index in range(30):
+        add(regulator, index, sparse_rate=4_000.0, metered_rate=4_000.0)
+    _uploads(regulator, dict.fromkeys(range(30), 0.03))
+    at = np.arange(30)
+    assert regulator._flows.elastic(at, sparse=True).all()
+    assert regulator._flows.meter(0) == (4_000, True)
+    assert regulator._flows.values(0, regulator.law) == regulator._flows.values(29, regulator.law)
 
 
 def test_on_a_crowded_port_only_small_packets_are_sparse() -> None:
@@ -191,7 +313,7 @@ def test_a_flow_that_stops_is_looked_at_no_more() -> None:
     assert regulator.update(1.5).tolist() == [0]
     assert list(regulator.active) == []
     assert regulator._flows.feedback[0] == 0.0
-    assert regulator._flows.changed(np.array([0]), 256) == [0]
+    assert regulator._flows.changed(np.array([0]), regulator.law, 256, 2048) == [0]
 
 
 def test_a_port_that_is_not_regulated_any_more_forgets() -> None:
@@ -249,7 +371,22 @@ def test_a_stations_queue_outlasts_the_frame_that_an_ack_waits_for() -> None:
     of = config()
     down, up = (next(port for port in of.ports if port.role == role) for role in ("station", "uplink"))
     slow = of.model_copy(update={"ports": [down, up.model_copy(update={"capacity_bps": 500_000})]})
+    regulators = [PortRegulator(slow, port, FlowTable(), CLASSES) for port in slow.ports]
+    for regulator in regulators:
+        regulator.ack_capacity = slowest_uplink(regulators, regulator)
+        regulator.aim()
     frame_time = FRAME * 8 / 500_000
     assert frame_time > of.ncr.queue_target_ms / 1000
-    assert target_bytes(slow, slow.ports[0]) > frame_time * down.capacity_bps / 8
-    assert target_bytes(slow, slow.ports[1]) == target_bytes(of, up) == 4 * FRAME
+    assert regulators[0].target > frame_time * down.capacity
+    assert regulators[1].target == 4 * FRAME
+
+
+def test_what_scalable_senders_get_moves_before_the_rest() -> None:
+    regulator = uplink()
+    table, law = regulator._flows, regulator.law
+    add(regulator, 0)
+    for feedback, changed in ((0.0002, []), (0.001, [0]), (0.0011, []), (0.0, [0])):
+        table.feedback[0] = feedback
+        assert table.changed(np.array([0]), law, 256, 2048) == changed
+        if changed:
+            assert table.values(0, law) == (round(feedback * 65535), round(2 * feedback**0.5 * 65535))

@@ -182,6 +182,14 @@ async def test_access_points_come_and_go(client: httpx.AsyncClient, api: Api) ->
     assert (refused.status_code, "port 0 is none of" in refused.json()["detail"]) == (422, True)
 
 
+async def test_the_law_of_feedback_is_chosen(client: httpx.AsyncClient) -> None:
+    assert (await client.get(f"{AP}/ncr")).json()["law"] == "pi2"
+    changed = await client.patch(f"{AP}/ncr", json={"law": "paper", "kappa2": 1.0})
+    assert (changed.json()["law"], changed.json()["kappa2"]) == ("paper", 1.0)
+    assert (await client.patch(f"{AP}/ncr", json={"law": "pi3"})).status_code == 422
+    assert (await client.patch(f"{AP}/ncr", json={"law": None})).json()["law"] == "pi2"
+
+
 async def test_ncr_follows_the_defaults_until_told_otherwise(client: httpx.AsyncClient) -> None:
     assert (await client.patch("/api/v1/ncr-defaults", json={"queue_target_ms": 7, "alpha": 0.1})).status_code == 200
     ncr = (await client.get(f"{AP}/ncr")).json()

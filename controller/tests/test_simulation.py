@@ -39,9 +39,12 @@ def test_one_upload_neither_idles_a_slow_link_nor_fills_it() -> None:
 
 
 def test_the_sender_that_stays_gets_the_link_when_others_leave() -> None:
-    senders = [Sender(0, 0.09), *(Sender(n, 0.09, stop=20.0) for n in range(1, 50))]
-    result = simulate(senders, 3e6, 40, warm_up=30)
-    assert result.utilisation >= 0.95
+    # Ten seconds are a few teeth of its window: even alone it has from 0.91 to 0.98, as the seed has it.
+    used = []
+    for seed in range(1, 9):
+        senders = [Sender(0, 0.09), *(Sender(n, 0.09, stop=20.0) for n in range(1, 50))]
+        used.append(simulate(senders, 3e6, 40, warm_up=30, seed=seed).utilisation)
+    assert sum(used) / len(used) >= 0.95
 
 
 def test_weights_decide_who_gets_more() -> None:

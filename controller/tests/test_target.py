@@ -23,8 +23,8 @@ DEVICE_CONFIG = ROOT / "p4src/ap.json"
 
 
 TOFINO_P4INFO = ROOT / "p4src/ap_tna.p4info.txtpb"
-OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue"}
-"""What an architecture has in its own form; the adapter speaks it."""
+OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue", "step", "mark_above"}
+"""What an architecture has in its own form, or alone; the adapter speaks it."""
 
 Shape = dict[tuple[str, str], object]
 
@@ -119,11 +119,11 @@ def test_what_the_managers_want_is_known_to_a_tofino(prefix: str, tmp_path: Path
     p4info.write_text(TOFINO_P4INFO.read_text().replace('name: "Ap', f'name: "{prefix}Ap'))
     tofino = program(p4info, binary)
     config = AccessPointConfig.model_validate(access_point(features={"gate": {"2": {"buffer": 90, "batch": 16}}}))
-    wanted = [*ports.entities(config, tofino.target), *classes.entities(config), *acks.entities(config)]
+    wanted = [*ports.entities(config, tofino.target), *classes.entities(config, tofino), *acks.entities(config)]
     updates = EntrySet(tofino).updates(wanted)
     assert len(updates) == len(wanted)
-    key = FlowKey(bytes(4), bytes(4), 6, 80, 8080)
-    flow = tofino.flow_entry(key, (1, 1, 0, 0), rate_meter(32_000, 3_028), 30).table_entry
+    key = FlowKey(bytes(4), bytes(4), 6, 80, 8080, 1, 2)
+    flow = tofino.flow_entry(key, (1, 1, 0, 0, 0), rate_meter(32_000, 3_028), 30).table_entry
     assert flow.meter_config.cir == 4_000
     assert flow.idle_timeout_ns == 0
     assert tofino.target.cpu_port == 320

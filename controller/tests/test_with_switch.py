@@ -68,8 +68,71 @@ def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: Lab) -> None
     assert wait_for(talk) == before
 
 
+def test_who_takes_an_address_takes_no_flow_away(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+
+    def flows() -> dict[tuple[str, int, int], float]:
+        return {
+            (flow["src_addr"], flow["ingress_port"], flow["egress_port"]): flow["since"]
+            for flow in controller.get("flows")
+            if flow["dst_port"] in (1000, 2000)
+        }
+
+    def talk() -> dict[tuple[str, int, int], float] | None:
+        any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
+        any_lab.wires[2].send(udp(SERVER, STATION, 2000, 1000))
+        return flows() if len(flows()) == 2 else None
+
+    before = wait_for(talk)
+    assert before.keys() == {("10.0.0.1", 1, 2), ("10.0.0.2", 2, 1)}
+
+    def server_is_at(port: int) -> bool:
+        return (SERVER.hex(":"), port) in {(entry["address"], entry["port"]) for entry in controller.get("stations")}
+
+    # A station says that it is the server, and the server says something again.
+    for port in (1, 2):
+        any_lab.wires[port].send(udp(SERVER, b"\xff" * 6, 9, 9))
+        wait_for(functools.partial(server_is_at, port))
+        assert before.items() <= flows().items()
+    time.sleep(0.3)
+    assert wait_for(talk) == before
+
+
+def tagged(frame: bytes, *vids: int) -> bytes:
+    return frame[:12] + b"".join(b"\x81\x00" + vid.to_bytes(2) for vid in vids) + frame[12:]
+
+
+def test_each_vlan_is_learned_apart(any_lab: Lab) -> None:
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    other = b"\x02\0\0\0\0\x77"
+    # The server's address is the station's in VLAN 5, and another host's in VLAN 6 within 7.
+    for wire, mac, vids in ((1, SERVER, (5,)), (2, other, (5,)), (2, SERVER, (7, 6))):
+        any_lab.wires[wire].send(tagged(udp(mac, b"\xff" * 6, 9, 9), *vids))
+
+    def places() -> set[tuple[str, int, int, int]]:
+        return {
+            (entry["address"], entry["outer_vid"], entry["inner_vid"], entry["port"])
+            for entry in controller.get("stations")
+        }
+
+    server = SERVER.hex(":")
+    wanted = {(server, 0, 0, 2), (server, 5, 0, 1), (server, 7, 6, 2), (other.hex(":"), 5, 0, 2)}
+    wait_for(lambda: wanted <= places())
+
+    def flow() -> dict[str, Any] | None:
+        any_lab.wires[1].send(tagged(udp(SERVER, other, 1000, 2000), 5))
+        return next((entry for entry in controller.get("flows") if entry["src_port"] == 1000), None)
+
+    found = wait_for(flow)
+    assert (found["outer_vid"], found["inner_vid"]) == (5, 0)
+    assert (found["ingress_port"], found["egress_port"], found["direction"]) == (1, 2, "uplink")
+    assert all(entry["moves"] == 0 for entry in controller.get("stations"))
+
+
 def test_a_locked_station_stays_and_a_restless_one_is_not_followed_for_ever(any_lab: Lab) -> None:
-    controller = any_lab.controller(locked_stations={SERVER.hex(":"): 2}, limits={"moves_per_minute": 3})
+    controller = any_lab.controller(locked_stations={SERVER.hex(":"): 2}, limits={"moves": 3})
     any_lab.introduce(controller)
     for _ in range(3):
         any_lab.wires[1].send(udp(SERVER, b"\xff" * 6, 9, 9))
@@ -375,6 +438,24 @@ def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: Lab) -> None:
 
         wait_for(lambda: not dropping())
         assert uplink(controller, "feedback")["device"] > 0.1
+
+
+@pytest.mark.parametrize("carried", [500_000, 2_000_000])
+def test_a_capacity_that_is_configured_wrongly_is_found_and_told(link_lab: Lab, carried: int) -> None:
+    link_lab.start_switch(f"2:rate={carried}bit,limit=100")
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    assert uplink(controller, "ports")["capacity_problem"] is None
+    with flooding(link_lab.wires[1], udp(STATION, SERVER, 1000, 2000, size=1000, ecn=0)):
+        # Bytes of the link's own overhead are not counted.
+        wanted = pytest.approx(carried, rel=0.15)
+        port = wait_for(lambda: (now := uplink(controller, "ports"))["capacity_learned_bps"] == wanted and now)
+        assert port["capacity_bps"] == 1_000_000
+        assert port["capacity_used_bps"] == port["capacity_learned_bps"]
+        assert "not 1 Mb/s" in port["capacity_problem"]
+        assert 'ap_capacity_mistaken{access_point="ap1",port="2",role="uplink"} 1.0' in controller.request(
+            "GET", "/metrics"
+        ).text  # fmt: skip
 
 
 def test_the_log_has_a_line_for_each_port(link_lab: Lab, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ export function accessPoint(page, ap) {
   const dot = h("i", { class: "dot", "aria-hidden": "true" });
   const state = h("span", { class: "faint" });
   const why = h("p", { class: "why notice", hidden: true });
+  const mistaken = h("p", { class: "why notice", role: "status", hidden: true });
   const values = FIGURES.map(() => h("dd", {}, "–"));
   const figures = h("dl", { class: "figures" }, ...FIGURES.map((name, index) => h("div", {}, h("dt", {}, name), values[index])));
   const ranges = RANGES.map(([text], index) =>
@@ -83,7 +84,7 @@ export function accessPoint(page, ap) {
     h("div", { class: "tools" }, h("div", { class: "segments", role: "group", "aria-label": "Time range" }, ...ranges),
       h("label", { for: "port", class: "hidden" }, "Port"), portPick, failed),
     chartsElement, parts[0].element,
-    h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable)),
+    h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), mistaken, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable)),
     parts[1].element, parts[2].element);
 
   function marked(text) {
@@ -144,15 +145,19 @@ export function accessPoint(page, ap) {
       }
       const { cells, meter } = portRows.get(port.port);
       const last = ap.last?.ports.get(port.port);
-      const used = last ? last.sent / port.capacity_bps : null;
+      const capacity = port.capacity_used_bps;
+      const used = last && capacity ? last.sent / capacity : null;
       const seen = ap.ready ? port : {};
       const texts = [port.link, rate(last?.sent), null, count(seen.queue_packets), milliseconds(seen.delay_ms),
         port.regulated ? milliseconds(port.target_ms) : "not regulated", count(seen.flows_active), percent(seen.device),
         perSecond(last?.marked), perSecond(last?.dropped), perSecond(last?.filtered)];
       texts.forEach((text, index) => text != null && say(cells[index], text));
-      say(cells[2].lastChild, used == null ? "–" : `${count(used * 100)} % of ${rate(port.capacity_bps)}`);
+      say(cells[2].lastChild, used == null ? "–" : `${count(used * 100)} % of ${rate(capacity)}`);
       meter.firstChild.style.width = `${Math.min(100, 100 * (used ?? 0))}%`;
     }
+    const wrong = event.ports.filter((port) => port.capacity_problem);
+    mistaken.hidden = !wrong.length;
+    say(mistaken, wrong.map((port) => `Port ${port.port}: ${port.capacity_problem}.`).join(" "));
   }
 
   function update() {

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For Mininet's command line:
+
+    PYTHONPATH=. mn --custom accesspoint/mn.py --topo accesspoint,2 --controller none --test pingall
+
+`--topo accesspoint,2,profile=lte` takes the number of stations and the link profile. Other topologies take the access
+point as their switch: `--topo single,3 --switch accesspoint,profile=wimax`; its last port is then the uplink.
+"""
+
+from accesspoint import AccessPoint, AccessPointLink, AccessPointTopo, Bmv2AccessPoint, EndHost
+
+topos = {"accesspoint": AccessPointTopo}
+switches = {"accesspoint": AccessPoint, "accesspoint-bmv2": Bmv2AccessPoint}
+hosts = {"accesspoint": EndHost}
+links = {"accesspoint": AccessPointLink}

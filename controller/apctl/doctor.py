@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps an access point from doing its work: asked of the controller, and of this machine's interfaces.
+
+A finding is one line: how bad, what, and the mend.
+"""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ..client import ApiError, Client
+from ..client.models import AccessPointAnswer
+
+LATE = 0.05  # of all ticks
+EXPIRES_SOON = 7 * 86400.0  # s
+OFFLOADS = (
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "large-receive-offload",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """bad: something does not work; odd: it does, and perhaps not as meant."""
+
+    level: Literal["fine", "odd", "bad"]
+    text: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level:<5}{self.text}" + (f"; {self.mend}" if self.mend else "")
+
+
+def controller(client: Client) -> Iterator[Finding]:
+    """Whether the controller does its work, and each of its access points. Raises ApiError when nobody answers."""
+    client.health()
+    try:
+        client.ready()
+        yield Finding("fine", f"the controller at {client.url} is ready")
+    except ApiError as error:
+        yield Finding("bad", f"the controller at {client.url} is not ready: {error}", "see its log")
+    who = client.who_am_i()
+    expires = who["expires"]
+    if expires is not None and expires - time.time() < EXPIRES_SOON:
+        yield Finding("odd", f"the token {who['name']} ends in less than a week", "`apctl token create` makes another")
+    access_points = client.every(client.list_access_points)
+    if not access_points:
+        yield Finding("bad", "the controller has no access point", "`apctl add -f FILE` adds one")
+    for one in access_points:
+        yield from _access_point(client, one)
+
+
+def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
+    name, loop = one["name"], one["loop"]
+    if not one["enabled"]:
+        yield Finding("odd", f"{name} is disconnected", f"`apctl connect {name}`")
+        return
+    if one["state"] == "backup":
+        yield Finding("fine", f"{name} has another controller, for which this one waits")
+        return
+    if one["state"] != "ready":
+        mend = f"is the switch at {one['address']} up, and is its device id {one['device_id']}?"
+        yield Finding("bad", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", mend)
+        return
+    yield Finding("fine", f"{name} is ready: {one['stations']} stations, {one['flows']} flows")
+    if not one["flows_free"]:
+        yield Finding("bad", f"{name} has no room for another flow", "new ones are forwarded and not regulated")
+    if loop["ticks"] and (loop["late"] + loop["missed"]) / loop["ticks"] > LATE:
+        yield Finding(
+            "bad", f"{name}: {loop['late']} of {loop['ticks']} ticks were late, {loop['missed']} missed",
+            "the machine is too busy for a loop of 10 ms",
+        )  # fmt: skip
+    if off := [feature for feature in ("ack_priority", "ncr") if not one["features"].get(feature)]:
+        mend = f"`apctl set features {name} {off[0]}=true`"
+        yield Finding("odd", f"{name}: {', '.join(off)} off: uploads may starve downloads", mend)
+    ports = client.get_ports(name)
+    roles = {port["role"] for port in ports}
+    for role in ("uplink", "station"):
+        if role not in roles:
+            yield Finding("bad", f"{name} has no {role} port", "correct `ports` in its configuration")
+    for port in ports:
+        if port["link"] == "down":
+            yield Finding("bad", f"{name}: port {port['port']} ({port['role']}) has no carrier", "is its cable in?")
+
+
+def interface(name: str) -> Iterator[Finding]:
+    """Whether an interface of this machine is fit to be a port."""
+    link = _said("ip", "-o", "link", "show", "dev", name)
+    if not link:
+        yield Finding("bad", f"{name}: this machine has no such interface", "`ip link` lists them")
+        return
+    if " state DOWN " in link:
+        yield Finding("bad", f"{name} is down", f"`ip link set {name} up`")
+    if shutil.which("ethtool"):
+        said = _said("ethtool", "-k", name)
+        on = [offload for offload in OFFLOADS if re.search(rf"^\s*{offload}: on", said, re.M)]
+        if on:
+            mend = f"`ethtool -K {name} tso off gso off gro off lro off`"
+            yield Finding(
+                "bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", mend
+            )
+    else:
+        yield Finding("odd", f"{name}: whether it merges packets is not known", "install ethtool")
+    if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
+        mend = f"a port is the switch's alone: `ip address flush dev {name}`"
+        yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", mend)
+    if shutil.which("nmcli") and f"{name}:connected" in _said("nmcli", "-t", "-f", "DEVICE,STATE", "device"):
+        yield Finding("odd", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

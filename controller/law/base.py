@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a law of feedback offers. The feedback of a packet is the sum of three terms, (1):
+
+    F_i = f_i + f_class(i) + f_device, within [0, 1]
+
+The first two are updated every T_n, the last every T_m. Each reaches the data plane by itself, which adds them,
+saturating at 1; so each is within [0, 1] as well.
+"""
+
+IDLE_SECONDS = 1.0
+"""After so long without traffic a busy period (3.2.1) is over, and a term starts anew: its errors belong to that."""
+
+
+class DeviceTerm:
+    """The device term of one port (3.2.3)."""
+
+    def update(
+        self,
+        now: float,
+        queue: float,
+        target: float,
+        arriving: bool,
+        *,
+        gamma: float,
+        kappa1: float,
+        kappa2: float,
+        interval: float,
+        limit: float,
+    ) -> float:
+        """The feedback of the port.
+
+        Args:
+            now: seconds, never going back.
+            queue: q in bytes.
+            target: q* in bytes, above 0.
+            arriving: whether anything entered the queue since the last update.
+            interval: T_m in seconds.
+            limit: the largest feedback.
+        """
+        raise NotImplementedError
+
+    def resume(self, feedback: float) -> None:
+        """Go on from what the data plane has."""
+        raise NotImplementedError
+
+
+class Law:
+    """One law; it has no state of its own."""
+
+    name = ""
+    exact = False
+    """Whether every change of a term reaches the data plane, however small."""
+    scalable_queue = False
+    """Whether what scalable senders get lets them wait in a queue of their own, ahead of the bulk."""
+
+    def scalable(self, feedback: float) -> float:
+        """What a scalable sender (RFC 9330) gets, whose window goes with 1/feedback, where a classic one gets this."""
+        raise NotImplementedError
+
+    def dropped(self, feedback: float) -> float:
+        """What the device term drops of what is not ECN-capable, where it marks this much of the rest."""
+        raise NotImplementedError
+
+    def averaging(self, seconds: float) -> float:
+        """The time constant of measured rates, of the one that is configured; 0: what one interval carried."""
+        raise NotImplementedError
+
+    def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
+        """q* in bytes.
+
+        Args:
+            capacity: C in bytes/s.
+            delay: q* as seconds at C.
+            least: q* in bytes at least.
+            frame_time: seconds that a frame keeps the ACKs waiting which clock out what this port sends.
+        """
+        raise NotImplementedError
+
+    def shares(
+        self,
+        before: list[float],
+        elapsed: float,
+        capacity: float,
+        rates: list[float],
+        weights: list[float],
+        elastic: list[float],
+        *,
+        gain: float,
+        interval: float,
+        limit: float,
+        fullness: float,
+    ) -> tuple[list[float], list[float]]:
+        """The flow terms, or the class terms, of one port (3.2.1, 3.2.2); a place in each list for each of them.
+
+        Args:
+            before: the feedback at the last update; 0 for who was idle.
+            elapsed: seconds since then.
+            capacity: C in bytes/s; 0 means that nothing is known to be shared, and there is no feedback.
+            rates: M as bytes/s.
+            weights: w, or W of a class; above 0.
+            elastic: which part of each would take more.
+            gain: alpha or beta.
+            interval: T_n in seconds.
+            limit: the largest feedback.
+            fullness: q / q*.
+
+        Returns:
+            The new feedback, and D in bytes/s.
+        """
+        raise NotImplementedError
+
+    def device(self) -> DeviceTerm:
+        """The device term of a port, at its beginning."""
+        raise NotImplementedError
