@@ -75,6 +75,7 @@ class Writer:
         self.write = rpc("/p4.v1.P4Runtime/Write", request_serializer=None, response_deserializer=None)
         self.read = self.client.channel.unary_stream("/p4.v1.P4Runtime/Read", None, None)
         fields = [exact(1, FIRST), exact(2, 0xC0000201), exact(3, 6), exact(4, 5001), exact(5, 5001)]
+        fields += [exact(6, 1), exact(7, 2), exact(8, 0), exact(9, 0)]
         entry = program.entry(TABLE, fields, ("set_flow_ipv4", 1, 0, 0, 0))
         self._header = p4r.WriteRequest(device_id=1, election_id=U128.encode(ELECTION)).SerializeToString()
         part = p4r.WriteRequest(updates=[insert(entry)]).SerializeToString()

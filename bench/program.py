@@ -49,10 +49,14 @@ def entities(flows: int) -> Iterator[fy.P4TableEntry]:
         "egress_roles", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("set_egress_role", role=2)
     )
     yield fy.P4TableEntry(
-        "learn", match=fy.Match(src_addr=STATION_MAC, ingress_port=STATION_PORT), action=fy.Action("known_source")
+        "learn",
+        match=fy.Match(src_addr=STATION_MAC, ingress_port=STATION_PORT, outer_vid=0, inner_vid=0),
+        action=fy.Action("known_source"),
     )
     yield fy.P4TableEntry(
-        "forward", match=fy.Match(dst_addr=SERVER_MAC), action=fy.Action("forward_to", egress_port=UPLINK_PORT)
+        "forward",
+        match=fy.Match(dst_addr=SERVER_MAC, outer_vid=0, inner_vid=0),
+        action=fy.Action("forward_to", egress_port=UPLINK_PORT),
     )
     yield fy.P4TableEntry(
         "ack_priority", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("prioritise", queue=7, filter=1)
@@ -67,18 +71,23 @@ def entities(flows: int) -> Iterator[fy.P4TableEntry]:
     for class_id in (1, 2):
         yield fy.P4TableEntry(
             "class_feedback",
-            match=fy.Match(egress_port=UPLINK_PORT, class_id=class_id),
+            match=fy.Match(egress_port=UPLINK_PORT, class_id=class_id, ecn=2),
             action=fy.Action("add_class_feedback", feedback=0, mark_only=0),
         )
     yield fy.P4TableEntry(
-        "port_feedback", match=fy.Match(egress_port=UPLINK_PORT), action=fy.Action("add_port_feedback", feedback=0)
+        "port_feedback",
+        match=fy.Match(egress_port=UPLINK_PORT, ecn=2),
+        action=fy.Action("add_port_feedback", feedback=0),
     )
     for index in range(flows):
         src, dst, sport, dport = five_tuple(index)
+        place = {"ingress_port": STATION_PORT, "egress_port": UPLINK_PORT, "outer_vid": 0, "inner_vid": 0}
         yield fy.P4TableEntry(
             "flows_ipv4",
-            match=fy.Match(src_addr=src, dst_addr=dst, protocol=6, src_port=sport, dst_port=dport),
-            action=fy.Action("set_flow_ipv4", flow_index=index, generation=0, flow_class=0, feedback=0),
+            match=fy.Match(src_addr=src, dst_addr=dst, protocol=6, src_port=sport, dst_port=dport, **place),
+            action=fy.Action(
+                "set_flow_ipv4", flow_index=index, generation=0, flow_class=0, feedback=0, scalable_feedback=0
+            ),
         )
 
 

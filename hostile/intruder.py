@@ -79,8 +79,8 @@ class Intruder:
             entry("ingress_roles", [exact(1, STATION_PORT)], ("set_ingress_role", 1)),
             entry("ingress_roles", [exact(1, UPLINK_PORT)], ("set_ingress_role", 2)),
             entry("egress_roles", [exact(1, UPLINK_PORT)], ("set_egress_role", 2)),
-            entry("learn", [exact(1, station), exact(2, STATION_PORT)], ("known_source",)),
-            entry("forward", [exact(1, server)], ("forward_to", UPLINK_PORT)),
+            entry("learn", [exact(1, station), exact(2, STATION_PORT), exact(3, 0), exact(4, 0)], ("known_source",)),
+            entry("forward", [exact(1, server), exact(2, 0), exact(3, 0)], ("forward_to", UPLINK_PORT)),
         ]
         self.write(*map(insert, entries))
 

@@ -34,7 +34,7 @@ def p4runtime(address: str, places: dict[str, Any]) -> Ask:
     import grpc
     from finsy.proto import p4r, p4r_grpc
 
-    from bench.program import five_tuple
+    from bench.program import STATION_PORT, UPLINK_PORT, five_tuple
     from conformance.client import Program, exact
     from topologies.requirements import ROOT
 
@@ -43,7 +43,10 @@ def p4runtime(address: str, places: dict[str, Any]) -> Ask:
     for index in range(ENTRIES):
         src, dst, sport, dport = five_tuple(index)
         values = (int.from_bytes(socket.inet_aton(src), "big"), int.from_bytes(socket.inet_aton(dst), "big"), 6)
-        match = [exact(number, value) for number, value in enumerate((*values, sport, dport), 1)]
+        match = [
+            exact(number, value)
+            for number, value in enumerate((*values, sport, dport, STATION_PORT, UPLINK_PORT, 0, 0), 1)
+        ]
         request.entities.add().table_entry.CopyFrom(program.entry("flows_ipv4", match))
     stub = p4r_grpc.P4RuntimeStub(grpc.insecure_channel(address))
     # After an attacker's own program, or without one, the entries are not there: that is an answer.

@@ -77,6 +77,11 @@ def own_network() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
+def end_with_parent() -> None:
+    """For `preexec_fn`: the process ends when the thread that started it does."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | signal.Signals]) -> NoReturn:
     code = 1
     try:

@@ -32,6 +32,7 @@ _CLOCK = "LAB_CLOCK"  # in the environment of what runs in there, beside INSIDE
 # What the kernel puts memory of its own in place of (topologies/kernel-init.sh).
 _COVERED = tuple(map(Path, ("/dev", "/run", "/tmp", "/var/tmp")))
 STOP_TIMEOUT = 5.0  # s
+TOO_LONG = 124  # as timeout(1)
 _PASSED_ON = ("APSWITCH", "LANG", "LC_ALL", "TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -86,11 +87,20 @@ def clock() -> str:
     return os.environ.get(_CLOCK, REAL)
 
 
-def run(kernel: Kernel, module: str, arguments: list[str], writable: list[Path], clock: str = REAL) -> int:
+def run(
+    kernel: Kernel,
+    module: str,
+    arguments: list[str],
+    writable: list[Path],
+    clock: str = REAL,
+    longest: float | None = None,
+) -> int:
     """Boots a kernel, runs `python -m module arguments` in it at this terminal, and returns its exit code.
 
-    writable: directories that it may write to. clock: VIRTUAL for the kernel `of_virtual_time` alone. Raises LabError
-    when the kernel does not come up or ends early.
+    writable: directories that it may write to. clock: VIRTUAL for the kernel `of_virtual_time` alone. longest: s of
+    real time that it may take, else the exit code is TOO_LONG: where time stands while a program works, one that waits
+    for another by asking again and again waits for good. Raises LabError when the kernel does not come up, or ends
+    early.
     """
     with tempfile.TemporaryDirectory(prefix="lab-") as name:
         exchange = Path(name)
@@ -98,7 +108,7 @@ def run(kernel: Kernel, module: str, arguments: list[str], writable: list[Path],
         (exchange / "visible").write_text("".join(f"{path}\n" for path in _covered([ROOT, Path(sys.prefix)])))
         (exchange / "writable").write_text("".join(f"{path}\n" for path in [*shares, exchange]))
         (exchange / "run").write_text(_script([sys.executable, "-m", module, *arguments], clock))
-        code = contain.run(lambda: _boot(kernel, exchange, clock))
+        code = contain.run(lambda: _boot(kernel, exchange, clock, longest))
         if code:
             return code
         try:
@@ -117,6 +127,8 @@ def _covered(needed: list[Path]) -> list[Path]:
 def _script(command: list[str], clock: str) -> str:
     size = shutil.get_terminal_size()
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if clock == VIRTUAL:
+        environment["PYTHONHASHSEED"] = "0"  # the same order of sets in every run
     environment |= {INSIDE: "1", _CLOCK: clock, "HOME": "/tmp", "PATH": _PATH}
     environment |= {"COLUMNS": str(size.columns), "LINES": str(size.lines)}
     exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
@@ -127,7 +139,7 @@ def _script(command: list[str], clock: str) -> str:
     return "\n".join([f"cd {shlex.quote(str(ROOT))}", *exports, line, ""])
 
 
-def _boot(kernel: Kernel, exchange: Path, clock: str) -> int:
+def _boot(kernel: Kernel, exchange: Path, clock: str, longest: float | None) -> int:
     modules = next(kernel.modules.iterdir())
     command = [str(kernel.program), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]
     command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/kernel-init.sh'}"]
@@ -141,12 +153,17 @@ def _boot(kernel: Kernel, exchange: Path, clock: str) -> int:
     os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
     with _terminal_kept(), (exchange / LOG).open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
-            return _exit_code(process.wait())
+            return _exit_code(process.wait(longest))
+        except subprocess.TimeoutExpired:
+            print(f"the kernel {kernel.program} was ended: not done after {longest:.0f} s", file=sys.stderr)
+            return TOO_LONG
         finally:
             if process.poll() is None:
                 process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
+                try:
                     process.wait(STOP_TIMEOUT)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
 def _exit_code(code: int) -> int:

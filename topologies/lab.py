@@ -11,6 +11,7 @@ from subprocess import DEVNULL
 from typing import Any
 
 from topologies import contain, kernel, labs, requirements, targets
+from topologies.features import PLAIN, Features
 from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 from topologies.requirements import LabError
 
@@ -86,8 +87,6 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
     # Not before `requirements.check` has found Mininet.
     lab_class = labs.lab_class(kind)
     from mininet.cli import CLI
-
-    from topologies.network import PLAIN, Features
 
     settings: dict[str, Any] = {"cc": options.cc, "rest_port": REST_PORT, "target": options.target}
     if kind == labs.WIRELESS:

@@ -57,15 +57,20 @@ def _choose(options: argparse.Namespace) -> Place:
         if options.wmediumd:
             raise LabError(f"wmediumd is for radios: give LAB={WIRELESS} too")
         return Place()
-    from topologies.wifi import requirements
-
     try:
-        return Place(WIRELESS, kernel.with_radios() if requirements.check(options.wmediumd) else None)
+        return Place(WIRELESS, kernel_of_radios(air(options)))
     except LabError as error:
         if options.fallback != WIRED:
             raise LabError(f"{error}; FALLBACK={WIRED} would take the wired lab instead") from None
         print(f"note: {error}; this is the wired lab instead", file=sys.stderr)
         return Place()
+
+
+def kernel_of_radios(air: str) -> Kernel | None:
+    """The kernel that a lab on radios needs in place of the running one. Raises LabError when a part is missing."""
+    from topologies.wifi import requirements
+
+    return kernel.with_radios() if requirements.check(air == "wmediumd") else None
 
 
 def air(options: argparse.Namespace) -> str:

@@ -4,7 +4,6 @@
 import contextlib
 import ctypes
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,17 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.contain import CLONE_NEWNET, PR_SET_PDEATHSIG
+from topologies.contain import CLONE_NEWNET, end_with_parent
 from topologies.nodes import stop_process
 from topologies.requirements import LabError
 
 START_TIMEOUT = 15.0  # s
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def end_with_parent() -> None:
-    """For `preexec_fn`: the process ends when the thread that started it does."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class Namespace:

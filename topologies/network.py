@@ -3,60 +3,56 @@
 ends with `stop`; run it inside `contain.run`, and it ends with the process too."""
 
 import contextlib
-import json
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.topo import Topo
 
-from topologies import targets
+from topologies import controllers, targets
+from topologies.access_point import AccessPoint, WithController
 from topologies.bmv2_switch import Bmv2Switch
-from topologies.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, last_line, run_prefix, stop_process
-from topologies.profiles import LinkProfile
-from topologies.requirements import PIPELINE, ROOT, LabError
+from topologies.features import Features
+from topologies.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix, stop_process
+from topologies.profiles import LinkProfile, link_profile
+from topologies.requirements import LabError
 from topologies.targets import Port
 
 SERVER = "server"
 ACCESS_POINT = "ap1"
 AIR = "air"
 MAX_STATIONS = 200
-CONTROLLER_TIMEOUT = 30.0  # s
 GRPC_PORT, THRIFT_PORT = 9559, 9090
 SWITCHES: dict[str, type[ApSwitch]] = {"apswitch": ApSwitch, "bmv2": Bmv2Switch}
 NICENESS = -10
 
 
-@dataclass(frozen=True)
-class Features:
-    """What the access point does beyond forwarding. `gate` is port -> {"buffer", "batch"} in packets, or None."""
-
-    ack_priority: bool = True
-    ack_filter: bool = True
-    sparse: bool = True
-    ncr: bool = True
-    gate: dict[str, dict[str, int]] | None = None
-
-
-PLAIN = Features(ack_priority=False, ack_filter=False, sparse=False, ncr=False)
-
-
 class AccessPointTopo(Topo):
     """Stations `sta1`... on ports 1 to n of `ap1`, or all on port 1 where the profile is `shared`; the `server` on the
-    next one, its uplink. Half of the base round trip is spent on each side's way out of the access point."""
+    next one, its uplink. Half of the base round trip is spent on each side's way out of the access point.
+
+    profile: the links, or their name. host: parameters of every host (topologies.nodes.EndHost), as {"cc": "bbr"}.
+    switch: of the access point; without `cls` it is an AccessPoint, which brings its own controller.
+    """
 
     def build(
-        self, profile: LinkProfile, stations: int, host: dict[str, Any], switch: dict[str, Any], **_: Any
+        self,
+        stations: int = 1,
+        profile: LinkProfile | str = "testbed",
+        host: Mapping[str, Any] = MappingProxyType({}),
+        switch: Mapping[str, Any] = MappingProxyType({}),
+        **_: Any,
     ) -> None:
-        self.addSwitch(ACCESS_POINT, **switch)
+        profile = link_profile(profile) if isinstance(profile, str) else profile
+        cls = switch.get("cls", AccessPoint)
+        own = {"profile": profile} if issubclass(cls, WithController) else {}
+        self.addSwitch(ACCESS_POINT, **{"cls": cls, **own, **switch})
         if profile.shared:
             self.addHost(AIR, cls=Air, ip=None)
             self.addLink(AIR, ACCESS_POINT, port1=0, port2=1, cls=ApLink, model=profile.down_model())
@@ -84,6 +80,8 @@ class Lab:
     directory: takes configuration, logs and, with `stats`, the controller's statistics (CSV).
     rest_port: where REST should answer; another port is taken when that one is in use. target: the switch, by name.
     settings: more of each access point's configuration (controller.config), as {"ncr": {"alpha": 0.1}}.
+    seed: of the switch's random numbers; None: another one each time. capacity: what the controller is told that links
+    carry; None: the profile's rates.
     """
 
     def __init__(
@@ -98,6 +96,8 @@ class Lab:
         stats: bool = False,
         target: str = targets.DEFAULT,
         settings: Mapping[str, Any] = MappingProxyType({}),
+        seed: int | None = None,
+        capacity: Literal["auto"] | None = None,
     ) -> None:
         if not 1 <= stations <= MAX_STATIONS:
             raise LabError(f"{stations} stations are not possible: give 1 to {MAX_STATIONS}")
@@ -112,6 +112,8 @@ class Lab:
         self.rest_token = ""
         self.controller: subprocess.Popen[bytes] | None = None
         self._settings = settings
+        self._seed = seed
+        self._capacity = capacity
         self._host = {"cc": cc, "ecn": ecn}
         self._stations = stations
         self._rest_port = rest_port
@@ -199,6 +201,7 @@ class Lab:
             "directory": self.directory,
             "grpc": f"127.0.0.1:{self._ports.claim(GRPC_PORT)}",
             "thrift": self._ports.claim(THRIFT_PORT),
+            "seed": self._seed,
         }
 
     def stop(self) -> None:
@@ -215,30 +218,12 @@ class Lab:
                 node.terminate()
         self._ports.release()
 
-    def controller_config(self) -> dict[str, Any]:
+    def controller_config(self) -> list[dict[str, Any]]:
         """What the controller is told about the access points."""
-        ports = [
-            {
-                "port": number,
-                "role": "uplink" if number == max(self.ports) else "station",
-                "capacity_bps": port.rate,
-                "queue_limit": port.limit,
-            }
-            for number, port in self.ports.items()
-        ]
-        access_points = [
-            {
-                "name": access_point.name,
-                "address": access_point.grpc,
-                "device_id": access_point.device_id,
-                "pipeline": {name: str(path) for name, path in PIPELINE.items()},
-                "ports": ports,
-                "features": asdict(self.features),
-                **self._settings,
-            }
+        return [
+            controllers.entry(access_point, self.ports, self.features, settings=self._settings, capacity=self._capacity)
             for access_point in self.access_points
         ]
-        return {"access_points": access_points}
 
     def require_running(self) -> None:
         """Raises LabError when a switch or the controller has ended."""
@@ -248,27 +233,6 @@ class Lab:
                 raise LabError(f"the {name} ended in the middle of the run: see its log in {self.directory}")
 
     def _start_controller(self) -> None:
-        config = self.directory / "controller.json"
-        config.write_text(json.dumps(self.controller_config(), indent=2) + "\n")
-        # A lab begins with its own settings, whatever was changed in an earlier one.
-        for kept in self.directory.glob("controller.db*"):
-            kept.unlink()
         rest = f"127.0.0.1:{self._ports.claim(self._rest_port) if self._rest_port else 0}"
-        command = [sys.executable, "-m", "controller", "--config", str(config), "--rest", rest]
-        if self.stats:
-            command += ["--stats", str(self.stats)]
-        output, errors = self.directory / "controller.out", self.directory / "controller.log"
-        with output.open("wb") as out, errors.open("wb") as err:
-            self.controller = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-        deadline = time.monotonic() + CONTROLLER_TIMEOUT
-        while self.controller.poll() is None and time.monotonic() < deadline:
-            lines = output.read_text().splitlines()
-            rest_lines = [line.split()[1] for line in lines if line.startswith("rest ")]
-            if rest_lines and all(f"ready {access_point.name}" in lines for access_point in self.access_points):
-                self.rest_url = rest_lines[0]
-                self.rest_token = config.with_suffix(".token").read_text().strip()
-                return
-            time.sleep(0.02)
-        raise LabError(f"the controller did not start: {last_line(errors) or last_line(output) or f'see {errors}'}")
+        running = controllers.start(self.directory, self.controller_config(), rest, self.stats)
+        self.controller, self.rest_url, self.rest_token = running.process, running.url, running.token

@@ -15,6 +15,7 @@ from typing import Any
 from mininet.link import Link
 from mininet.node import Host, Switch
 
+from topologies.contain import end_with_parent
 from topologies.requirements import LabError
 from topologies.targets import TARGETS, Port, Wiring
 
@@ -102,7 +103,7 @@ class ApSwitch(Switch):
     targets are its subclasses.
 
     `prefix` makes the names of its interfaces unique on the machine, `directory` takes its log. P4Runtime answers at
-    `grpc`, BMv2's own interface at TCP port `thrift`.
+    `grpc`, BMv2's own interface at TCP port `thrift`. seed: of the random numbers, where the target takes one.
     """
 
     target = TARGETS["apswitch"]
@@ -115,10 +116,12 @@ class ApSwitch(Switch):
         grpc: str = "127.0.0.1:9559",
         thrift: int = 9090,
         device_id: int = 1,
+        seed: int | None = None,
         **params: Any,
     ) -> None:
         super().__init__(name, **params)
         self.prefix = prefix
+        self.seed = seed
         self.grpc = grpc
         self.thrift = thrift
         self.device_id = device_id
@@ -133,8 +136,14 @@ class ApSwitch(Switch):
     def wiring(self) -> Wiring:
         """What it is started with."""
         names = {port: intf.name for port, intf in self.wired.items()}
-        links = {port: link_options(intf.link.model) for port, intf in self.wired.items() if intf.link.model}
-        return Wiring(names, self.grpc, self.thrift, self.device_id, self.log, links)
+        models = {port: self.model(port) for port in names}
+        links = {port: link_options(model) for port, model in models.items() if model}
+        return Wiring(names, self.grpc, self.thrift, self.device_id, self.log, links, self.seed)
+
+    def model(self, port: int) -> Mapping[str, object]:
+        """What a port does to the packets that leave it, as ApLink takes it."""
+        model: Mapping[str, object] = self.wired[port].link.model
+        return model
 
     def start(self, controllers: list[Any]) -> None:
         """Starts the switch and returns once its P4Runtime port answers. Raises LabError."""
@@ -148,8 +157,9 @@ class ApSwitch(Switch):
         command = self.target.command(self.wiring())
         with output.open("wb") as file:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-            )
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                preexec_fn=end_with_parent,
+            )  # fmt: skip
         host, _, port = self.grpc.rpartition(":")
         deadline = time.monotonic() + START_TIMEOUT
         while self.process.poll() is None and time.monotonic() < deadline:

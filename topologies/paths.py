@@ -73,9 +73,11 @@ class PathLink:
 
 
 class Paths:
-    """The hosts and links of one experiment or test, as a context manager."""
+    """The hosts and links of one experiment or test, as a context manager. seed: of the links' chance; None: another
+    one each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int | None = None) -> None:
+        self._seed = seed
         self._namespaces: list[Namespace] = []
         self._links = 0
 
@@ -119,6 +121,7 @@ class Paths:
             namespace.run("ethtool", "-K", f"port{port}", *OFFLOADS)
             namespace.ip("link", "set", f"port{port}", "up")
         command: list[str | Path] = [apswitch(), WIRE, "--log-level", "warn"]
+        command += ["--seed", str(self._seed)] if self._seed is not None else []
         for port, settings in ((1, {**model, **(back or {})}), (2, model)):
             command += ["-i", f"{port}@port{port}"]
             if settings:

@@ -18,8 +18,10 @@ class LabError(Exception):
 
 
 def apswitch() -> Path:
-    """The data plane's binary: this project's release build, or the one that APSWITCH names."""
-    return Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
+    """The data plane's binary: the one that APSWITCH names, this project's release build, or that of PATH."""
+    own = ROOT / "switch/target/release/apswitch"
+    found = None if own.exists() else shutil.which("apswitch")
+    return Path(os.environ.get("APSWITCH") or found or own)
 
 
 def congestion_controls() -> list[str]:
@@ -29,6 +31,21 @@ def congestion_controls() -> list[str]:
 
 def check(cc: str = "cubic") -> None:
     """Raises LabError for the first thing missing: privilege, tool, package, switch, pipeline, congestion control."""
+    check_machine()
+    if not os.access(apswitch(), os.X_OK):
+        raise LabError(f"the switch {apswitch()} is missing: build it with `make switch`")
+    for path in PIPELINE.values():
+        if not path.is_file():
+            raise LabError(f"{path} is missing: restore it with `git checkout`, or compile it with `make p4`")
+    if cc not in congestion_controls():
+        raise LabError(
+            f"congestion control '{cc}' is not available: choose one of {', '.join(congestion_controls())}, "
+            f"or load it with `modprobe tcp_{cc}`"
+        )
+
+
+def check_machine() -> None:
+    """Raises LabError for what every network of namespaces lacks here: privilege, a tool, Mininet."""
     capabilities = next(
         line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
     )
@@ -40,13 +57,3 @@ def check(cc: str = "cubic") -> None:
             raise LabError(f"{tool} is missing: install it with `apt install {package}`")
     if not importlib.util.find_spec("mininet"):
         raise LabError("the Python package mininet is missing: install it with `apt install mininet`")
-    if not os.access(apswitch(), os.X_OK):
-        raise LabError(f"the switch {apswitch()} is missing: build it with `make switch`")
-    for path in PIPELINE.values():
-        if not path.is_file():
-            raise LabError(f"{path} is missing: restore it with `git checkout`, or compile it with `make p4`")
-    if cc not in congestion_controls():
-        raise LabError(
-            f"congestion control '{cc}' is not available: choose one of {', '.join(congestion_controls())}, "
-            f"or load it with `modprobe tcp_{cc}`"
-        )

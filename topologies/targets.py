@@ -25,7 +25,8 @@ class Wiring:
     """What a switch is started with, without a program: a controller brings the pipeline over P4Runtime.
 
     interfaces: port -> interface. grpc: where P4Runtime answers. thrift: TCP port of BMv2's own interface. log: its
-    file; None: stdout. links: port -> options of `apswitch --link`, for targets that model links themselves.
+    file; None: stdout. links: port -> options of `apswitch --link`, for targets that model links themselves. seed: of
+    `apswitch`'s random numbers; None: another one each time.
     """
 
     interfaces: Mapping[int, str]
@@ -34,6 +35,7 @@ class Wiring:
     device_id: int = 1
     log: Path | None = None
     links: Mapping[int, str] = field(default_factory=dict)
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class _ApSwitch(Target):
 
     def _own_options(self, wiring: Wiring) -> list[str]:
         log = ["--log-file", str(wiring.log)] if wiring.log else []
+        log += ["--seed", str(wiring.seed)] if wiring.seed is not None else []
         return log + [word for port, link in wiring.links.items() for word in ("--link", f"{port}:{link}")]
 
 

@@ -70,7 +70,7 @@ def reads_that_nobody_takes(target: Target) -> None:
 def reads_of_a_million_entries(target: Target) -> None:
     """Reads that name a million single entries each"""
     program = access_point()
-    entry = program.entry("flows_ipv4", [exact(field, 1) for field in range(1, 6)])
+    entry = program.entry("flows_ipv4", [exact(field, 1) for field in range(1, 10)])
     one = p4r.ReadRequest(entities=[p4r.Entity(table_entry=entry)]).SerializeToString()
     many(target, READ, [b"\x08\x01" + one * 1_000_000], connections=2, at_once=2, stream=True)
 
@@ -153,8 +153,8 @@ def writes_at_full_speed(target: Target) -> None:
     flows = [
         entry(
             "flows_ipv4",
-            [exact(1, 0x0B000000 + number), exact(2, 1), exact(3, 6), exact(4, 1), exact(5, 1)],
-            ("set_flow_ipv4", number, 0, 0, 0),
+            [exact(1, 0x0B000000 + number), exact(2, 1), exact(3, 6), *(exact(field, 1) for field in range(4, 10))],
+            ("set_flow_ipv4", number, 0, 0, 0, 0),
         )
         for number in range(60_000)
     ]
@@ -183,8 +183,8 @@ def lpm_churn(target: Target) -> None:
 
     def churn(number: int) -> p4r.TableEntry:
         prefix = p4r.FieldMatch(field_id=1, lpm={"value": (0x0B000000 + number).to_bytes(4, "big"), "prefix_len": 32})
-        match = [prefix, exact(2, 1), exact(3, 6), exact(4, 1), exact(5, 1)]
-        return intruder.program.entry("flows_ipv4", match, ("set_flow_ipv4", number % 65536, 0, 0, 0))
+        match = [prefix, exact(2, 1), exact(3, 6), *(exact(field, 1) for field in range(4, 10))]
+        return intruder.program.entry("flows_ipv4", match, ("set_flow_ipv4", number % 65536, 0, 0, 0, 0))
 
     entries = [churn(number) for number in range(100_000)]
     batches = [entries[start : start + 4000] for start in range(0, len(entries), 4000)]
@@ -239,8 +239,8 @@ def p4runtime_mutations(target: Target) -> None:
     program = intruder.program
     entry = program.entry(
         "flows_ipv4",
-        [exact(1, 0x0B000001), exact(2, 1), exact(3, 6), exact(4, 1), exact(5, 1)],
-        ("set_flow_ipv4", 1, 0, 0, 0),
+        [exact(1, 0x0B000001), exact(2, 1), exact(3, 6), *(exact(field, 1) for field in range(4, 10))],
+        ("set_flow_ipv4", 1, 0, 0, 0, 0),
     )
     who: dict[str, Any] = {"device_id": 1, "election_id": {"low": ELECTION}}
     group = {"multicast_group_entry": {"multicast_group_id": 1, "replicas": [{"port": b"\1", "instance": 1}]}}

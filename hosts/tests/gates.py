@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from topologies import contain
-from topologies.network import PLAIN, Lab
+from topologies.features import PLAIN
+from topologies.network import Lab
 from topologies.profiles import link_profile
 from topologies.requirements import ROOT
 

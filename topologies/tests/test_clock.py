@@ -68,3 +68,14 @@ def test_a_clone_in_the_temporary_folder_runs_on_time_whatever_the_machine_does(
     # 200 sleeps, each late by the usual 50 us of a timer's slack (prctl(2)), and by nothing that the machine does.
     assert 0 <= found["late"] < 200 * 60e-6
     assert time.monotonic() - began < 100, "it waited for what takes no time"
+
+
+@needs_kernel
+@pytest.mark.usefixtures("privileged")
+def test_a_program_that_asks_again_and_again_is_ended(start: Start, tmp_path: Path) -> None:
+    """Time stands while it works, and so what it waits for never comes."""
+    boot = BOOT.replace('"sleeper", sys.argv[1:]', '"timeit", ["-n", "1000000000000", "pass"]')
+    boot = boot.replace("kernel.VIRTUAL)", "kernel.VIRTUAL, 5.0)")
+    process = start("-c", boot, str(tmp_path))
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == kernel.TOO_LONG and "not done after 5 s" in output, output

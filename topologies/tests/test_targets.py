@@ -12,7 +12,7 @@ from topologies import targets
 from topologies.bmv2 import FULL_FRAME, bulk_pace
 from topologies.profiles import PROFILES, LinkProfile
 from topologies.requirements import LabError
-from topologies.targets import TARGETS, Port
+from topologies.targets import TARGETS, Port, Wiring
 from topologies.tests.conftest import Start, descendants, eventually, links
 
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -86,6 +86,16 @@ def test_the_pace_leaves_room_for_the_acks_of_the_other_direction(profile: LinkP
 
 def test_acks_never_take_all_of_a_link() -> None:
     assert bulk_pace(1_000_000, 100_000_000) * FULL_FRAME * 8 > 0.3 * 1_000_000
+
+
+def test_a_runs_seed_reaches_the_switch() -> None:
+    try:
+        target = targets.find("apswitch")
+    except LabError as error:
+        pytest.skip(str(error))
+    seeded = target.command(Wiring({1: "port1"}, seed=7))
+    assert seeded[seeded.index("--seed") + 1] == "7"
+    assert "--seed" not in target.command(Wiring({1: "port1"}))
 
 
 def test_bmv2_refuses_links_that_are_too_slow() -> None:

@@ -60,7 +60,7 @@ def test_bad_input_gets_one_line(start: Start, program: list[str], options: list
 @pytest.mark.usefixtures("privileged")
 def test_two_access_points_need_radios(start: Start) -> None:
     output = output_of(start, "-m", "experiments", "run", "handover", code=2)
-    assert output.startswith("error: experiment 'handover' needs more than one access point: give LAB=mininet-wifi")
+    assert output.startswith("error: the experiment needs more than one access point: give LAB=mininet-wifi")
 
 
 WITHOUT_PACKAGES = """

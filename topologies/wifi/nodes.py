@@ -3,6 +3,7 @@
 
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +65,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
         self.wintfs: dict[int, Any] = {}
         self.wports: dict[Any, int] = {}
         self._radio = Radio(radio)
-        super().__init__(name, client_isolation=True, **params)
+        super().__init__(name, **params | {"client_isolation": True})
 
     @property
     def wired(self) -> dict[int, Any]:
@@ -83,13 +84,13 @@ class _AccessPoint(_OnRadio, ApSwitch):
         """Nothing to do: they go with the lab's network namespace."""
 
 
-class P4AP(_AccessPoint, AP):
-    """An access point with `apswitch`."""
+class LabAP(_AccessPoint, AP):
+    """A lab's access point with `apswitch`."""
 
 
-class Bmv2P4AP(_AccessPoint, Bmv2Switch, AP):
-    """An access point with BMv2. A radio cannot leave its namespace, as other interfaces do for their wires: its wire
-    is in this one."""
+class Bmv2LabAP(_AccessPoint, Bmv2Switch, AP):
+    """A lab's access point with BMv2. A radio cannot leave its namespace, as other interfaces do for their wires: its
+    wire is in this one."""
 
     _radio_wire: "subprocess.Popen[bytes] | None" = None
 
@@ -103,7 +104,7 @@ class Bmv2P4AP(_AccessPoint, Bmv2Switch, AP):
             stop_process(self._radio_wire)
             self._radio_wire = None
 
-    def _put_wire(self, name: str, model: dict[str, object]) -> None:
+    def _put_wire(self, name: str, model: Mapping[str, object]) -> None:
         if name != self.wintfs[0].name:
             super()._put_wire(name, model)
             return
@@ -130,4 +131,4 @@ class Bmv2P4AP(_AccessPoint, Bmv2Switch, AP):
         self._wire_processes.append((self._radio_wire, output))
 
 
-ACCESS_POINTS = {"apswitch": P4AP, "bmv2": Bmv2P4AP}
+ACCESS_POINTS = {"apswitch": LabAP, "bmv2": Bmv2LabAP}
