@@ -28,7 +28,9 @@ from targets import GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, T
 
 TESTS = ROOT / "ptf-tests/tests"
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
+CASES = 300  # entries and frames that test_model compares with its model
 MTU = 9216  # bytes, for jumbo frames
+CASE_TIMEOUT = 60  # s
 RUN_TIMEOUT = 900  # s; ptf waits for its threads for ever when it fails itself
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
@@ -136,13 +138,13 @@ def push_pipeline(target: Target, place: Place, process: subprocess.Popen[bytes]
         raise RunError(f"the program could not be loaded: {error}{state}") from None
 
 
-def find_tests(spec: str | None) -> list[str]:
-    """Names of the tests that a spec (`test_mark` or `test_mark.MarkEct0`) selects; None selects all."""
+def find_tests(spec: str | None, directory: Path) -> list[str]:
+    """Names of the tests in a directory that a spec (`test_mark` or `test_mark.MarkEct0`) selects; None: all."""
     command = [
         sys.executable,
         ptf_script(),
         "--test-dir",
-        str(TESTS),
+        str(directory),
         "--pypath",
         str(TESTS.parent),
         "--list-test-names",
@@ -161,20 +163,23 @@ def ptf_script() -> str:
     return str(Path(sys.executable).parent / "ptf")
 
 
-def run_tests(tests: list[str], target: Target, place: Place, out: Path, verbose: bool) -> list[dict[str, Any]]:
-    """Run tests with PTF and return the outcome of each."""
+def run_tests(
+    tests: list[str], directory: Path, target: Target, place: Place, out: Path, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Run tests of a directory with PTF and return the outcome of each."""
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
     parameters = {"address": place.address, "p4info": str(place.p4info), "results": str(results)}
-    parameters |= {"cannot": target.cannot, **target.numbers()}
-    command = [sys.executable, ptf_script(), "--test-dir", str(TESTS), "--pypath", str(TESTS.parent)]
+    parameters |= {"cannot": target.cannot, "cases": arguments.cases, "seed": arguments.seed, **target.numbers()}
+    command = [sys.executable, ptf_script(), "--test-dir", str(directory), "--pypath", str(TESTS.parent)]
     command += [word for port, name in place.interfaces.items() for word in ("--interface", f"{port}@{name}")]
     command += ["--log-dir", str(out / "log"), "--qlen", "20000", "--socket-recv-size", "65536"]
     command += ["--test-params", ";".join(f"{key}={value!r}" for key, value in parameters.items())]
-    command += ["--debug", "debug" if verbose else "info", "--test-case-timeout", "60", *tests]
+    command += ["--debug", "debug" if arguments.verbose else "info"]
+    command += ["--test-case-timeout", str(CASE_TIMEOUT + arguments.cases), *tests]
     process = start(command)
     try:
-        process.wait(timeout=RUN_TIMEOUT)
+        process.wait(timeout=RUN_TIMEOUT + arguments.cases)
     except subprocess.TimeoutExpired:
         pass  # what has no outcome has failed
     finally:
@@ -187,7 +192,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run the packet tests against a target.")
     parser.add_argument("--target", choices=TARGETS, default="apswitch")
     parser.add_argument("--test", metavar="NAME", help="a file (test_mark) or a test (test_mark.MarkEct0)")
+    parser.add_argument("--tests", metavar="DIR", type=Path, default=TESTS, help="where the tests are, if not here")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every packet to out/ptf/TARGET/log")
+    parser.add_argument(
+        "--cases", metavar="N", type=int, default=CASES, help="of test_model, for its model; by default %(default)s"
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=int, default=0, help="the first of those cases; by default %(default)s"
+    )
     parser.add_argument(
         "--program", metavar="DIR", type=Path, default=ROOT / "p4src", help="where the compiled program is"
     )
@@ -208,7 +220,7 @@ def main() -> int:
             hosts = {port: f"host{port}" for port in PORTS}
         place = Place(address, hosts, *find_program(target, arguments.program.resolve(), arguments.device_config))
         interfaces = {} if arguments.address else enter_namespace()
-        tests = find_tests(arguments.test)
+        tests = find_tests(arguments.test, arguments.tests)
         (out / "log").mkdir(parents=True, exist_ok=True)
         for old in out.glob("target.*"):
             old.unlink()
@@ -219,7 +231,7 @@ def main() -> int:
                 switch = start(target.command(interfaces, log), stdout=output, stderr=output)
         try:
             push_pipeline(target, place, switch, log)
-            outcomes = run_tests(tests, target, place, out, arguments.verbose)
+            outcomes = run_tests(tests, arguments.tests, target, place, out, arguments)
             ended = switch.poll() if switch else None
         finally:
             if switch:

@@ -4,32 +4,52 @@
 A fenced block ```sh holds commands for the reader. `make` commands that run for minutes are checked with `make -n`
 (target, variables and tools exist), all others are executed. A block whose first line is `# in the lab`,
 `# beside a lab`, `# beside a controller` or `# in a namespace` belongs to a running lab, controller or host and is
-executed by the tests of that room.
+executed by the tests of that room. Examples are executed by tests/test_examples.py. A block ```python is a whole
+script.
 """
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        ROOT / "CODE_OF_CONDUCT.md",
+        *ROOT.glob("docs/**/*.md"),
+    ]
+)
 ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace")
 
 
 def commands() -> list[tuple[str, str]]:
-    """(page, command line) of every ```sh block, comments and continuation lines folded."""
-    found = []
+    """(page, command line) of every ```sh block, comments and continuation lines folded; each line once."""
+    found: dict[str, str] = {}
     for page in PAGES:
         for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
             if block.startswith(ELSEWHERE):
                 continue
             for line in block.replace("\\\n", " ").splitlines():
                 line = line.split("  #")[0].strip()
-                if line and not line.startswith("#"):
-                    found.append((str(page.relative_to(ROOT)), line))
-    return found
+                if line and not line.startswith(("#", ".venv/bin/python -m examples.")):
+                    found.setdefault(line, str(page.relative_to(ROOT)))
+    return [(page, line) for line, page in found.items()]
+
+
+def scripts() -> list[tuple[str, str]]:
+    """(page, script) of every ```python block."""
+    return [
+        (str(page.relative_to(ROOT)), block)
+        for page in PAGES
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+        if not block.startswith(ELSEWHERE)
+    ]
 
 
 @pytest.mark.parametrize(("page", "command"), commands())
@@ -38,6 +58,12 @@ def test_command_runs(page: str, command: str) -> None:
         command = command.replace("make ", "make -n ", 1)
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, f"{page}: {command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize(("page", "script"), scripts())
+def test_script_runs(page: str, script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{page}: {done.stderr[-2000:]}"
 
 
 def test_pages_hold_commands() -> None:

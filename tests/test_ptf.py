@@ -58,5 +58,5 @@ def test_a_target_that_runs_already(tmp_path: Path, options: str) -> None:
     command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "apswitch: 3 passed, 0 failed" in done.stdout
+    assert "apswitch: 4 passed, 0 failed" in done.stdout
     assert json.loads((ROOT / "out/ptf/apswitch.json").read_text())["versions"]["apswitch"] == f"at {ADDRESS}"

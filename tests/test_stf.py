@@ -4,6 +4,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -329,7 +330,7 @@ def test_p4testgens_cases_are_of_the_present_program() -> None:
     testgen.check()
 
 
-@pytest.mark.parametrize("changed", ["ap.p4", "stages/mark.p4", "cases/ap_1.stf"])
+@pytest.mark.parametrize("changed", ["ap.p4", "stages/mark.p4", "tna/gate.p4", "cases/ap_1.stf"])
 def test_cases_of_other_sources_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
     for name in ("OWN", "CASES", "SUMS", "ROOT"):
@@ -345,3 +346,22 @@ def test_what_is_missing_to_make_cases_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(testgen.TestgenError, match="p4testgen is not on PATH: build p4c with"):
         testgen.generate(ROOT / "p4src/ap.p4", tmp_path)
+
+
+def test_the_tofino_builds_cases_are_told_in_the_other_ones_words() -> None:
+    made = (
+        "add ApIngress.Learn.learn src_addr:0x1 ApIngress.Learn.known_source()\n"
+        "add ApEgress.AckFilter.ack_filter flow:0b0*1 ApEgress.AckFilter.note(index:0x320)\n"
+        "packet 320 0102\npacket 32 320320\nexpect 320 0102$\n"
+    )
+    assert testgen.as_v1model(made) == (
+        "add Learn.learn src_addr:0x1 Learn.known_source()\n"
+        "add AckFilter.ack_filter flow:0b0*1 AckFilter.note(index:0x320)\n"
+        "packet 510 0102\npacket 32 320320\nexpect 510 0102$\n"
+    )
+
+
+def test_a_line_that_p4testgen_is_told_something_behind_must_be_there(tmp_path: Path) -> None:
+    elsewhere = replace(testgen.TOFINO, behind=(("    Nowhere.apply();", "testgen_assume(true);"),))
+    with pytest.raises(testgen.TestgenError, match=r"ap_tna.p4 has not one line 'Nowhere.apply\(\);'"):
+        testgen.generate_own(elsewhere, tmp_path)

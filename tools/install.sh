@@ -18,7 +18,7 @@ SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-pi
 TESTS="pg_ctlcluster:postgresql promtool:prometheus chromium:chromium chromedriver:chromium-driver
     systemd-analyze:systemd faketime:faketime"
 
-KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod
+KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod wg:wireguard-tools
     hostapd:hostapd wpa_supplicant:wpasupplicant iw:iw iwconfig:wireless-tools rfkill:rfkill"
 
 apt_install() {
@@ -28,10 +28,15 @@ apt_install() {
         command -v sudo >/dev/null || die "missing: $*; run make as root, or install them by hand"
         sudo=sudo
     fi
-    say "apt-get install $*"
-    # What is installed may be older than the package list knows: refresh it once, before the first install.
+    say "apt-get update, before anything is installed: the list of packages may be older than they are"
     $sudo apt-get -qq update
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >/dev/null
+    local all
+    all=$($sudo apt-get -s install --no-install-recommends "$@" | sed -n 's/^Inst \([^ ]*\).*/\1/p')
+    say "apt-get will install for this project: $*"
+    # shellcheck disable=SC2086 # words
+    printf 'with what they need, %d packages: %s\n' "$(wc -w <<<"$all")" "$(echo $all)"
+    PACKAGES=$(wc -w <<<"$all") tools/progress.py apt "apt-get" -- $sudo env DEBIAN_FRONTEND=noninteractive \
+        tools/without-services.sh apt-get -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
 }
 
 # What is missing of its words, each as in SYSTEM.
@@ -45,13 +50,6 @@ install_missing() {
 
 # A database and a Prometheus are wanted as programs: what their packages would start and listen on stays off.
 install_tests() {
-    local policy=/usr/sbin/policy-rc.d
-    if [ "$(id -u)" = 0 ] && [ ! -e $policy ]; then
-        printf '#!/bin/sh\nexit 101\n' >$policy
-        chmod +x $policy
-        # shellcheck disable=SC2064 # the path of now
-        trap "rm -f $policy" EXIT
-    fi
     # shellcheck disable=SC2086 # words
     (install_missing $TESTS) || say "some of these are missing; the tests that need them will say so"
 }
@@ -76,7 +74,7 @@ install_python() {
     fi
     if ! cat requirements.txt ptf-tests/requirements.txt | cmp -s - .venv/requirements.txt; then
         say "pip install -r requirements.txt (into .venv)"
-        .venv/bin/pip install -q --disable-pip-version-check -r requirements.txt
+        tools/progress.py pip "pip" -- .venv/bin/pip install --disable-pip-version-check -r requirements.txt
         # ptf asks for packages that it does not use; one of them needs a compiler and Python's headers.
         .venv/bin/pip install -q --disable-pip-version-check --no-deps -r ptf-tests/requirements.txt
         cat requirements.txt ptf-tests/requirements.txt >.venv/requirements.txt
@@ -89,7 +87,7 @@ compile_loop() {
     "$python" -m controller.compiled --needed || return 0
     headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
     (install_missing gcc:gcc "$headers/Python.h:python3-dev") || true
-    say "compiling the controller's loop (mypyc)"
+    say "compiling the controller's loop (mypyc), about half a minute"
     "$python" -m controller.compiled || true
 }
 

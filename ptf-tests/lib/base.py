@@ -7,6 +7,8 @@ takes about 0.2 s there, on every target. Tests know no target.
 
 import json
 import time
+from collections.abc import Iterable
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from finsy import (
     P4CounterData,
     P4CounterEntry,
     P4DigestEntry,
+    P4DirectMeterEntry,
     P4MeterConfig,
     P4MeterEntry,
     P4MulticastGroupEntry,
@@ -32,10 +35,15 @@ from lib.p4runtime import Client, poll
 from lib.packets import mac
 from lib.ports import OTHER_STATION, PORTS, SLOW, STATION, UPLINK
 
+DEMOTE_HOLD = 1.0  # s, as in p4src/v1model/demote.p4: what is of no known flow stays demoted so long
+
 ROLES = {STATION: 1, OTHER_STATION: 1, UPLINK: 2, SLOW: 1}
 LOCAL, UP, DOWN = range(3)  # direction
 FLOOD_GROUP = 1
+GROUP_PORT = 511  # in place of an egress port
+UNTAGGED = {"outer_vid": 0, "inner_vid": 0}
 ALWAYS = 65535  # feedback
+GROUP_COUNTERS = ("group_arrived", "group_sent")
 CLASS_COUNTERS = ("arrived", "sent", "marked", "dropped", "refused", "filtered")
 CONSTANT_TABLES = ("pure_ack", "mark")
 PATIENCE = 2.0  # s, for what must happen
@@ -65,14 +73,14 @@ def entry(table: str, match: dict[str, Any], action: str, *, priority: int = 0, 
     return P4TableEntry(table, match=P4TableMatch(match), action=P4TableAction(action, **parameters), priority=priority)
 
 
-def forward_entry(host: int, port: int) -> P4TableEntry:
-    """Frames to the host leave through the port."""
-    return entry("forward", {"dst_addr": mac(host)}, "forward_to", egress_port=port)
+def forward_entry(host: int, port: int, **vlan: int) -> P4TableEntry:
+    """Frames to the host leave through the port, in one VLAN (`outer_vid=5, inner_vid=6`)."""
+    return entry("forward", {"dst_addr": mac(host)} | UNTAGGED | vlan, "forward_to", egress_port=port)
 
 
-def learn_entry(host: int, port: int) -> P4TableEntry:
-    """The host is known behind the port."""
-    return entry("learn", {"src_addr": mac(host), "ingress_port": port}, "known_source")
+def learn_entry(host: int, port: int, **vlan: int) -> P4TableEntry:
+    """The host is known behind the port, in one VLAN."""
+    return entry("learn", {"src_addr": mac(host), "ingress_port": port} | UNTAGGED | vlan, "known_source")
 
 
 def class_entry(class_id: int, *, queue: int = 0, regulated: int = 1, priority: int = 1, **match: Any) -> P4TableEntry:
@@ -111,6 +119,7 @@ class AccessPointTest(BaseTest):
         self.p4.drain()
         self.inserted: list[Any] = []
         self.metered: set[tuple[int, int]] = set()
+        self.demoted = False
         self.reset_counts()
         self.prepare()
 
@@ -119,9 +128,12 @@ class AccessPointTest(BaseTest):
 
     def tearDown(self) -> None:
         for group in reversed(self.inserted):
+            self._lift_meters(group)
             self.p4.delete(*reversed(group))
         for port, queue in list(self.metered):
             self.lift_queue_meter(port, queue)
+        if self.demoted:
+            time.sleep(DEMOTE_HOLD + 0.1)  # no target lets go of a hold before its time
         left = [found for found in self.p4.read(P4TableEntry()) if found.table_id not in CONSTANT_TABLES]
         self.assertEqual(left, [], "the test left entries behind")
         self.assertIsNone(self.p4.receive("error", 0), "the target complained about a packet-out or an acknowledgment")
@@ -137,9 +149,16 @@ class AccessPointTest(BaseTest):
 
     def delete(self, *entities: Any) -> None:
         """Delete entities that the test has inserted."""
+        self._lift_meters(entities)
         self.p4.delete(*entities)
         for group in self.inserted:
             group[:] = [entity for entity in group if not any(entity is deleted for deleted in entities)]
+
+    def _lift_meters(self, entities: Iterable[Any]) -> None:
+        """With BMv2 an entry without a meter has that of the deleted one in whose place it is."""
+        metered = [entity for entity in entities if getattr(entity, "meter_config", None) is not None]
+        if metered:
+            self.p4.modify(*(P4DirectMeterEntry(table_entry=entity) for entity in metered))
 
     def modify(self, *entities: Any) -> None:
         """Modify entities that the test has inserted."""
@@ -166,6 +185,7 @@ class AccessPointTest(BaseTest):
         """Limit a priority queue; tearDown lifts the limit."""
         self.p4.modify(P4MeterEntry("queue_meter", index=port << 3 | queue, config=config))
         self.metered.add((port, queue))
+        self.demoted = True
 
     def lift_queue_meter(self, port: int, queue: int) -> None:
         """Take back the limit of a priority queue."""
@@ -180,8 +200,9 @@ class AccessPointTest(BaseTest):
             *(
                 P4CounterEntry(name, index=index, data=P4CounterData())
                 for name in (*CLASS_COUNTERS, "queued")
-                for index in range(PORTS[-1] + 1 << 3)
-            )
+                for index in (*range(PORTS[-1] + 1 << 3), *range(GROUP_PORT << 3, GROUP_PORT + 1 << 3))
+            ),
+            *(P4CounterEntry(name, index=port, data=P4CounterData()) for name in GROUP_COUNTERS for port in PORTS),
         )
 
     def read_counts(self, port: int, class_id: int = 0) -> dict[str, tuple[int, int]]:
@@ -212,6 +233,17 @@ class AccessPointTest(BaseTest):
 
         poll(lambda: counted() == want, PATIENCE)
         self.assertEqual(counted(), want, f"packets by queue of port {port}")
+
+    def expect_group(self, arrived: dict[int, tuple[int, int]], sent: dict[int, tuple[int, int]]) -> None:
+        """Packets and bytes of group traffic by the port that it came from, and by those that it left through."""
+        want = [counts.get(port, (0, 0)) for counts in (arrived, sent) for port in PORTS]
+        cells = [P4CounterEntry(name, index=port) for name in GROUP_COUNTERS for port in PORTS]
+
+        def counted() -> list[tuple[int, int]]:
+            return [(found.packet_count, found.byte_count) for found in self.p4.read(*cells)]
+
+        poll(lambda: counted() == want, PATIENCE)
+        self.assertEqual(counted(), want, "group traffic")
 
     # Stream
 
@@ -279,10 +311,14 @@ class AccessPointTest(BaseTest):
         polled = self.dataplane.poll(device_number=0, port_number=port, timeout=timeout)
         return polled.packet if isinstance(polled, self.dataplane.PollSuccess) else None
 
-    def expect(self, port: int, *packets: Any) -> None:
-        """Exactly these frames leave the port next, in this order, bit by bit."""
+    def receive_all(self, port: int, timeout: float = PATIENCE) -> list[bytes]:
+        """The frames that left the port, up to a silence of `timeout` s."""
+        return list(iter(partial(self.receive, port, timeout), None))
+
+    def expect(self, port: int, *packets: Any, timeout: float = PATIENCE) -> None:
+        """Exactly these frames leave the port next, in this order, bit by bit, each within `timeout` s of the last."""
         for number, packet in enumerate(packets):
-            received = self.receive(port)
+            received = self.receive(port, timeout)
             self.assertIsNotNone(
                 received, f"frame {number} of {len(packets)} did not leave port {port}: {bytes(packet).hex()}"
             )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ack: pure ACKs go first, as long as they keep within the rate of their queue."""
 
-from lib.base import SLOW, STATION, UPLINK, HostsTest, class_entry, entry, meter_config
+from lib.base import BURST, SLOW, STATION, UPLINK, HostsTest, class_entry, entry, meter_config, poll
 from lib.packets import build_ack, build_tcp, build_udp
+from test_flows import flow_entry
 
 ACK_SIZE = 54  # bytes, IPv4 without options
 
@@ -47,25 +48,59 @@ class PriorityOverridesClass(HostsTest):
         self.expect_counts(UPLINK, 3, arrived=2, sent=2)
 
 
-class AckOvertakesBulk(HostsTest):
+class BusyPortTest(HostsTest):
+    """A test of what leaves the slow port, and when."""
+
+    def send_behind(self, bulk, *acks):
+        """Send ACKs into the slow port once bulk waits there; how many frames of it had left when they had come."""
+        self.send(STATION, *bulk)
+        self.assertTrue(poll(lambda: self.read_counts(SLOW)["arrived"][0] == len(bulk)))
+        self.send(STATION, *acks)
+        self.assertTrue(poll(lambda: self.read_counts(SLOW)["arrived"][0] == len(bulk) + len(acks)))
+        gone = self.read_counts(SLOW)["sent"][0]
+        self.assertLess(gone, len(bulk), "too slow: no bulk waits any longer")
+        return gone
+
+
+class AckOvertakesBulk(BusyPortTest):
     """On a busy port an ACK leaves before the data that waited when it came."""
 
     def runTest(self):
         self.insert(prioritise_entry(7, port=SLOW))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(5)]
         ack = build_ack(STATION, SLOW)
-        self.send(STATION, *bulk, ack)
+        gone = self.send_behind(bulk, ack)
         left = [self.receive(SLOW) for _ in range(6)]
         self.assertEqual([frame for frame in left if frame != bytes(ack)], [bytes(frame) for frame in bulk])
-        self.assertIn(bytes(ack), left[:4])
+        self.assertIn(bytes(ack), left[: gone + 1])
         self.expect_nothing()
+
+
+class FullPortDropsBulkFirst(HostsTest):
+    """A port that is full of bulk loses none of the ACKs, and sends them next."""
+
+    def runTest(self):
+        self.insert(prioritise_entry(7, port=SLOW))
+        bulk, count = build_udp(STATION, SLOW, size=200), 3 * BURST
+        acks = [build_ack(STATION, SLOW, number) for number in range(1, 11)]
+        self.send_many(STATION, bulk, count, to=SLOW)
+        self.send(STATION, *acks)
+        self.expect_queued(SLOW, {7: len(acks), 0: count})
+        gone = self.read_counts(SLOW)["sent"][0]
+        left = self.receive_all(SLOW)
+        self.assertLess(len(left), count, "the port was never full")
+        self.assertLess(gone + len(acks), len(left), "too slow: no bulk waits any longer")
+        # What had come between two ACKs may have gone between them; those that waited then left before all bulk.
+        self.assertEqual(
+            [frame for frame in left[: gone + len(acks)] if frame != bytes(bulk)], [bytes(ack) for ack in acks]
+        )
 
 
 class PriorityQueueIsMetered(HostsTest):
     """Above the rate of its queue an ACK joins queue 0; other queues and ports have rates of their own."""
 
     def runTest(self):
-        self.insert(prioritise_entry(7), class_entry(1, queue=6, dscp=46))
+        self.insert(prioritise_entry(7), class_entry(1, queue=6, dscp=46), flow_entry(STATION, UPLINK, protocol=6))
         self.set_queue_meter(UPLINK, 7, meter_config(1, 2 * ACK_SIZE + 1))
         for _ in range(5):
             self.send(STATION, build_ack(STATION, UPLINK))
@@ -82,7 +117,7 @@ class QueueMeterCanBeLifted(HostsTest):
     """Without a rate the queue takes every ACK again."""
 
     def runTest(self):
-        self.insert(prioritise_entry(5))
+        self.insert(prioritise_entry(5), flow_entry(STATION, UPLINK, protocol=6))
         self.set_queue_meter(UPLINK, 5, meter_config(1, 1))
         self.send_and_expect(STATION, build_ack(STATION, UPLINK), UPLINK)
         self.expect_queued(UPLINK, {0: 1})
@@ -91,17 +126,17 @@ class QueueMeterCanBeLifted(HostsTest):
         self.expect_queued(UPLINK, {0: 1, 5: 1})
 
 
-class AckAboveTheRateWaits(HostsTest):
+class AckAboveTheRateWaits(BusyPortTest):
     """On a busy port an ACK above the rate of its queue waits with the bulk: nobody buys priority."""
 
     def runTest(self):
-        self.insert(prioritise_entry(7, port=SLOW))
+        self.insert(prioritise_entry(7, port=SLOW), flow_entry(STATION, SLOW, protocol=6))
         self.set_queue_meter(SLOW, 7, meter_config(1, ACK_SIZE + 1))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(4)]
         first, second = build_ack(STATION, SLOW, 5000), build_ack(STATION, SLOW, 6000)
-        self.send(STATION, *bulk, first, second)
+        gone = self.send_behind(bulk, first, second)
         left = [self.receive(SLOW) for _ in range(6)]
-        self.assertIn(bytes(first), left[:4])
-        self.assertEqual(left[5], bytes(second))
+        self.assertIn(bytes(first), left[: gone + 1])
+        self.assertEqual([frame for frame in left if frame != bytes(first)], [*map(bytes, bulk), bytes(second)])
         self.expect_queued(SLOW, {7: 1, 0: 5})
         self.expect_nothing()

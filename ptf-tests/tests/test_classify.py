@@ -2,10 +2,11 @@
 """classify: what a packet is decides its class and queue."""
 
 from finsy import P4TableAction, P4TableEntry
-from lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, entry, meter_config
-from lib.packets import CE, ECT0, build_ack, build_ip, build_tcp, build_udp, set_ecn
-from scapy.layers.inet import ICMP
+from lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, meter_config
+from lib.packets import CE, ECT0, build_ack, build_arp, build_ethernet, build_ip, build_tcp, build_udp, set_ecn
+from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
 from test_flows import flow_entry
+from test_mark import port_feedback
 
 
 class UnmatchedPacketHasClassZero(HostsTest):
@@ -23,6 +24,7 @@ class EachKeySelects(HostsTest):
 
     def runTest(self):
         udp = build_udp(STATION, UPLINK)
+        opaque = build_ethernet(STATION, UPLINK, type=0x8847) / bytes(60)
         self.insert(flow_entry(STATION, UPLINK, sport=7, flow_class=6, flow_index=200))
         for match, matching, other in (
             ({"dscp": 46}, build_udp(STATION, UPLINK, dscp=46), build_udp(STATION, UPLINK, dscp=44)),
@@ -38,6 +40,9 @@ class EachKeySelects(HostsTest):
             ({"known_flow": 1}, build_udp(STATION, UPLINK, sport=7), udp),
             ({"known_flow": 0}, udp, build_udp(STATION, UPLINK, sport=7)),
             ({"flow_class": 6}, build_udp(STATION, UPLINK, sport=7), udp),
+            ({"ip": 1}, udp, opaque),
+            ({"ip": 1}, build_ip(STATION, UPLINK, options=[IPOption_Router_Alert()]) / UDP(), opaque),
+            ({"control": 1}, build_arp(STATION, UPLINK), udp),
         ):
             with self.subTest(match=match):
                 self.reset_counts()
@@ -91,7 +96,7 @@ class UnregulatedClassHasNoFeedback(HostsTest):
     def runTest(self):
         self.insert(
             class_entry(3, regulated=0, dscp=46),
-            entry("port_feedback", {"egress_port": UPLINK}, "add_port_feedback", feedback=ALWAYS),
+            *port_feedback(ALWAYS),
         )
         for ecn in range(4):
             self.send_and_expect(STATION, build_udp(STATION, UPLINK, dscp=46, ecn=ecn), UPLINK)
@@ -106,7 +111,7 @@ class DemotedPacketIsRegulated(HostsTest):
     def runTest(self):
         self.insert(
             class_entry(3, queue=6, regulated=0, dscp=46),
-            entry("port_feedback", {"egress_port": UPLINK}, "add_port_feedback", feedback=ALWAYS),
+            *port_feedback(ALWAYS),
         )
         packet = build_udp(STATION, UPLINK, dscp=46, ecn=ECT0)
         self.set_queue_meter(UPLINK, 6, meter_config(1, len(packet) + 1))

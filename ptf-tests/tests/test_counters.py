@@ -42,7 +42,7 @@ class QueueIsTheDifference(HostsTest):
         self.assertTrue(poll(empty, timeout=5))
         self.assertGreaterEqual(depths[0], 3)
         self.assertEqual(depths, sorted(depths, reverse=True))
-        self.assertEqual(set(range(depths[0] + 1)), set(depths))
+        self.assertGreater(len(set(depths)), 2)  # not each, for a busy machine does not see all
         self.expect(SLOW, *packets)
         self.expect_nothing()
 

@@ -4,14 +4,29 @@
 from functools import partial
 
 from finsy import P4DirectCounterEntry
-from lib.base import OTHER_STATION, PORTS, STATION, UPLINK, HostsTest, class_entry, entry, poll
+from lib.base import (
+    OTHER_STATION,
+    PORTS,
+    STATION,
+    UNTAGGED,
+    UPLINK,
+    HostsTest,
+    class_entry,
+    entry,
+    forward_entry,
+    learn_entry,
+    poll,
+)
 from lib.packets import build_arp, build_ip, build_tcp, build_udp, ipv4, ipv6
 from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 
 
-def flow_entry(source, target, *, version=4, protocol=17, sport=1111, dport=2222, **action):
-    """The flow of `build_udp` and, with protocol 6, of `build_tcp`; by default index 1, no class, no feedback."""
+def flow_entry(source, target, *, version=4, protocol=17, sport=1111, dport=2222, place=UNTAGGED, **action):
+    """The flow of `build_udp` and, with protocol 6, of `build_tcp`; by default index 1, no class, no feedback.
+
+    `place`: its VLAN, and its ports where they are not those of the hosts.
+    """
     address = ipv4 if version == 4 else ipv6
     match = {
         "src_addr": address(source),
@@ -19,8 +34,12 @@ def flow_entry(source, target, *, version=4, protocol=17, sport=1111, dport=2222
         "protocol": protocol,
         "src_port": sport,
         "dst_port": dport,
+        "ingress_port": source,
+        "egress_port": target,
+        **UNTAGGED,
+        **place,
     }
-    parameters = {"flow_index": 1, "generation": 1, "flow_class": 0, "feedback": 0} | action
+    parameters = {"flow_index": 1, "generation": 1, "flow_class": 0, "feedback": 0, "scalable_feedback": 0} | action
     return entry(f"flows_ipv{version}", match, f"set_flow_ipv{version}", **parameters)
 
 
@@ -43,6 +62,7 @@ class FlowsTest(HostsTest):
             dst_port=dport,
             ingress_port=ingress_port,
             egress_port=egress_port,
+            **UNTAGGED,
         )
 
     def read_flow(self, flow):
@@ -64,13 +84,18 @@ class UnknownFlowIsReported(FlowsTest):
 
 
 class ProtocolWithoutPortsIsAFlow(FlowsTest):
-    """A protocol without ports is a flow by its addresses, ports 0."""
+    """A protocol without ports is a flow by its addresses, ports 0: ICMP, GRE, ESP."""
 
     def runTest(self):
         self.send_and_expect(STATION, build_ip(STATION, UPLINK) / ICMP() / bytes(40), UPLINK)
         self.expect_flow(4, STATION, UPLINK, 1, 0, 0, STATION, UPLINK)
         self.send_and_expect(STATION, build_ip(STATION, UPLINK, version=6, nh=58) / bytes(40), UPLINK)
         self.expect_flow(6, STATION, UPLINK, 58, 0, 0, STATION, UPLINK)
+        for protocol in (47, 50):
+            self.send_and_expect(STATION, build_ip(STATION, UPLINK, proto=protocol) / bytes(40), UPLINK)
+            self.expect_flow(4, STATION, UPLINK, protocol, 0, 0, STATION, UPLINK)
+            self.send_and_expect(STATION, build_ip(STATION, UPLINK, version=6, nh=protocol) / bytes(40), UPLINK)
+            self.expect_flow(6, STATION, UPLINK, protocol, 0, 0, STATION, UPLINK)
         self.expect_no_digest()
 
 
@@ -137,6 +162,24 @@ class FlowIsItsFiveTuple(FlowsTest):
         self.take_digest(build_udp(OTHER_STATION, UPLINK))
         self.expect_no_digest()
         self.assertEqual(self.read_flow(flow), (0, 0))
+
+
+class FlowIsBetweenTwoPorts(FlowsTest):
+    """Who takes a host's address, or moves, is of another flow: that of the old way counts and keeps what it has."""
+
+    def runTest(self):
+        flow = flow_entry(STATION, UPLINK)
+        self.insert(flow, learn_entry(STATION, OTHER_STATION))
+        packet = build_udp(STATION, UPLINK)
+        self.send_and_expect(OTHER_STATION, packet, UPLINK)
+        self.expect_flow(4, STATION, UPLINK, 17, 1111, 2222, OTHER_STATION, UPLINK)
+        self.modify(forward_entry(UPLINK, OTHER_STATION))
+        self.send_and_expect(STATION, packet, OTHER_STATION)
+        self.expect_flow(4, STATION, UPLINK, 17, 1111, 2222, STATION, OTHER_STATION)
+        self.modify(forward_entry(UPLINK, UPLINK))
+        self.send_and_expect(STATION, packet, UPLINK)
+        self.expect_no_digest()
+        self.assertEqual(self.read_flow(flow), (1, len(packet)))
 
 
 class FlowCarriesItsClass(FlowsTest):

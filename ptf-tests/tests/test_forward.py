@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """forward and prune: destination MAC to port, or every port but the one it came from."""
 
-from lib.base import OTHER_STATION, PORTS, SLOW, STATION, UPLINK, AccessPointTest, HostsTest, entry, forward_entry
+from lib.base import (
+    OTHER_STATION,
+    PORTS,
+    SLOW,
+    STATION,
+    UNTAGGED,
+    UPLINK,
+    AccessPointTest,
+    HostsTest,
+    entry,
+    forward_entry,
+)
 from lib.packets import BROADCAST, build_arp, build_ethernet, build_ip, build_tcp, build_udp, mac
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import LLC, SNAP, Dot1AD, Dot1Q, Dot3
@@ -39,7 +50,7 @@ class UnknownDestinationIsFlooded(AccessPointTest):
 
 
 class GroupDestinationIsFlooded(HostsTest):
-    """Broadcast and multicast leave every port but their own; no class counts them."""
+    """Broadcast and multicast leave every port but their own; no class of a port counts them."""
 
     def runTest(self):
         self.add_flood_group()
@@ -54,7 +65,7 @@ class FloodCanBeAnEntry(HostsTest):
 
     def runTest(self):
         self.add_flood_group()
-        self.modify(entry("forward", {"dst_addr": mac(UPLINK)}, "flood"))
+        self.modify(entry("forward", {"dst_addr": mac(UPLINK)} | UNTAGGED, "flood"))
         self.send_and_expect(STATION, build_udp(STATION, UPLINK), (OTHER_STATION, UPLINK, SLOW))
 
 
@@ -80,6 +91,9 @@ class EveryKindOfFrameIsForwarded(HostsTest):
     def runTest(self):
         ethernet = build_ethernet(STATION, UPLINK)
         datagram = build_udp(STATION, UPLINK, size=200).payload
+        self.insert(
+            forward_entry(UPLINK, UPLINK, outer_vid=42), forward_entry(UPLINK, UPLINK, outer_vid=7, inner_vid=42)
+        )
         for frame in (
             build_arp(STATION, UPLINK),
             ethernet / Dot1Q(vlan=42, prio=5) / datagram,

@@ -114,10 +114,11 @@ class FilteredAckGivesBackItsPlace(GateTest):
 
     def runTest(self):
         self.insert(gate_entry(UPLINK, buffer=3, batch=1), prioritise_entry(7, filter=1), ack_flow(320))
+        self.send_and_expect(STATION, build_ack(STATION, UPLINK, 3000), UPLINK)
         self.send_and_expect(STATION, build_ack(STATION, UPLINK, 5000), UPLINK)
         for count in range(1, 10):
             self.send(STATION, build_ack(STATION, UPLINK, 4000))
-            self.expect_counts(UPLINK, arrived=1 + count, sent=1, filtered=count)
+            self.expect_counts(UPLINK, arrived=2 + count, sent=2, filtered=count)
         self.expect_nothing()
 
 
@@ -173,10 +174,10 @@ class DroppedPacketTakesNoPlace(GateTest):
 
     def runTest(self):
         feedback = port_feedback(ALWAYS)
-        self.insert(gate_entry(UPLINK, buffer=3, batch=1), feedback)
+        self.insert(gate_entry(UPLINK, buffer=3, batch=1), *feedback)
         packet = build_udp(STATION, UPLINK)
         self.send(STATION, *[packet] * 10)
         self.expect_counts(UPLINK, dropped=10)
-        self.delete(feedback)
+        self.delete(*feedback)
         self.send_and_expect(STATION, packet, UPLINK)
         self.expect_counts(UPLINK, arrived=1, sent=1, dropped=10)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """learn: a source that is not known behind its port is reported, and its entry ages."""
 
-from lib.base import OTHER_STATION, STATION, UPLINK, AccessPointTest, entry, forward_entry, learn_entry
+from lib.base import OTHER_STATION, STATION, UNTAGGED, UPLINK, AccessPointTest, forward_entry, learn_entry
 from lib.packets import BROADCAST, build_arp, build_udp, ipv4, mac
 from scapy.layers.l2 import Ether
 
@@ -15,7 +15,7 @@ class LearnTest(AccessPointTest):
 
     def expect_source(self, host, port):
         """The next digest reports the host behind the port."""
-        self.expect_digest("source_digest_t", src_addr=mac(host), ingress_port=port)
+        self.expect_digest("source_digest_t", src_addr=mac(host), ingress_port=port, **UNTAGGED)
 
 
 class UnknownSourceIsReported(LearnTest):
@@ -67,6 +67,7 @@ class SourceIsReportedBeforeItsFlow(LearnTest):
             dst_port=2222,
             ingress_port=STATION,
             egress_port=UPLINK,
+            **UNTAGGED,
         )
         self.expect_no_digest()
 
@@ -82,7 +83,7 @@ class MovedStationIsReported(LearnTest):
 
         self.delete(known)
         self.insert(learn_entry(STATION, OTHER_STATION))
-        self.modify(entry("forward", {"dst_addr": mac(STATION)}, "forward_to", egress_port=OTHER_STATION))
+        self.modify(forward_entry(STATION, OTHER_STATION))
         self.send_and_expect(OTHER_STATION, build_udp(STATION, UPLINK), UPLINK)
         self.send_and_expect(UPLINK, build_udp(UPLINK, STATION), OTHER_STATION)
         self.expect_no_digest()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """mark: feedback sets CE, or drops what is not ECN-capable, with exactly the probability that was asked for."""
 
+from collections import Counter
 from math import sqrt
 
 from lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry
@@ -22,23 +23,29 @@ from scapy.layers.inet6 import IPv6ExtHdrFragment
 from scapy.packet import Raw
 from test_flows import flow_entry
 
-
-def port_feedback(feedback, port=UPLINK):
-    """What leaves the port is marked with this probability (65535 = always)."""
-    return entry("port_feedback", {"egress_port": port}, "add_port_feedback", feedback=feedback)
+KINDS = (NOT_ECT, ECT1, ECT0)
 
 
-def class_feedback(feedback, class_id=0, mark_only=0, port=UPLINK):
-    """What leaves the port in the class is marked with this probability, or only marked."""
+def port_feedback(feedback, port=UPLINK, ecn=KINDS):
+    """What leaves the port with one of these codepoints is marked with this probability (65535 = always)."""
+    return [
+        entry("port_feedback", {"egress_port": port, "ecn": kind}, "add_port_feedback", feedback=feedback)
+        for kind in ecn
+    ]
+
+
+def class_feedback(feedback, class_id=0, mark_only=0, port=UPLINK, ecn=KINDS):
+    """What leaves the port in the class with one of these codepoints is marked with this probability, or only that."""
     match = {"egress_port": port, "class_id": class_id}
-    return entry("class_feedback", match, "add_class_feedback", feedback=feedback, mark_only=mark_only)
+    action = {"feedback": feedback, "mark_only": mark_only}
+    return [entry("class_feedback", {**match, "ecn": kind}, "add_class_feedback", **action) for kind in ecn]
 
 
 class EctBecomesCe(HostsTest):
     """ECT(0) and ECT(1) become CE, the header checksum stays right, nothing else changes."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS))
         for version in (4, 6):
             self.reset_counts()
             packets = [
@@ -59,7 +66,7 @@ class ChecksumWrapsRight(HostsTest):
     """The updated IPv4 checksum is the recomputed one, also where the sum wraps (RFC 1624, section 3)."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS))
         for ecn in (ECT0, ECT1):
             for checksum in (0x0000, 0x0001, 0x0002, 0x0003, 0x00FF, 0x0100, 0x7FFF, 0x8000, 0xFFFD, 0xFFFE):
                 packet = build_udp(STATION, UPLINK, ecn=ecn, id=1)
@@ -76,7 +83,7 @@ class WrongChecksumStaysWrong(HostsTest):
     """A damaged header is not made good: its receiver still sees the damage."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS))
         good = build_udp(STATION, UPLINK, ecn=ECT0, id=77)
         right, marked = IP(bytes(good)[14:34]).chksum, IP(set_ecn(good, CE)[14:34]).chksum
         damaged = build_udp(STATION, UPLINK, ecn=ECT0, id=77, chksum=right ^ 0x1000)
@@ -89,7 +96,7 @@ class CeStaysCe(HostsTest):
     """A packet that carries CE goes on unchanged and does not count as marked."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS))
         for version in (4, 6):
             self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=CE, version=version), UPLINK)
         self.expect_counts(UPLINK, arrived=2, sent=2)
@@ -99,7 +106,7 @@ class NotEctIsDropped(HostsTest):
     """A packet that is not ECN-capable is dropped instead, and counted."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS))
         for version in (4, 6):
             self.send_and_expect_drop(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version, size=200))
         self.expect_counts(UPLINK, dropped=(2, 400))
@@ -110,7 +117,7 @@ class MarkOnlySparesNotEct(HostsTest):
     """A class that may only be marked keeps what is not ECN-capable; ECT is marked all the same."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS), class_feedback(0, mark_only=1))
+        self.insert(*port_feedback(ALWAYS), *class_feedback(0, mark_only=1))
         for version in (4, 6):
             self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version), UPLINK)
             packet = build_udp(STATION, UPLINK, ecn=ECT1, version=version)
@@ -122,7 +129,7 @@ class PureAckIsSpared(HostsTest):
     """A pure ACK is neither marked nor dropped, whatever its codepoint."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS), class_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS), *class_feedback(ALWAYS))
         for version in (4, 6):
             for ecn in (NOT_ECT, ECT0, ECT1, CE):
                 self.send_and_expect(STATION, build_ack(STATION, UPLINK, ecn=ecn, version=version), UPLINK)
@@ -132,21 +139,25 @@ class PureAckIsSpared(HostsTest):
         self.expect_counts(UPLINK, arrived=8, sent=8, dropped=1)
 
 
-class OtherThanIpIsSpared(HostsTest):
-    """Feedback acts on IP alone."""
+class OtherThanIpIsDropped(HostsTest):
+    """What is not IP cannot be marked: feedback drops it, unless its class is not regulated or only marked."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS), class_entry(3, regulated=0, control=1))
+        opaque = build_ethernet(STATION, UPLINK, type=0x8847) / bytes(60)
+        self.send_and_expect_drop(STATION, opaque)
         self.send_and_expect(STATION, build_arp(STATION, UPLINK), UPLINK)
-        self.send_and_expect(STATION, build_ethernet(STATION, UPLINK, type=0x8847) / bytes(60), UPLINK)
-        self.expect_counts(UPLINK, arrived=2, sent=2)
+        self.insert(*class_feedback(0, mark_only=1))
+        self.send_and_expect(STATION, opaque, UPLINK)
+        self.expect_counts(UPLINK, arrived=1, sent=1, dropped=1)
+        self.expect_counts(UPLINK, 3, arrived=1, sent=1)
 
 
 class EveryIpPacketIsRegulated(HostsTest):
     """Fragments, IP options, extension headers and other protocols are marked like any packet."""
 
     def runTest(self):
-        self.insert(port_feedback(ALWAYS))
+        self.insert(*port_feedback(ALWAYS))
         payload = Raw(bytes(64))
         for packet in (
             build_ip(STATION, UPLINK, ecn=ECT0, flags="MF") / TCP(flags="A") / payload,
@@ -168,8 +179,8 @@ class FeedbackHasItsPlace(HostsTest):
     def runTest(self):
         self.insert(
             class_entry(2, dscp=46),
-            class_feedback(ALWAYS, class_id=2),
-            port_feedback(ALWAYS, port=OTHER_STATION),
+            *class_feedback(ALWAYS, class_id=2),
+            *port_feedback(ALWAYS, port=OTHER_STATION),
             flow_entry(STATION, UPLINK, sport=7, feedback=ALWAYS),
             flow_entry(STATION, UPLINK, sport=8, feedback=ALWAYS, version=6),
         )
@@ -191,17 +202,44 @@ class FeedbackIsExactAtItsEnds(HostsTest):
 
     def runTest(self):
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
-        feedback = [port_feedback(0), class_feedback(0)]
+        feedback = [*port_feedback(0), *class_feedback(0)]
         self.insert(*feedback)
         self.send_many(STATION, packet, 1000, to=UPLINK)
         self.expect_counts(UPLINK, arrived=1000, sent=1000)
         self.expect(UPLINK, *[packet] * 1000)
 
-        self.modify(port_feedback(ALWAYS))
+        self.modify(*port_feedback(ALWAYS))
         self.send_many(STATION, packet, 1000, to=UPLINK)
         self.expect_counts(UPLINK, arrived=2000, sent=2000, marked=1000)
         self.expect(UPLINK, *[set_ecn(packet, CE)] * 1000)
         self.expect_nothing()
+
+
+class EachKindHasItsFeedback(HostsTest):
+    """What ECT(1), ECT(0) and packets that are not ECN-capable get of each term has nothing to do with the others."""
+
+    def expect_marked(self, *kinds):
+        """Of the three kinds of packets these are acted upon, the others go on as they are."""
+        for version in (4, 6):
+            for ecn in KINDS:
+                packet = build_udp(STATION, UPLINK, ecn=ecn, version=version)
+                if ecn in kinds and ecn == NOT_ECT:
+                    self.send_and_expect_drop(STATION, packet)
+                else:
+                    expected = set_ecn(packet, CE) if ecn in kinds else packet
+                    self.send_and_expect(STATION, packet, UPLINK, expected=expected)
+
+    def runTest(self):
+        for ecn in KINDS:
+            for terms in (port_feedback(ALWAYS, ecn=[ecn]), class_feedback(ALWAYS, ecn=[ecn])):
+                self.insert(*terms)
+                self.expect_marked(ecn)
+                self.delete(*terms)
+        for action, kinds in (({"scalable_feedback": ALWAYS}, [ECT1]), ({"feedback": ALWAYS}, [ECT0, NOT_ECT])):
+            flows = [flow_entry(STATION, UPLINK, version=version, **action) for version in (4, 6)]
+            self.insert(*flows)
+            self.expect_marked(*kinds)
+            self.delete(*flows)
 
 
 class SumSaturates(HostsTest):
@@ -211,9 +249,9 @@ class SumSaturates(HostsTest):
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         flow = flow_entry(STATION, UPLINK, feedback=40000)
         for terms in (
-            [flow, class_feedback(40000)],
-            [class_feedback(40000), port_feedback(40000)],
-            [flow, port_feedback(40000)],
+            [flow, *class_feedback(40000)],
+            [*class_feedback(40000), *port_feedback(40000)],
+            [flow, *port_feedback(40000)],
         ):
             self.insert(*terms)
             self.reset_counts()
@@ -230,20 +268,23 @@ class FeedbackIsAProbability(HostsTest):
     COUNT = 4000
 
     def expect_share(self, probability, packet, counter):
-        """About this share of the packets was marked or dropped."""
+        """About this share of the packets was marked or dropped, and the frames that leave are the others."""
         self.reset_counts()
         self.send_many(STATION, packet, self.COUNT, to=UPLINK)
         acted = self.read_counts(UPLINK)[counter][0]
         deviation = sqrt(self.COUNT * probability * (1 - probability))
         self.assertLessEqual(abs(acted - self.COUNT * probability), 5 * deviation, f"{acted} of {self.COUNT} {counter}")
+        left = Counter(self.receive(UPLINK) for _ in range(self.COUNT - acted * (counter == "dropped")))
+        marked = {set_ecn(packet, CE): acted} if counter == "marked" else {}
+        self.assertEqual(left, marked | {bytes(packet): self.COUNT - acted})
 
     def runTest(self):
         one = ALWAYS + 1
-        self.insert(port_feedback(one - one // 64))
+        self.insert(*port_feedback(one - one // 64))
         self.expect_share(63 / 64, build_udp(STATION, UPLINK, ecn=ECT0), "marked")
-        self.modify(port_feedback(one // 4))
+        self.modify(*port_feedback(one // 4))
         self.expect_share(1 / 4, build_udp(STATION, UPLINK, ecn=NOT_ECT), "dropped")
-        self.modify(port_feedback(one // 16))
-        self.insert(flow_entry(STATION, UPLINK, feedback=one // 8), class_feedback(one // 16))
+        self.modify(*port_feedback(one // 16))
+        self.insert(flow_entry(STATION, UPLINK, scalable_feedback=one // 8), *class_feedback(one // 16))
         self.expect_share(1 / 4, build_udp(STATION, UPLINK, ecn=ECT1), "marked")
-        self.dataplane.flush()
+        self.expect_nothing()

@@ -5,6 +5,7 @@ from lib.base import OTHER_STATION, PORTS, STATION, UPLINK, AccessPointTest, Hos
 from lib.packets import BROADCAST, build_arp, build_ip, build_tcp, build_udp, mac
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
+from test_mark import port_feedback
 
 
 def punt_entry(action: str, *, priority: int = 1, **match):
@@ -35,23 +36,20 @@ class PuntSelectsPackets(HostsTest):
 
     def runTest(self):
         udp = build_udp(STATION, UPLINK, dport=53)
-        for match, other in (
-            ({"ingress_port": STATION}, None),
-            ({"dst_addr": mac(UPLINK)}, build_udp(STATION, OTHER_STATION, dport=53)),
-            ({"ether_type": 0x0800}, build_udp(STATION, UPLINK, dport=53, version=6)),
-            ({"protocol": 17}, build_tcp(STATION, UPLINK, dport=53)),
-            ({"protocol": 17, "dst_port": 53}, build_udp(STATION, UPLINK, dport=54)),
+        for match, port, to, other in (
+            ({"ingress_port": STATION}, OTHER_STATION, UPLINK, udp),
+            ({"dst_addr": mac(UPLINK)}, STATION, OTHER_STATION, build_udp(STATION, OTHER_STATION, dport=53)),
+            ({"ether_type": 0x0800}, STATION, UPLINK, build_udp(STATION, UPLINK, dport=53, version=6)),
+            ({"protocol": 17}, STATION, UPLINK, build_tcp(STATION, UPLINK, dport=53)),
+            ({"protocol": 17, "dst_port": 53}, STATION, UPLINK, build_udp(STATION, UPLINK, dport=54)),
         ):
             punt = punt_entry("send_to_cpu", **match)
             self.insert(punt)
             self.send(STATION, udp)
             self.expect_packet_in(udp, STATION)
             self.expect_nothing()
-            if other is not None:
-                self.send_and_expect(
-                    STATION, other, OTHER_STATION if other[Ether].dst == mac(OTHER_STATION) else UPLINK
-                )
-                self.expect_no_packet_in()
+            self.send_and_expect(port, other, to)
+            self.expect_no_packet_in()
             self.delete(punt)
 
 
@@ -123,7 +121,7 @@ class PacketOutIsNotSeen(HostsTest):
 
     def runTest(self):
         self.subscribe("source_digest_t", "flow_ipv4_digest_t")
-        self.insert(entry("port_feedback", {"egress_port": UPLINK}, "add_port_feedback", feedback=65535))
+        self.insert(*port_feedback(65535))
         packet = build_udp(STATION, UPLINK, ecn=2)
         self.send_out(packet, UPLINK)
         self.expect(UPLINK, packet)

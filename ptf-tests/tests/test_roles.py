@@ -5,6 +5,7 @@ from lib.base import (
     DOWN,
     LOCAL,
     OTHER_STATION,
+    PORTS,
     STATION,
     UP,
     UPLINK,
@@ -14,8 +15,9 @@ from lib.base import (
     entry,
     forward_entry,
 )
-from lib.packets import build_udp
+from lib.packets import BROADCAST, build_arp, build_udp
 
+RADIO = 3  # role
 CLASSES = {LOCAL: 3, UP: 2, DOWN: 1}
 
 
@@ -64,3 +66,25 @@ class RoleChangesAtOnce(HostsTest):
         self.modify(entry("ingress_roles", {"ingress_port": STATION}, "set_ingress_role", role=2))
         self.send_and_expect(STATION, build_udp(STATION, OTHER_STATION), OTHER_STATION)
         self.expect_counts(OTHER_STATION, CLASSES[DOWN], arrived=1, sent=1)
+
+
+class RadioReflects(HostsTest):
+    """Stations behind a radio reach each other through it, alone and as a group; in all else they are stations."""
+
+    def runTest(self):
+        self.add_flood_group()
+        self.insert(forward_entry(7, STATION), *direction_entries())
+        self.modify(
+            entry("ingress_roles", {"ingress_port": STATION}, "set_ingress_role", role=RADIO),
+            entry("egress_roles", {"egress_port": STATION}, "set_egress_role", role=RADIO),
+        )
+        self.send_and_expect(STATION, build_udp(STATION, 7), STATION)
+        self.expect_counts(STATION, CLASSES[LOCAL], arrived=1, sent=1)
+        packet = build_arp(STATION, 7, dst=BROADCAST)
+        self.send_and_expect(STATION, packet, PORTS)
+        size = len(packet)
+        self.expect_group(arrived={STATION: (1, size)}, sent=dict.fromkeys(PORTS, (1, size)))
+        self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
+        self.expect_counts(UPLINK, CLASSES[UP], arrived=1, sent=1)
+        self.send_and_expect(UPLINK, build_udp(UPLINK, STATION), STATION)
+        self.expect_counts(STATION, CLASSES[DOWN], arrived=1, sent=1)

@@ -100,7 +100,9 @@ def access_point_packet(rng: random.Random) -> bytes:
 
 def access_point_value(name: str, rng: random.Random) -> int | None:
     """Marks that are certain or impossible: the two switches draw other random numbers."""
-    return {"feedback": rng.choice([0, 65535]), "egress_port": rng.choice(PORTS), "role": rng.randrange(4)}.get(name)
+    if name in ("feedback", "scalable_feedback"):
+        return rng.choice([0, 65535])
+    return {"egress_port": rng.choice(PORTS), "role": rng.randrange(4)}.get(name)
 
 
 def features_packet(rng: random.Random) -> bytes:

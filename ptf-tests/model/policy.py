@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy of the access point, as docs/architecture.md, docs/naming.md and the decisions tell it.
+
+Written from those pages, not from the program, so that the two can disagree. A packet is decided alone: those before
+it have left. What is a matter of chance (a feedback between never and always, a hold about to end) raises `Chance`.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from model.frames import Frame, Segment, read
+
+STATION, UPLINK_ROLE, RADIO = 1, 2, 3
+LOCAL, UPLINK, DOWNLINK = 0, 1, 2
+GROUP_PORT = 511
+BRIDGES = 0x0180C2000000  # to 0F (IEEE 802.1Q, 8.6.3)
+GROUP_BIT = 1 << 40
+ALWAYS = 65535
+NOT_ECT, ECT1, ECT0, CE = range(4)
+MOST_FILTERED = 15  # in a row: decision 20
+WINDOW = 1 << 30
+SERIAL = 1 << 32
+HELD, FREE = 0.7, 1.3  # s after a packet above its meter: certainly held, certainly no longer (a second: 17, 21)
+
+Vlan = tuple[int, int]
+FlowKey = tuple[int, int, int, int, int, int, int, int, Vlan]  # version, addresses, protocol, ports; ingress, egress
+Match = dict[str, tuple[int, int] | range]  # a value and its mask, or the ports of a range
+
+
+class Chance(Exception):
+    """Both outcomes are right."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """scalable_feedback: for ECT(1). sparse: within its rate, always; else above it, always."""
+
+    index: int
+    generation: int
+    flow_class: int
+    feedback: int
+    scalable_feedback: int
+    sparse: bool
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The matching rule of the highest priority acts."""
+
+    priority: int
+    match: Match
+    result: tuple[int, int, int] | str
+
+
+@dataclass
+class Entries:
+    """What the controller has written; feedback is by the packet's codepoint, too.
+
+    metered: queues whose meter lets nothing through. gate: whether it does so. step: ports with a threshold, which no
+    packet waits for that is alone.
+    """
+
+    ingress_roles: dict[int, int] = field(default_factory=dict)
+    egress_roles: dict[int, int] = field(default_factory=dict)
+    punt: list[Rule] = field(default_factory=list)
+    learned: set[tuple[int, int, Vlan]] = field(default_factory=set)
+    forward: dict[tuple[int, Vlan], int] = field(default_factory=dict)
+    flows: dict[FlowKey, Flow] = field(default_factory=dict)
+    classify: list[Rule] = field(default_factory=list)
+    class_feedback: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
+    port_feedback: dict[tuple[int, int], int] = field(default_factory=dict)
+    ack_priority: dict[int, tuple[int, int]] = field(default_factory=dict)
+    gate: dict[int, bool] = field(default_factory=dict)
+    step: set[int] = field(default_factory=set)
+    metered: set[tuple[int, int]] = field(default_factory=set)
+
+
+@dataclass
+class Acks:
+    """What is remembered of a flow index. run: how far before the newest number all ACKs said the same of ECN."""
+
+    generation: int = 0
+    newest: int = 0
+    ecn: tuple[int, int] = (0, 0)
+    run: int = 0
+    filtered: int = 0
+
+
+@dataclass
+class Memory:
+    """acks: by flow index. demoted: when a packet of no flow was last above the meter of (port, queue).
+
+    identified: flow indices that last said ECT(1) of the two. above: when one was last above the meter of its queue.
+    """
+
+    acks: dict[int, Acks] = field(default_factory=dict)
+    demoted: dict[tuple[int, int], float] = field(default_factory=dict)
+    identified: set[int] = field(default_factory=set)
+    above: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """sent: (port, frame). told: frames to the controller. counts: (counter, index) -> packets."""
+
+    sent: list[tuple[int, bytes]] = field(default_factory=list)
+    told: list[bytes] = field(default_factory=list)
+    digest: tuple[str, tuple[int, ...]] | None = None
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    flow: FlowKey | None = None
+
+
+def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, memory: Memory, now: float) -> Outcome:
+    """What becomes of a frame that comes in through a port; `flood`: the ports of the access point."""
+    frame, outcome = read(data), Outcome()
+    punt = first_match(entries.punt, punt_facts(frame, port))
+    if punt:
+        outcome.told.append(data)
+    if punt == "send_to_cpu" or frame.dst & ~0xF == BRIDGES:
+        return outcome
+
+    target = entries.forward.get((frame.dst, frame.vlan))
+    if not frame.src & GROUP_BIT and (frame.src, port, frame.vlan) not in entries.learned:
+        outcome.digest = "source_digest_t", (frame.src, port, *frame.vlan)
+    returns = entries.ingress_roles.get(port) == RADIO
+    if target == port and not returns:
+        return outcome
+
+    flow = None
+    if target is not None and frame.ip:
+        key = flow_key(frame, port, target)
+        flow = entries.flows.get(key)
+        if flow:
+            outcome.flow = key
+        elif not outcome.digest:
+            outcome.digest = f"flow_ipv{frame.ip}_digest_t", (*key[1:-1], *frame.vlan)
+
+    egress = GROUP_PORT if target is None else target
+    scalable = flow is not None and is_scalable(frame, flow, memory, now)
+    class_id, asked, regulated, pure_ack, filters = classify(frame, port, target, flow, scalable, entries)
+    red = asked != 0 and (egress, asked) in entries.metered
+    open_to_hold = asked != 0 and not flow and not frame.control
+    demoted = red or (open_to_hold and is_held(memory.demoted.get((egress, asked)), now))
+    sent, marked = data, False
+    index = egress << 3 | class_id
+    if (regulated or demoted) and not pure_ack:
+        acts, mark_only = feedback(frame, flow, egress, class_id, entries)
+        if acts:
+            sent, marked = mark(data, frame)
+        dropped = acts and not marked and (not frame.ip or frame.ecn == NOT_ECT) and not mark_only
+    else:
+        dropped = False
+
+    # From here on nothing is a matter of chance: the packet has happened.
+    if red and open_to_hold:
+        memory.demoted[egress, asked] = now
+    if flow and frame.ecn in (ECT0, ECT1):
+        (memory.identified.add if frame.ecn == ECT1 else memory.identified.discard)(flow.index)
+    if flow and scalable and red:
+        memory.above[flow.index] = now
+    if marked:
+        outcome.counts["marked", index] += 1
+    if dropped or entries.gate.get(egress):
+        outcome.counts["dropped" if dropped else "refused", index] += 1
+        return outcome
+    outcome.counts["arrived", index] += 1
+    outcome.counts["queued", egress << 3 | (0 if demoted else asked)] += 1
+    if target is None:
+        outcome.counts["group_arrived", port] += 1
+        outcome.sent = [(other, sent) for other in flood if other != port or returns]
+        outcome.counts.update(("group_sent", other) for other, _ in outcome.sent)
+        return outcome
+    if flow and frame.tcp and filters:
+        acks = memory.acks.setdefault(flow.index, Acks())
+        if not demoted:
+            remember(acks, flow.generation, frame.tcp)
+        if frame.tcp.supersedable and is_superseded(acks, flow.generation, frame.tcp):
+            outcome.counts["filtered", index] += 1
+            return outcome
+    outcome.counts["sent", index] += 1
+    outcome.sent = [(target, sent)]
+    return outcome
+
+
+def flow_key(frame: Frame, port: int, target: int) -> FlowKey:
+    """A flow is one direction of a 5-tuple between two ports, in one VLAN."""
+    return (frame.ip, *frame.addresses, frame.protocol, *frame.ports, port, target, frame.vlan)
+
+
+def direction(port: int, target: int | None, entries: Entries) -> int:
+    """Station to uplink is uplink, uplink to station is downlink; a radio is a station in this."""
+    if target is None:
+        return LOCAL
+    ends = entries.ingress_roles.get(port), entries.egress_roles.get(target)
+    one, other = (STATION if role == RADIO else role for role in ends)
+    return {(STATION, UPLINK_ROLE): UPLINK, (UPLINK_ROLE, STATION): DOWNLINK}.get((one, other), LOCAL)
+
+
+def punt_facts(frame: Frame, port: int) -> dict[str, int]:
+    """What `punt` can ask."""
+    facts = {"ingress_port": port, "dst_addr": frame.dst, "ether_type": frame.ether_type}
+    return facts | {"protocol": frame.protocol, "dst_port": frame.ports[1]}
+
+
+def class_facts(
+    frame: Frame, port: int, target: int | None, flow: Flow | None, scalable: bool, entries: Entries
+) -> dict[str, int]:
+    """What `classify` can ask."""
+    return {
+        "direction": direction(port, target, entries),
+        "flow_class": flow.flow_class if flow else 0,
+        "dscp": frame.dscp,
+        "protocol": frame.protocol,
+        "src_port": frame.ports[0],
+        "dst_port": frame.ports[1],
+        "pure_ack": frame.tcp is not None and frame.tcp.pure_ack,
+        "sparse": flow is not None and flow.sparse,
+        "known_flow": flow is not None,
+        "ip": frame.ip != 0,
+        "control": frame.control,
+        "scalable": scalable,
+    }
+
+
+def classify(
+    frame: Frame, port: int, target: int | None, flow: Flow | None, scalable: bool, entries: Entries
+) -> tuple[int, int, bool, bool, bool]:
+    """Class, the queue that it asks for, regulated, pure ACK, and whether ACKs are filtered where it leaves."""
+    facts = class_facts(frame, port, target, flow, scalable, entries)
+    class_id, queue, regulated = first_match(entries.classify, facts) or (0, 0, 1)
+    filters = 0
+    if facts["pure_ack"] and target is not None and target in entries.ack_priority:
+        queue, filters = entries.ack_priority[target]
+    return class_id, queue, bool(regulated), bool(facts["pure_ack"]), bool(filters)
+
+
+def first_match(rules: list[Rule], facts: dict[str, int]) -> tuple[int, int, int] | str | None:
+    """The result of the matching rule of the highest priority."""
+    matching = [rule for rule in rules if all(fits(facts[name], want) for name, want in rule.match.items())]
+    return max(matching, key=lambda rule: rule.priority).result if matching else None
+
+
+def fits(value: int, want: tuple[int, int] | range) -> bool:
+    """Within a range, or equal to a value where its mask has a bit."""
+    return value in want if isinstance(want, range) else (value ^ want[0]) & want[1] == 0
+
+
+def is_scalable(frame: Frame, flow: Flow, memory: Memory, now: float) -> bool:
+    """ECT(1), or CE of who last sent that, unless all marks were in vain or the flow is held (decision 21)."""
+    identified = frame.ecn == ECT1 or (frame.ecn == CE and flow.index in memory.identified)
+    return identified and flow.scalable_feedback != ALWAYS and not is_held(memory.above.get(flow.index), now)
+
+
+def is_held(above: float | None, now: float) -> bool:
+    """What is held together waits with the bulk for a second, once one packet of it was above the meter."""
+    age = now - (float("-inf") if above is None else above)
+    if HELD < age < FREE:
+        raise Chance
+    return age <= HELD
+
+
+def feedback(frame: Frame, flow: Flow | None, egress: int, class_id: int, entries: Entries) -> tuple[bool, bool]:
+    """Whether feedback acts, from the sum of the flow's, port's and class's; and whether it may only mark."""
+    of_class, mark_only = entries.class_feedback.get((egress, class_id, frame.ecn), (0, 0))
+    of_flow = 0 if flow is None else flow.scalable_feedback if frame.ecn == ECT1 else flow.feedback
+    total = of_flow + entries.port_feedback.get((egress, frame.ecn), 0) + of_class
+    if 0 < total < ALWAYS:
+        raise Chance
+    return total >= ALWAYS, bool(mark_only)
+
+
+def mark(data: bytes, frame: Frame) -> tuple[bytes, bool]:
+    """CE where the packet is ECN-capable (RFC 3168), with the checksum of IPv4 kept as right as it was (RFC 1624)."""
+    if not frame.ip or frame.ecn in (NOT_ECT, CE):
+        return data, False
+    marked, at = bytearray(data), frame.ip_at
+    if frame.ip == 6:
+        marked[at + 1] |= CE << 4
+        return bytes(marked), True
+    marked[at + 1] |= CE
+    old, new, checksum = (
+        int.from_bytes(word) for word in (data[at : at + 2], marked[at : at + 2], data[at + 10 : at + 12])
+    )
+    total = (~checksum & 0xFFFF) + (~old & 0xFFFF) + new  # equation 3, in one's complement
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    marked[at + 10 : at + 12] = (~total & 0xFFFF).to_bytes(2)
+    return bytes(marked), True
+
+
+def remember(acks: Acks, generation: int, tcp: Segment) -> None:
+    """The newest number of the flow, when an ACK that arrives is not older (decision 20)."""
+    behind, ahead = (acks.newest - tcp.number) % SERIAL, (tcp.number - acks.newest) % SERIAL
+    same = acks.generation == generation
+    if same and 0 < behind < WINDOW and acks.filtered < MOST_FILTERED:
+        return
+    run = min(acks.run + ahead, WINDOW) if same and acks.ecn == tcp.ecn and ahead < WINDOW else 0
+    acks.generation, acks.newest, acks.ecn, acks.run = generation, tcp.number, tcp.ecn, run
+
+
+def is_superseded(acks: Acks, generation: int, tcp: Segment) -> bool:
+    """A newer ACK of the flow says the same of ECN, and not too many were filtered in a row."""
+    behind = (acks.newest - tcp.number) % SERIAL
+    same = acks.generation == generation and acks.ecn == tcp.ecn
+    superseded = same and 0 < behind <= acks.run and acks.filtered < MOST_FILTERED
+    acks.filtered = acks.filtered + 1 if superseded else 0
+    return superseded

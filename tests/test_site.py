@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation's site is built, whole and without a broken link, and says what the results say."""
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def build(*options: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    there = tmp_path_factory.mktemp("site")
+    done = build("--site-dir", str(there))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return there
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("reference/rest.html", "/api/v1/access-points/{name}/flows"),
+        ("reference/commands.html", "apctl get"),
+        ("reference/p4.html", "port_feedback"),
+        ("reference/python.html", "rest_token"),
+        ("decisions/0001-ack-memory.html", "generation"),
+        ("project/contributing.html", "How a change travels"),
+    ],
+)
+def test_what_is_made_of_the_code_is_there(site: Path, page: str, words: str) -> None:
+    assert words in re.sub(r"<[^>]+>", "", (site / page).read_text())
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="(https?://[^"]+)"', page.read_text())
+        assert not loaded, f"{page.name}: {loaded}"
+
+
+def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text("# One\n\n[nowhere](nowhere.md)\n")
+    own = (ROOT / "mkdocs.yml").read_text()
+    rules = re.search(r"^strict: true\n.*?(?=^theme:)", own, re.M | re.S)
+    assert rules
+    (tmp_path / "mkdocs.yml").write_text(f"site_name: one\n{rules[0]}")
+    done = build("--config-file", str(tmp_path / "mkdocs.yml"))
+    assert done.returncode != 0 and "nowhere.md" in done.stderr
+
+
+def test_first_pages_say_what_was_measured() -> None:
+    sys.path.insert(0, str(ROOT))
+    figures = importlib.import_module("tools.site.figures")
+    assert len(figures.PAGES) == 2
+    for page in figures.PAGES:
+        assert figures.made(page) == page.read_text(), "renew it with .venv/bin/python tools/site/figures.py"
+    overview = figures.overview
+    kept = overview.page(overview.kept(figures.RESULTS))
+    assert kept == (figures.RESULTS / "peers.md").read_text(), "renew it with .venv/bin/python tools/site/figures.py"
+
+
+def test_one_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    found = {"accesspoint": re.search(r'^__version__ = "(.*)"', (ROOT / "accesspoint/__init__.py").read_text(), re.M)}
+    found["CITATION.cff"] = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)
+    for room, name in (("switch", "apswitch"), ("hosts", "hosts")):
+        found[room] = re.search(r'^version = "(.*)"', (ROOT / room / "Cargo.toml").read_text(), re.M)
+        lock = tomllib.loads((ROOT / room / "Cargo.lock").read_text())
+        assert [package["version"] for package in lock["package"] if package["name"] == name] == [version]
+    assert {name: match and match[1] for name, match in found.items()} == dict.fromkeys(found, version)

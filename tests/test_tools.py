@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make` says while it works, how packages are installed, and the parts of `make test`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SERVICES = ("/usr/sbin/invoke-rc.d", "/usr/bin/deb-systemd-invoke", "/usr/bin/deb-systemd-helper")
+CARGO = r"""
+printf '   Compiling one v1.0.0\n    Building [=>     ] 3/90: one, two\r' >&2
+sleep 6.5
+printf 'warning: a thing\n    Building [====>  ] 60/90: three\r' >&2
+sleep 6.5
+exit $1
+"""
+
+
+def progress(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([ROOT / "tools/progress.py", *words], capture_output=True, text=True, timeout=60)
+
+
+def test_a_long_build_says_how_far_it_is_and_what_it_said_when_it_fails() -> None:
+    done = progress("cargo", "switch", "--", "sh", "-c", CARGO, "sh", "3")
+    assert done.returncode == 3
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("switch: 3 of 90 crates, now one, two (")
+    assert "warning: a thing" in lines and any(
+        line.startswith("switch: 60 of 90 crates, now three (") for line in lines
+    )
+    assert "Compiling one" in done.stderr
+
+
+def test_what_is_done_at_once_says_nothing() -> None:
+    done = progress("cargo", "switch", "--", "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+def test_packages_start_no_service_and_the_host_stays_as_it_is() -> None:
+    there = [path for path in SERVICES if Path(path).exists()]
+    if not there:
+        pytest.skip("this system has no invoke-rc.d: nothing could start a service")
+    before = [Path(path).read_bytes() for path in there]
+    script = "for path; do cmp -s $path /bin/true || exit 9; done"
+    covered = subprocess.run([ROOT / "tools/without-services.sh", "sh", "-c", script, "sh", *there])
+    assert covered.returncode == 0
+    assert [Path(path).read_bytes() for path in there] == before
+    assert subprocess.run(["sh", "-c", script, "sh", *there]).returncode == 9
+
+
+def test_a_part_that_is_none_is_named() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/test.py", "swich"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
+
+
+def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n"
+        "def test_passes(): pass\n"
+        "def test_fails(): assert False\n"
+        "@pytest.mark.skip(reason='p4c is missing: install p4c')\n"
+        "def test_skipped(): pass\n"
+    )
+    script = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')\n"
+        "runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(runner)\n"
+        f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{tmp_path}')}}\n"
+        "runner.WHAT = {'own': 'a part'}\n"
+        "sys.exit(runner.main([]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert "FAILED: 1 failure, 1 passed, 1 skipped" in done.stdout
+    assert "1 x p4c is missing: install p4c" in done.stdout

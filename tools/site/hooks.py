@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mkdocs.yml adds to the pages of docs/: the reference, made from the code, and the project's own pages.
+
+Pages are written to be read in the checkout; links from there to sources, of which the site has none, become plain
+text.
+"""
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from tools.site import reference  # noqa: E402
+
+# Of the checkout's root -> where they are on the site.
+PROJECT = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "CODE_OF_CONDUCT.md": "project/conduct.md",
+    "SECURITY.md": "project/security.md",
+    "CHANGELOG.md": "project/changelog.md",
+}
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """`folder/*` in the navigation: every page of the folder, by its own title."""
+    config.nav = expanded(config.nav or [])
+    return config
+
+
+def expanded(nav: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for entry in nav:
+        if isinstance(entry, str) and entry.endswith("/*"):
+            pages = sorted((ROOT / "docs").glob(f"{entry}.md"))
+            found += [
+                {title(page): page.relative_to(ROOT / "docs").as_posix()} for page in pages if page.stem != "README"
+            ]
+        elif isinstance(entry, dict):
+            found.append({name: expanded(one) if isinstance(one, list) else one for name, one in entry.items()})
+        else:
+            found.append(entry)
+    return found
+
+
+def title(page: Path) -> str:
+    """Its first heading."""
+    return page.read_text().partition("\n")[0].lstrip("# ")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for path, text in reference.pages().items():
+        files.append(File.generated(config, path, content=text))
+    for source, path in PROJECT.items():
+        if path != "index.md":
+            files.append(File.generated(config, path, content=(ROOT / source).read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links as they are on the site."""
+    here = page.file.src_uri
+    sources = {path: source for source, path in PROJECT.items() if path != "index.md"}
+    # Where the page is in the checkout, as seen from its root.
+    place = posixpath.dirname(sources.get(here, f"docs/{here}"))
+
+    def moved(match: re.Match[str]) -> str:
+        picture, words, target, anchor = match[1], match[2], match[3], match[4] or ""
+        if not target or "://" in target or target.startswith("mailto:"):
+            return match[0]
+        there = posixpath.normpath(posixpath.join(place, target))
+        if there in PROJECT:
+            path = PROJECT[there]
+        elif there.startswith("docs/"):
+            path = there.removeprefix("docs/")
+            if (ROOT / there).is_dir():
+                path = posixpath.join(path, "README.md")
+        elif (ROOT / there).exists():
+            return words  # a source
+        else:
+            return match[0]  # broken: mkdocs says so
+        return f"{picture}[{words}]({posixpath.relpath(path, posixpath.dirname(here) or '.')}{anchor})"
+
+    return LINK.sub(moved, markdown)

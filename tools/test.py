@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make test`: every test, or those of one part, and at the end what ran, what was skipped and how to have that run.
+
+.venv/bin/python tools/test.py [PART...]
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sys.executable
+BMV2 = "simple_switch_grpc"
+
+
+@dataclass
+class Outcome:
+    """What became of a part. skipped: reason -> how many tests."""
+
+    failed: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+def call(outcome: Outcome, *command: str) -> None:
+    print(f"== {' '.join(command)}", flush=True)
+    code = subprocess.run(command, cwd=ROOT).returncode
+    if code:
+        outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
+
+
+def pytest(outcome: Outcome, *folders: str) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.xml"
+        call(outcome, PYTHON, "-m", "pytest", "-q", f"--junit-xml={report}", *folders)
+        if not report.exists():
+            return
+        for case in ElementTree.parse(report).iter("testcase"):
+            ends = [child for child in case if child.tag in ("failure", "error", "skipped")]
+            outcome.counts[ends[0].tag if ends else "passed"] += 1
+            if ends and ends[0].tag == "skipped":
+                outcome.skipped[ends[0].get("message") or "no reason given"] += 1
+
+
+def cargo(outcome: Outcome, room: str) -> None:
+    call(outcome, "cargo", "test", "--release", "--quiet", "--manifest-path", f"{room}/Cargo.toml")
+
+
+def check(outcome: Outcome) -> None:
+    call(outcome, "make", "--no-print-directory", "check")
+
+
+def switch(outcome: Outcome) -> None:
+    cargo(outcome, "switch")
+    pytest(outcome, "switch/tests")
+
+
+def hosts(outcome: Outcome) -> None:
+    cargo(outcome, "hosts")
+    pytest(outcome, "hosts/tests")
+
+
+def ptf(outcome: Outcome) -> None:
+    call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch")
+    if shutil.which(BMV2):
+        call(outcome, PYTHON, "ptf-tests/run.py", "--target", "bmv2")
+    else:
+        outcome.skipped[f"packet tests on BMv2: {BMV2} is not on PATH: install BMv2 as docs/targets.md says"] += 1
+
+
+def mutants(outcome: Outcome) -> None:
+    call(outcome, PYTHON, "ptf-tests/mutants")
+
+
+PARTS = {
+    "check": check,
+    "switch": switch,
+    "hosts": hosts,
+    "controller": lambda outcome: pytest(outcome, "controller"),
+    "topologies": lambda outcome: pytest(outcome, "topologies"),
+    "experiments": lambda outcome: pytest(outcome, "experiments"),
+    "project": lambda outcome: pytest(outcome, "tests"),
+    "ptf": ptf,
+    "mutants": mutants,
+}
+WHAT = {
+    "check": "format, lint, types",
+    "switch": "apswitch: cargo test, switch/tests",
+    "hosts": "end hosts: cargo test, hosts/tests",
+    "controller": "controller, REST, page, apctl",
+    "topologies": "labs and Mininet classes",
+    "experiments": "experiments and reports",
+    "project": "docs, examples, distribution, conformance, bench, hostile",
+    "ptf": "packet tests on every target that is here",
+    "mutants": "whether they find mistakes in the program: a sample",
+}
+
+
+def summary(outcomes: dict[str, Outcome]) -> str:
+    lines = ["", "part          time  tests", "------------------------------------------------------------"]
+    for name, outcome in outcomes.items():
+        counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.counts.items())) or WHAT[name]
+        lines.append(f"{name:<12}{outcome.seconds:5.0f} s {'FAILED: ' if outcome.failed else ''}{counts}")
+    skipped = sum((outcome.skipped for outcome in outcomes.values()), Counter[str]())
+    if skipped:
+        lines += ["", "Skipped, and what it takes to have it run:"]
+        lines += [f"  {number:3} x {' '.join(reason.split())[:200]}" for reason, number in skipped.most_common()]
+    failed = [f"  {name}: {reason}" for name, outcome in outcomes.items() for reason in outcome.failed]
+    return "\n".join([*lines, "", *(["Failed:", *failed] if failed else ["Everything that ran has passed."])])
+
+
+def main(names: list[str]) -> int:
+    if unknown := [name for name in names if name not in PARTS]:
+        print(f"error: there is no part '{unknown[0]}': choose of", file=sys.stderr)
+        for name, what in WHAT.items():
+            print(f"  {name:<12} {what}", file=sys.stderr)
+        return 2
+    outcomes: dict[str, Outcome] = {}
+    for number, name in enumerate(names or PARTS, start=1):
+        print(f"\n== part {number} of {len(names or PARTS)}: {name} ({WHAT[name]})", flush=True)
+        outcomes[name], began = Outcome(), time.monotonic()
+        PARTS[name](outcomes[name])
+        outcomes[name].seconds = time.monotonic() - began
+    print(summary(outcomes))
+    return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
