@@ -1,2 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments on the access point: declared as data, run in fresh labs, ended in a table, plots and a summary."""
+"""Experiments: what papers asked, asked again in labs, and what comes of it.
+
+Modules stand in layers, and import from their own and those above (tests/test_imports.py):
+
+samples, raw, intervals: measurements, figures of one run, and of many
+experiment: what is declared, arms, scenes, measures, goals, figures
+probe, traffic, window, selfcheck, stage: a lab with a clock
+scene, cell, contention, controls, datagrams, http3, looks, multicast, passing, wrapped: labs, and what happens in them
+ncr, fairness, cwnd, batcp, qos, peers: the experiments themselves, a folder for each paper
+registry, provenance, plan: all of them by name, and what is to run
+store, flent, measures, again: what a run leaves behind
+claims, answers, goals: what is judged, and by what
+compare, pages, overview, judge, summary: words, and what all runs come to
+theme, panels, figures, site: pictures and pages
+worker, pool, cluster, execute, commands: many runs, each in a process of its own
+phases, terminal, foreground: one run of each arm, on links that people choose
+__main__: the command line
+"""

@@ -10,14 +10,16 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from experiments import commands, registry
+from experiments import commands, plan, registry
+from experiments.experiment import Setting
 from topologies import contain, kernel, labs, requirements, targets
 from topologies.lab import fail
 from topologies.profiles import PROFILES, ProfileError, link_profile
 from topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600
-LIVE_ONLY = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd")
+OWN_LINKS = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd")
+_DEFAULTS = (None, False, "testbed", "cubic", labs.WIRED)
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -38,13 +40,13 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     _add_changes(run)
     _add_side_by_side(run)
     run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
-    live = run.add_argument_group(f"only for {', '.join(registry.LIVE)}")
-    live.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
-    live.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
-    live.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
-    live.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
-    live.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
-    labs.add_arguments(live)
+    own = run.add_argument_group(f"only for {_foreground()}")
+    own.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
+    own.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
+    own.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
+    own.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
+    own.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
+    labs.add_arguments(own)
     resume = command("resume", "go on with interrupted runs")
     resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
     _add_form(resume)
@@ -63,7 +65,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         reader = command(name, text)
         reader.add_argument("names", metavar="NAME", nargs="*", help="default: all that have results")
         _add_form(reader)
-        reader.add_argument("--pages", type=Path, metavar="DIR", help="also write a table NAME.md each into DIR")
+        reader.add_argument(
+            "--pages",
+            type=Path,
+            metavar="DIR",
+            help="also write a table NAME.md each into DIR, and what it is made of into DIR/summaries",
+        )
     return parser.parse_args(argv)
 
 
@@ -87,16 +94,13 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = arguments(argv)
     try:
-        if options.command == "run" and any(name in registry.LIVE for name in options.names):
-            return _live(options, argv)
+        options = arguments(argv)
         if options.command == "run":
-            for name in LIVE_ONLY:
-                if getattr(options, name) not in (None, False, *_DEFAULTS):
-                    raise ProfileError(
-                        f"--{name} is for {', '.join(registry.LIVE)}: '{options.names[0]}' names its own links"
-                    )
+            once = not (options.quick or options.repeats)
+            if once and any(name in registry.foreground() for name in options.names):
+                return _in_the_foreground(options, argv)
+            _refuse_own_links(options)
         return commands.main(options, Console())
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
@@ -104,12 +108,22 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-_DEFAULTS = ("testbed", "cubic", labs.WIRED)
+def _foreground() -> str:
+    return ", ".join(registry.foreground())
 
 
-def _live(options: argparse.Namespace, argv: list[str] | None) -> int:
+def _refuse_own_links(options: argparse.Namespace) -> None:
+    """Raises ProfileError when links are given to an experiment that names its own, as all do that run some times."""
+    for name in OWN_LINKS:
+        if getattr(options, name) not in _DEFAULTS:
+            raise ProfileError(
+                f"--{name} is for {_foreground()}, run once in the foreground: '{options.names[0]}' names its own links"
+            )
+
+
+def _in_the_foreground(options: argparse.Namespace, argv: list[str] | None) -> int:
     if len(options.names) > 1:
-        raise ProfileError(f"{', '.join(registry.LIVE)} run one at a time: give one name")
+        raise ProfileError(f"{_foreground()} run one at a time: give one name")
     name = options.names[0]
     profile = link_profile(options.profile, options.down, options.up, options.rtt)
     requirements.check(options.cc)
@@ -120,35 +134,25 @@ def _live(options: argparse.Namespace, argv: list[str] | None) -> int:
         directory.mkdir(parents=True, exist_ok=True)
         words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
         return kernel.run(place.kernel, "experiments", words, [directory], place.clock)
-    # Not before the check: the lab's modules import Mininet.
-    labs.lab_class(place.lab)
-    from experiments.headline import HEADLINE
-    from experiments.runner import Setting, require
-    from experiments.session import Session
-    from experiments.wireless import HANDOVER, MANY_STATIONS
+    labs.lab_class(place.lab)  # not before the check, and before what imports Mininet
+    from experiments.foreground import Foreground
 
-    experiment = {one.name: one for one in (HEADLINE, MANY_STATIONS, HANDOVER)}[name]
-    seconds = _seconds(options.seconds) if options.seconds else experiment.seconds
-    chosen = _arms(options.arms, [arm.name for arm in experiment.arms])
-    setting = Setting(profile, seconds, options.cc, target=options.target, lab=place.lab, air=labs.air(options))
-    require(experiment, chosen, setting)
+    setting = Setting(profile, options.cc, options.target, place.lab, labs.air(options))
+    declared = registry.find(name)
+    assert declared.under
+    experiment = declared.under(setting)
+    arms = plan.make(experiment, False, options.arms.split(",") if options.arms else None).arms
+    seconds = _seconds(options.seconds) if options.seconds else experiment.scene_of({}, experiment.arms[0]).seconds
+    foreground = Foreground(experiment, setting, arms, seconds, directory, Console())
+    foreground.require()
     directory.mkdir(parents=True, exist_ok=True)
-    session = Session(experiment, setting, chosen, directory, Console())
-    return contain.run(session.run)
+    return contain.run(foreground.run)
 
 
 def _seconds(text: str) -> int:
     if not text.isdecimal() or not MIN_SECONDS <= int(text) <= MAX_SECONDS:
         raise ProfileError(f"seconds '{text}' is not possible: give a whole number from {MIN_SECONDS} to {MAX_SECONDS}")
     return int(text)
-
-
-def _arms(text: str | None, known: list[str]) -> list[str]:
-    chosen = text.split(",") if text else known
-    for name in chosen:
-        if name not in known:
-            raise ProfileError(f"arm '{name}' is unknown: choose of {', '.join(known)}")
-    return [name for name in known if name in chosen]
 
 
 def _end(number: int, _frame: object) -> NoReturn:

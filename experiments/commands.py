@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import json
 import math
 from pathlib import Path
 
@@ -42,14 +43,18 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         points = sum(1 for _ in experiment.points())
         grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
     console.print(grid)
-    orders = [order for name in registry.experiments() for order in _orders(name, True)]
+    orders = [order for name in registry.together() for order in _orders(name, True)]
     alone, together = (plan.seconds(orders, number) / 60 for number in (1, side_by_side()))
     console.print(
         "Minutes are at most, of one run after the other. "
-        f"All quick forms: {alone:.0f}, or {together:.0f} with {side_by_side()} side by side.",
+        f"All quick forms that `all` means: {alone:.0f}, or {together:.0f} with {side_by_side()} side by side.",
         highlight=False,
     )
-    console.print(f"Live, one run of each arm: {', '.join(registry.LIVE)}.", highlight=False)
+    console.print(
+        f"{', '.join(registry.foreground())}: without --quick and --repeats one run of each arm in the foreground, on "
+        "links of your own.",
+        highlight=False,
+    )
     return 0
 
 
@@ -67,7 +72,7 @@ def _state(out: Path, name: str, quick: bool) -> str:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    names = list(registry.experiments()) if options.names == [ALL] else options.names
+    names = registry.together() if options.names == [ALL] else options.names
     plans = []
     for name in names:
         made = _asked(name, options)
@@ -78,7 +83,6 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     pool = LocalPool(_places(options, [made for made, _ in plans]))
     for made, kept in plans:
         kept.begin(made)
-        kept.write_machine(made.target)
     return _make(plans, pool, options, console)
 
 
@@ -135,6 +139,8 @@ def _make(
     from experiments import site
     from experiments.execute import Execution
 
+    for _, kept in plans:
+        kept.write_machine()
     runs = sum(len(kept.missing(made)) for made, kept in plans)
     names = ", ".join(made.experiment for made, _ in plans)
     console.print(f"[bold]{names}[/]: {runs} runs", highlight=False)
@@ -161,7 +167,7 @@ def _campaign(options: argparse.Namespace, console: Console) -> int:
     if options.scheduler and options.workers:
         raise ProfileError("--workers are of this machine: with --scheduler they are the cluster's own")
     work = []
-    for name in options.names or registry.experiments():
+    for name in options.names or registry.together():
         asked = _asked(name, options)
         work.append((asked, Store(options.out, name, options.quick)))
         if options.fresh or work[-1][1].plan() != asked:
@@ -177,7 +183,6 @@ def _campaign(options: argparse.Namespace, console: Console) -> int:
         for asked, kept in work:
             if options.fresh or kept.plan() != asked:
                 kept.begin(asked)
-                kept.write_machine(asked.target)
         return _make(work, pool, options, console, careful=not options.scheduler)
 
 
@@ -207,6 +212,9 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
     for kept in found:
         made = kept.summary()
         store.write(directory / f"{made['experiment']}.md", pages.experiment_page(made))
+        # What `experiments.judge` reads, in so many lines that a change of one figure is one line.
+        (directory / "summaries").mkdir(exist_ok=True)
+        store.write(directory / "summaries" / f"{made['experiment']}.json", json.dumps(made, indent=1) + "\n")
 
 
 def _with_results(options: argparse.Namespace) -> list[Store]:
@@ -217,7 +225,8 @@ def _with_results(options: argparse.Namespace) -> list[Store]:
         for quick in (True,) if options.quick else (False, True):
             kept = Store(options.out, name, quick)
             made = kept.plan()
-            if made and (kept.directory / "summary.json").exists():
+            # One that was interrupted with others may be whole, and nobody has summarised it.
+            if made and ((kept.directory / "summary.json").exists() or not kept.missing(made)):
                 summary.write(made, kept)  # goals may have changed since
                 found.append(kept)
                 break

@@ -12,9 +12,13 @@ from rich.text import Text
 
 from experiments import registry
 from experiments.experiment import Experiment, Measure, Point, Reported
-from experiments.summary import Table
+from experiments.goals import Table
+from experiments.intervals import CONFIDENCE
 
-STYLES = {"met": "bold green", "beaten": "bold green", "not met": "bold red", "not beaten": "yellow"}
+STYLES = {
+    "reproduced": "bold green", "contradicted": "bold red", "undecided": "yellow",
+    "met": "bold green", "beaten": "bold green", "not met": "bold red", "not beaten": "yellow",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,14 @@ def _cell(table: Table, measure: Measure, arm: str, point: Point) -> str:
 
 
 def spread(table: Table, measure: Measure, arm: str, point: Point) -> str:
-    """`13.20 to 13.40`: the confidence interval."""
+    """`13.20 to 13.40`: the interval, and how sure it is where that is less than 95 %."""
     cell = table.cell(measure.name, arm, point)
-    return f"{measure.shown.format(cell['low'])} to {measure.shown.format(cell['high'])}" if cell else ""
+    # A summary of before says nothing of its own.
+    confidence = cell.get("confidence", 1.0) if cell else 0.0
+    if cell is None or not confidence:
+        return ""
+    ends = f"{measure.shown.format(cell['low'])} to {measure.shown.format(cell['high'])}"
+    return f"{ends} ({confidence:.0%})" if confidence < CONFIDENCE else ends
 
 
 def words(point: Point) -> str:

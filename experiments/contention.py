@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from experiments.cell import FRAME
+from experiments.looks import queue_request, waiting
 from topologies.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
 from topologies.profiles import LinkProfile
 
@@ -68,11 +69,7 @@ class Contention:
         radio, uplink = (lab.access_point.wired[port].name for port in (1, 2))
         with grpc.insecure_channel(lab.access_point.grpc) as channel:
             stub = gnmi_grpc.gNMIStub(channel)
-            queues = "/qos/interfaces/interface[interface-id={}]/output/queues/queue[name=*]/state/queue-len-pkts"
-            waiting = [
-                gnmi.GetRequest(path=[GNMIPath(queues.format(name)).path], encoding=gnmi.PROTO)
-                for name in (uplink, radio)
-            ]
+            queues = [queue_request(name) for name in (uplink, radio)]
             port = "/qos/scheduler-policies/scheduler-policy[name={}]/schedulers/scheduler[sequence=0]"
             cir = [GNMIPath(f"{port.format(name)}/one-rate-two-color/config/cir").path for name in (uplink, radio)]
             senders = Senders(lab.net["air"], self.terminals)
@@ -81,9 +78,7 @@ class Contention:
             while not pause.wait(PERIOD / LOOKS):
                 if senders.look() % LOOKS:
                     continue
-                data, acks = (
-                    sum(u.val.uint_val for n in stub.Get(request).notification for u in n.update) for request in waiting
-                )
+                data, acks = (waiting(stub, request) for request in queues)
                 contending = contenders(senders.behind(data), random)
                 stage.sample(stage.now(), "contending", len(contending) + (acks > 0))
                 request = gnmi.SetRequest()

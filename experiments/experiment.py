@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an experiment is, declared as data: a question that a paper asked, the labs and the traffic that ask it again,
-the arms that answer, what the paper reports, and what counts as met and as beaten.
+the arms that answer, and what the paper reports. What it comes to is said by the paper's claims (experiments.claims),
+which no experiment can move; where no paper claims anything, by goals of its own.
 
 Nothing here imports a lab: experiments can be listed, and their results reported, anywhere. Times are seconds of the
 paper's timeline; a quick form runs the same timeline in less time (`Quick.seconds`).
@@ -11,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from experiments.raw import Point as Point
+from experiments.raw import Raw
+from experiments.raw import Value as Value
+from topologies import targets
 from topologies.kernel import REAL
+from topologies.labs import WIRED
+from topologies.profiles import PROFILES, LinkProfile
 
 if TYPE_CHECKING:
-    from experiments.raw import Raw
-    from experiments.stage import Stage
     from topologies.kernel import Kernel
-
-Value = int | float | str
-Point = Mapping[str, Value]
-"""A value of each swept parameter; empty without a sweep."""
 
 PLAIN: Mapping[str, Any] = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True}
@@ -53,8 +54,9 @@ class Arm:
 class Traffic(Protocol):
     """Something that happens in a scene: flows, sessions, programs, events (experiments.scene)."""
 
-    def prepare(self, stage: "Stage") -> None:
-        """Called in the running lab, before the clock starts: starts listeners and plans what happens when."""
+    def prepare(self, stage: Any) -> None:
+        """Called in the running lab, before the clock starts: starts listeners and plans what happens when. stage: an
+        experiments.stage.Stage."""
 
 
 class Scene(Protocol):
@@ -78,11 +80,16 @@ class Scene(Protocol):
     def solo(self) -> bool:
         """Whether two of them disturb each other on one machine, whatever it has."""
 
+    @property
+    def early(self) -> float:
+        """s before the clock's start at which flows of the timeline's beginning start."""
+
     def kernel(self) -> "Kernel | None":
         """The kernel that every run needs in place of the running one. Raises LabError when there is none."""
 
-    def lab(self, arm: Arm, target: str, directory: Any) -> Any:
-        """A context manager: the lab of one run, up between its ends."""
+    def lab(self, arm: Arm, target: str, directory: Any, seed: int | None = None) -> Any:
+        """A context manager: the lab of one run, up between its ends. seed: of what is left to chance in its links and
+        switches; None: another one each time."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Measure:
     name: str
     unit: str
     text: str
-    of: "Callable[[Raw], float | None]"
+    of: Callable[[Raw], float | None]
     shown: str = "{:.2f}"
 
 
@@ -116,17 +123,19 @@ class Reported:
 
 
 class Medians(Protocol):
-    """The results as a goal sees them: medians over fit runs. None: nothing was measured."""
+    """The results as a goal sees them: those of one repeat. None: nothing was measured."""
 
     def __call__(self, measure: str, arm: str, **point: Value) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What counts as met (the paper's result, on this lab) or as beaten (more than the paper).
+    """What counts as met or as beaten in a comparison that no paper's claims decide.
 
-    text: what it says when it holds, with {value} and {limit}, both printed as in `shown`. value: from medians; where
-    one of them was not measured, the goal is not decided. One of at_least and at_most is given.
+    text: what it says when it holds, with {value} and {limit}, both printed as in `shown`. value: of a repeat's
+    figures; where one of them was not measured, that repeat does not decide. One of at_least and at_most is given: the
+    worse end of the interval over the repeats counts (experiments.goals). why: what is known of why it is missed, for
+    where it is.
     """
 
     kind: Literal["met", "beaten"]
@@ -135,6 +144,7 @@ class Goal:
     at_least: float | None = None
     at_most: float | None = None
     shown: str = "{:.2f}"
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +191,53 @@ class Curves:
     log: bool = False
 
 
-Figure = Timeline | Bars | Curves
+@dataclass(frozen=True)
+class Panels:
+    """A column per arm, of one run each: rates of the sources above, downloads first, round trips below.
+
+    told: of an arm, with its measures by name, as "keeps {kept:.0%}". levels: measure -> the part of the timeline over
+    which its value is written. loaded: the part that is shaded, and said what it is. rate, rtt: of the empty links,
+    Mb/s and ms.
+    """
+
+    name: str
+    caption: str
+    sources: tuple[str, ...]
+    told: str
+    levels: Mapping[str, tuple[float, float]]
+    loaded: tuple[float, float]
+    loaded_by: str
+    rate: float
+    rtt: float
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How much of a delay's samples within a part of the timeline (start, end) came within which time, a line per arm,
+    of one run each. rtt: of the empty links (ms)."""
+
+    name: str
+    caption: str
+    title: str
+    within: tuple[float, float]
+    rtt: float
+    quantity: str = "ping_ms"
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Regulation:
+    """What the controller saw and did at the uplink in the last arm's run: the queue's delay above, its feedback below.
+    Drawn where it fed something back. loaded: the part of the timeline that is shaded."""
+
+    name: str
+    caption: str
+    loaded: tuple[float, float]
+    arms: tuple[str, ...] = ()
+
+
+Figure = Timeline | Bars | Curves | Panels | Distribution | Regulation
 
 
 @dataclass(frozen=True)
@@ -190,9 +246,21 @@ class Quick:
     some arms (none named: all)."""
 
     seconds: float | None = None
-    repeats: int = 3
+    repeats: int = 5
     arms: tuple[str, ...] = ()
     sweep: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What people choose for a run in the foreground (experiments.foreground): the links, the congestion control of
+    every host, the switch and the kind of lab (topologies.labs) by name, and what its radios do to frames."""
+
+    profile: LinkProfile = PROFILES["testbed"]
+    cc: str = "cubic"
+    target: str = targets.DEFAULT
+    lab: str = WIRED
+    air: str = "plain"
 
 
 @dataclass(frozen=True)
@@ -201,8 +269,10 @@ class Experiment:
 
     paper: its number (docs/hosts/README.md) and where, "000, sections 2 and 4.3, Fig. 1, 2, 14"; or "none: " and what
     it follows. question: what is asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep:
-    parameter -> values; every arm runs at every point. differences: how this lab differs from the paper's, for the
-    report. clock: what keeps the time of its runs unless they are asked for otherwise; VIRTUAL where none needs BPF.
+    parameter -> values; every arm runs at every point. goals: none where claims decide. differences: how this lab
+    differs from the paper's, for the report. clock: what keeps the time of its runs unless they are asked for
+    otherwise; VIRTUAL where none needs BPF. phases: parts of the timeline by name, (start, end). under: the same in
+    another setting, for those that people run in the foreground; None: it names its own links.
     """
 
     name: str
@@ -220,6 +290,8 @@ class Experiment:
     quick: Quick = Quick()
     differences: tuple[str, ...] = ()
     clock: str = REAL
+    phases: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    under: Callable[[Setting], "Experiment"] | None = None
 
     def scene_of(self, point: Point, arm: Arm) -> Scene:
         return self.scene(point, arm) if callable(self.scene) else self.scene
@@ -229,6 +301,11 @@ class Experiment:
         values = {**self.sweep, **(self.quick.sweep if quick else {})}
         for combination in itertools.product(*values.values()):
             yield dict(zip(values, combination, strict=True))
+
+    @property
+    def number(self) -> str:
+        """The paper's: `000`; or `none: ...`."""
+        return self.paper.partition(",")[0]
 
     @property
     def asked_by(self) -> str:

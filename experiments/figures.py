@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws an experiment's figures from its results, as its paper draws them, with the paper's numbers in them."""
+"""Draws an experiment's figures from its results, as its paper draws them, with the paper's numbers in them.
+
+Timelines, bars and curves are drawn here; what shows the phases of single runs in experiments.panels.
+"""
 
 import math
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +15,40 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from experiments import theme
-from experiments.experiment import Bars, Curves, Experiment, Reported, Timeline
+from experiments import panels, theme
+from experiments.experiment import (
+    Arm,
+    Bars,
+    Curves,
+    Distribution,
+    Experiment,
+    Panels,
+    Point,
+    Regulation,
+    Reported,
+    Timeline,
+)
 from experiments.experiment import Figure as Declared
-from experiments.raw import Raw
+from experiments.goals import Table
 from experiments.samples import Sample, percentile
 from experiments.store import Run
-from experiments.summary import Table
 from experiments.theme import Theme
 
 COLUMNS = 4  # of a timeline's panels
+MOST_LINES = 10  # runs of an arm in a timeline: more say no more, and all of their samples would have to be read
 MARKERS = "osD^vPX*"
 
 
-def write_all(experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], directory: Path) -> list[Declared]:
-    """Draws every figure that there is data for; returns those."""
+def write_all(
+    experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], directory: Path, png: bool = False
+) -> list[Declared]:
+    """Draws every figure that there is data for; returns those. summary: its `arms`, `points` and `cells`. runs: those
+    that its figures are of."""
     drawn = []
     for figure in experiment.figures:
         drawing = Drawing(experiment, summary, runs, figure)
         if drawing.arms:
-            theme.save(figure.name, drawing.draw, directory)
+            theme.save(figure.name, drawing.draw, directory, png)
             drawn.append(figure)
     return drawn
 
@@ -41,21 +59,27 @@ class Drawing:
     def __init__(self, experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], figure: Declared) -> None:
         self._experiment, self._summary, self._figure = experiment, summary, figure
         self._table = Table(summary["cells"])
+        self._read: dict[str, dict[str, list[Sample]]] = {}  # run -> source -> samples
         chosen = figure.arms or tuple(summary["arms"])
-        self._runs = {arm: [run for run in runs if run.fit and run.order.arm == arm] for arm in chosen}
+        self._runs = {arm: [run for run in runs if run.order.arm == arm] for arm in chosen}
         self.arms = [arm for arm in chosen if arm in summary["arms"] and self._has_data(arm)]
 
     def _has_data(self, arm: str) -> bool:
         match self._figure:
-            case Timeline():
-                return bool(self._at_point(arm))
+            case Timeline(point=point):
+                return bool(self._at(point, arm))
             case Bars(measures=measures, point=point):
                 return any(self._table.cell(measure, arm, point) for measure in measures)
             case Curves(measure=measure):
                 return any(self._table.cell(measure, arm, point) for point in self._summary["points"])
+            case Regulation():
+                return any(panels.feedback(run) for run in self._runs[arm][:1])
+            case Panels() | Distribution():
+                return bool(self._runs[arm])
 
-    def _at_point(self, arm: str) -> list[Run]:
-        return [run for run in self._runs[arm] if dict(run.order.point) == dict(self._figure.point)]
+    def _at(self, point: Point, arm: str) -> list[Run]:
+        """The first runs of an arm at a point."""
+        return [run for run in self._runs[arm] if dict(run.order.point) == dict(point)][:MOST_LINES]
 
     def _reported(self, measure: str, arm: str) -> list[Reported]:
         return [one for one in self._experiment.reported if (one.measure, one.arm) == (measure, arm)]
@@ -68,6 +92,16 @@ class Drawing:
                 return self._bars(bars, colours)
             case Curves() as curves:
                 return self._curves(curves, colours)
+            case Panels() as declared:
+                return panels.overview(declared, self._first(), self._table, self._experiment, colours)
+            case Distribution() as distribution:
+                return panels.distribution(distribution, self._first(), self._experiment, colours)
+            case Regulation() as regulation:
+                return panels.regulation(regulation, self._first()[-1], colours)
+
+    def _first(self) -> list[tuple[Arm, Run]]:
+        """A run of each arm."""
+        return [(self._experiment.arm(arm), self._runs[arm][0]) for arm in self.arms]
 
     def _timeline(self, figure: Timeline, colours: Theme) -> Figure:
         columns = min(COLUMNS, len(self.arms))
@@ -95,12 +129,11 @@ class Drawing:
 
     def _panel(self, ax: Axes, arm: str, figure: Timeline, palette: dict[str, str], colours: Theme) -> None:
         ax.set_title(_wrapped(self._experiment.arm(arm).label), fontsize=10.5, fontweight="bold", loc="left")
-        for number, run in enumerate(self._at_point(arm)):
+        for number, run in enumerate(self._at(figure.point, arm)):
             scale = run.facts["scale"]
-            samples = run.samples()
             for pattern, color in palette.items():
                 style: dict[str, Any] = {"lw": 1.5, "zorder": 3} if number == 0 else {"lw": 0.7, "alpha": 0.35}
-                for own in _lines(samples, figure, pattern):
+                for own in self._lines(run, figure, pattern):
                     ax.plot([s.time / scale for s in own], [s.value for s in own], color=color, **style)
         for measure, (start, end) in figure.levels.items():
             for one in self._reported(measure, arm):
@@ -113,10 +146,21 @@ class Drawing:
         if figure.log:
             ax.set_yscale("log")
 
+    def _lines(self, run: Run, figure: Timeline, pattern: str) -> list[list[Sample]]:
+        """A run's samples of each source that the pattern matches. Read once, for both colours of a page."""
+        if run.order.id not in self._read:
+            lines: dict[str, list[Sample]] = {}
+            for sample in run.samples():
+                if sample.quantity == figure.quantity:
+                    lines.setdefault(sample.source, []).append(sample)
+            self._read[run.order.id] = dict(sorted(lines.items()))
+        return [line for source, line in self._read[run.order.id].items() if fnmatchcase(source, pattern)]
+
     def _ceiling(self, figure: Timeline) -> float:
         """Above nearly all samples and every figure of the paper: a burst of one interval would make the rest small."""
-        samples = [s for arm in self.arms for run in self._at_point(arm) for s in run.samples()]
-        values = [s.value for source in figure.sources for line in _lines(samples, figure, source) for s in line]
+        runs = [run for arm in self.arms for run in self._at(figure.point, arm)]
+        lines = [line for run in runs for source in figure.sources for line in self._lines(run, figure, source)]
+        values = [s.value for line in lines for s in line]
         paper = [one.middle for arm in self.arms for measure in figure.levels for one in self._reported(measure, arm)]
         return 1.2 * max([percentile(values, 0.99), *paper]) if values else 1.0
 
@@ -213,12 +257,6 @@ def _scale(ax: Axes, log: bool) -> None:
     else:
         ax.set_ylim(bottom=0)
         ax.margins(y=0.12)
-
-
-def _lines(samples: Sequence[Sample], figure: Timeline, pattern: str) -> list[list[Sample]]:
-    """The figure's samples of each source that the pattern matches."""
-    raw = Raw(samples, 0.0)
-    return [raw.of(figure.quantity, source) for source in raw.sources(figure.quantity, pattern)]
 
 
 def _named(pattern: str) -> str:

@@ -6,13 +6,27 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments import compare, registry
-from experiments.live import Summary
+from experiments.goals import Table, word
+
+Summary = dict[str, Any]
 
 HEADER = (
     "| arm | download before | during | after | kept | upload | ping p50 | p99 | max |\n"
     "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+INTERVALS = (
+    "Below a median is its exact interval, of order statistics; in brackets how sure it is where that is below 95 %. "
+    "A goal is taken repeat by repeat, and the worse end of its interval counts."
+)
+
+
+WORDS = (
+    "The words are those of [the paper's claims](claims.md), over means of the repeats with Student's 95 % interval; "
+    "nothing in the experiment can move them."
 )
 
 
@@ -66,12 +80,18 @@ def experiment_page(summary: Summary) -> str:
     ]
     headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in experiment.measures)]
     lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+    table = Table(summary["cells"])
     for row in compare.rows(experiment, summary):
-        label = row.label if row.role == "paper's figure" else f"**{row.arm}**: {row.label}"
-        cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *row.cells]
+        measured = row.role != "paper's figure"
+        label = f"**{row.arm}**: {row.label}" if measured else row.label
+        spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in experiment.measures]
+        figures = [f"{cell}<br>{spread}" if spread else cell for cell, spread in zip(row.cells, spreads, strict=True)]
+        cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *figures]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"In a word: **{summary['word']}**.", ""]
+    judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
+    lines += ["", f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
     lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
+    lines += ["", WORDS] if judged else []
     unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
     lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
     lines += [f"Unfit and left out: {', '.join(unfit)}."] if unfit else []
@@ -82,16 +102,45 @@ def experiment_page(summary: Summary) -> str:
             "",
             *(f"- {text}" for text in experiment.differences),
         ]
-    return "\n".join([*lines, "", *_took_part(summary)]) + "\n"
+    return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
+
+
+def stale(results: Path) -> list[Path]:
+    """Pages of a folder of results that are not what its summaries make."""
+    found = []
+    for path in sorted((results / "summaries").glob("*.json")):
+        page, made = results / f"{path.stem}.md", experiment_page(json.loads(path.read_text()))
+        if not page.exists() or page.read_text() != made:
+            found.append(page)
+    return found
+
+
+def _again(summary: Summary) -> list[str]:
+    """What makes the figures again, what they were made with, and where they are; nothing for a summary of before."""
+    if "seeds" not in summary:
+        return []
+    name, form = summary["experiment"], summary["form"]
+    command, points = summary["command"], summary["seeds"]
+    seeds = ", ".join(str(seed) for seed in points[0]["of"].values())
+    raw = f"out/{name}/{form}/runs/ARM{'_POINT' if len(points) > 1 else ''}_REPEAT"
+    return [
+        f"`{command}` makes it again, with the same seed for all arms of a repeat"
+        + (f": {seeds}." if len(points) == 1 else "; a seed for each point and repeat is in the summary."),
+        "",
+        f"Raw data: `{raw}/`, every sample as `samples.parquet`, commit, parameters, versions and self-check as "
+        f"`run.json`; the command makes them. Every repeat's figures: [summary](summaries/{name}.json).",
+        "",
+        f"Claims: checksum `{summary['claims'][:16]}`." if summary["claims"] else "Claims: of more than one version.",
+        "",
+    ]
 
 
 def _took_part(summary: Summary) -> list[str]:
+    """commit: `-dirty` where files differed from it."""
     versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in summary["versions"].items())
-    machine = summary["machine"]
-    kernels, clocks = summary.get("kernels", []), summary.get("clocks", [])
-    when = f", in {' and '.join(clocks)} time" if clocks else ""
+    machine, clocks = summary["machine"], summary.get("clocks", [])
     return [
-        f"Versions: {versions}." + (f" The runs were in Linux {', '.join(kernels)}{when}." if kernels else ""),
+        f"Versions: {versions}." + (f" The runs were in {' and '.join(clocks)} time." if clocks else ""),
         "",
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}.",
     ]

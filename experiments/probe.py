@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A round-trip probe over UDP with the kernel's receive timestamps, in the manner of TWAMP (RFC 5357).
 
-`python -m experiments.probe reflect ADDRESS PORT` answers, `... send ADDRESS PORT SECONDS` asks 20 times a second and
-prints one line per answer: `sequence sent rtt up down late`. `sent` is s since the epoch, the rest s: the round trip
-without the reflector's own time, its two ways (one clock serves both ends of a lab), and how late the sender's timer
-was. Probes of which no line comes were lost.
+`python -m experiments.probe reflect ADDRESS PORT` answers, `... send ADDRESS PORT SECONDS [SEED]` asks 20 times a
+second and prints one line per answer: `sequence sent rtt up down late`. `sent` is s since the epoch, the rest s: the
+round trip without the reflector's own time, its two ways (one clock serves both ends of a lab), and how late the
+sender's timer was. Probes of which no line comes were lost.
 """
 
 import contextlib
@@ -47,14 +47,15 @@ def reflect(address: str, port: int) -> None:
             udp.sendto(PACKET.pack(sequence, sent, received, time.time_ns()), sender)
 
 
-def send(address: str, port: int, seconds: float) -> None:
+def send(address: str, port: int, seconds: float, seed: int | None = None) -> None:
     """Asks at a random time in each twentieth of a second: a strict rhythm could beat with the lab's own."""
     udp = _socket()
     udp.connect((address, port))
+    chance = random.Random(seed)
     start = time.time()
     late: dict[int, float] = {}
     for sequence in range(round(seconds * PER_SECOND)):
-        due = start + (sequence + random.random()) / PER_SECOND
+        due = start + (sequence + chance.random()) / PER_SECOND
         _print_answers(udp, due, late)
         late[sequence] = time.time() - due
         with contextlib.suppress(OSError):  # the reflector is not up yet, or the lab is going down: a lost probe
@@ -79,4 +80,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "reflect":
         reflect(sys.argv[2], int(sys.argv[3]))
     else:
-        send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+        send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:]))

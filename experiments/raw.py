@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The raw data of one run, and the usual measures of it. Times are the timeline's; `Raw` knows how long that took."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise
+from statistics import fmean, pstdev
 
-from experiments.experiment import Point
 from experiments.samples import Sample, averaged, mean_rate, percentile, values_within
+
+Value = int | float | str
+Point = Mapping[str, Value]
+"""A value of each swept parameter; empty without a sweep."""
 
 Of = Callable[["Raw"], float | None]
 
@@ -48,8 +53,11 @@ class Raw:
     def rates(
         self, source: str, start: float = 0.0, end: float | None = None, quantity: str = "rate_mbps"
     ) -> list[float]:
-        """`rate` of each of them."""
-        return [self.rate(one, start, end, quantity) for one in self.sources(quantity, source)]
+        """`rate` of each of them that was started before the end: 0 for who never came up, and has no samples."""
+        rates = [self.rate(one, start, end, quantity) for one in self.sources(quantity, source)]
+        begun = [s for s in self.of("streams", source) if s.time < self.span(start, end)[1]]
+        started = sum(s.value for s in begun) if quantity == "stream_mbps" else len({s.source for s in begun})
+        return rates + [0.0] * max(0, round(started) - len(rates))
 
 
 def rate(source: str = "*", start: float = 0.0, end: float | None = None) -> Of:
@@ -67,10 +75,55 @@ def quantile(quantity: str, fraction: float, start: float = 0.0, end: float | No
     return of
 
 
+def variation(source: str, start: float = 0.0, end: float | None = None) -> Of:
+    """Standard deviation over mean of a flow's rate in bins of 1 s of the run."""
+
+    def of(raw: Raw) -> float | None:
+        first, last = averaged(*raw.span(start, end))
+        samples = raw.of("rate_mbps", source)
+        bins = [
+            mean_rate(samples, "rate_mbps", first + second, first + second + 1) for second in range(int(last - first))
+        ]
+        return pstdev(bins) / fmean(bins) if len(bins) > 1 and any(bins) else None
+
+    return of
+
+
 def mean(quantity: str, start: float = 0.0, end: float | None = None, source: str = "*") -> Of:
     def of(raw: Raw) -> float | None:
         values = raw.values(quantity, source, start, end)
         return sum(values) / len(values) if values else None
+
+    return of
+
+
+def added(start: float = 0.0, end: float | None = None) -> Of:
+    """The probe's mean round trip above that of the empty links: half of its probes before the clock started."""
+
+    def of(raw: Raw) -> float | None:
+        loaded, empty = raw.values("ping_ms", "*", start, end), raw.values("empty_ping_ms")
+        return sum(loaded) / len(loaded) - percentile(empty, 0.5) if loaded and empty else None
+
+    return of
+
+
+def longest_gap(quantity: str, start: float = 0.0, end: float | None = None) -> Of:
+    """The longest time (ms of the run) without a sample of a quantity, from edge to edge of a part of the timeline."""
+
+    def of(raw: Raw) -> float:
+        first, last = raw.span(start, end)
+        times = sorted(s.time for s in raw.of(quantity) if first <= s.time < last)
+        return 1e3 * max(after - before for before, after in pairwise([first, *times, last]))
+
+    return of
+
+
+def total(quantity: str, source: str = "*") -> Of:
+    """The sum of a quantity's samples, wherever in the run."""
+
+    def of(raw: Raw) -> float | None:
+        samples = raw.of(quantity, source)
+        return sum(sample.value for sample in samples) if samples else None
 
     return of
 

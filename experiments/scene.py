@@ -9,6 +9,7 @@ Traffic of one's own is any object with `prepare(stage)`: see experiments.stage.
 
 import json
 import os
+import secrets
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,14 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.experiment import Arm, Traffic
+from experiments.stage import Flow as Flow
+from experiments.stage import PathLab, Stage
+from topologies import labs
+from topologies.features import Features
 from topologies.kernel import Kernel
 from topologies.peers import kernel_for
 from topologies.profiles import LinkProfile
 from topologies.requirements import ROOT, LabError
 
 if TYPE_CHECKING:
-    from experiments.stage import Stage
+    from topologies.targets import Port
 
+EARLY = 4.0  # s: programs come up late in a user-mode kernel, where radios mostly are
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 
 
@@ -32,34 +38,6 @@ def require_hosts() -> None:
     """Raises LabError when the program `hosts` is missing."""
     if not os.access(HOSTS, os.X_OK):
         raise LabError(f"the program {HOSTS} is missing: build it with `make hosts`")
-
-
-@dataclass(frozen=True)
-class Flow:
-    """TCP between a station and the server, as much as goes, from `start` to `end` (None: the scene's end).
-
-    Its samples are `rate_mbps` of source `name`. streams: parallel connections, sampled as one. each: every one of
-    them is sampled, too, as `stream_mbps` of source `name/number`. cc: of its sender, None: the arm's. window: bytes
-    of its socket buffers (None: the kernel's own). cwnd_limited: the self-check expects
-    the congestion window to limit it; without `window` it does.
-    """
-
-    name: str
-    direction: Literal["down", "up"]
-    start: float = 0.0
-    end: float | None = None
-    station: int = 1
-    streams: int = 1
-    each: bool = False
-    cc: str | None = None
-    window: int | None = None
-    cwnd_limited: bool = True
-
-    def prepare(self, stage: "Stage") -> None:
-        options = ["-C", self.cc] if self.cc else []
-        if self.window:
-            options += ["-w", str(self.window)]
-        stage.transfer(self, options)
 
 
 @dataclass(frozen=True)
@@ -76,7 +54,7 @@ class Sessions:
     direction: Literal["down", "up"]
     period: float = 10.0
 
-    def prepare(self, stage: "Stage") -> None:
+    def prepare(self, stage: Stage) -> None:
         require_hosts()
         words = ["--nodes", self.users, "--length", self.length, "--period", self.period]
         model = stage.directory / "sessions.json"
@@ -94,7 +72,7 @@ class Sessions:
             command += ["--at", f"{stage.started:.6f}", "--congestion", stage.arm.cc]
             stage.program(host, *command, take=lambda line: self._take(stage, line), may_end=True)
 
-    def _take(self, stage: "Stage", line: str) -> None:
+    def _take(self, stage: Stage, line: str) -> None:
         session: dict[str, Any] = json.loads(line) if line.startswith("{") else {"kind": "error"}
         if session["kind"] == "error" or session.get("outcome") == "failed":
             stage.problems.append(f"sessions: {line.strip()}")
@@ -120,7 +98,7 @@ class Program:
     command: Sequence[str]
     ready: str | None = None
 
-    def prepare(self, stage: "Stage") -> None:
+    def prepare(self, stage: Stage) -> None:
         known = {"hosts": str(HOSTS), "server": stage.address, "directory": str(stage.directory)}
         started = [
             stage.program(stage.station(number), *(word.format(**known) for word in self.command))
@@ -136,10 +114,25 @@ class At:
     """Something that happens at a time: a link goes away, a station leaves."""
 
     second: float
-    do: "Callable[[Stage], None]"
+    do: Callable[[Stage], None]
 
-    def prepare(self, stage: "Stage") -> None:
+    def prepare(self, stage: Stage) -> None:
         stage.at(self.second, lambda: self.do(stage))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The first station walks from the first access point to the last, from `start` to `end`. What a run found has the
+    access points that stations were behind: `from` before, `to` at the timeline's end."""
+
+    start: float
+    end: float
+
+    def prepare(self, stage: Stage) -> None:
+        stage.found["from"] = stage.lab.associations()
+        start, end = self.start * stage.scale, self.end * stage.scale
+        stage.always(lambda: stage.lab.walk(min(1.0, max(0.0, (stage.now() - start) / (end - start)))))
+        stage.at(stage.seconds / stage.scale, lambda: stage.found.update(to=stage.lab.associations()))
 
 
 @dataclass(frozen=True)
@@ -149,32 +142,35 @@ class Probe:
 
     station: int = 1
 
-    def prepare(self, stage: "Stage") -> None:
+    def prepare(self, stage: Stage) -> None:
         stage.probe(self.station)
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a wireless link does in place of its rate (topologies.effects), from one seed for every run: a trace in the
-    run's folder.
+    """What a wireless link does in place of its rate (topologies.effects): a trace in the run's folder, from the run's
+    seed.
 
-    rate: bit/s. seconds: after which it begins again. own: parameters of the effect.
+    rate: bit/s. seconds: after which it begins again. own: parameters of the effect. number: of several in one run,
+    whose traces differ.
     """
 
     name: str
     rate: float
     seconds: float = 60.0
-    seed: int = 1
+    number: int = 0
     own: Mapping[str, float] = field(default_factory=dict)
 
-    def trace(self, directory: Path) -> str:
-        """Writes it. Raises LabError."""
+    def trace(self, directory: Path, seed: int | None) -> tuple[Path, float]:
+        """Writes it; its mean rate (bit/s). seed: None for another one each time. Raises TraceError."""
         from topologies import effects
 
         directory.mkdir(parents=True, exist_ok=True)
-        file = directory / f"{self.name}-{self.rate / 1e3:.0f}kbit-{self.seed}.trace"
-        effects.generate(self.name, self.rate, self.seconds, self.seed, **self.own).write(file)
-        return str(file.resolve())
+        chosen = (secrets.randbits(32) if seed is None else seed) + self.number
+        trace = effects.generate(self.name, self.rate, self.seconds, chosen, **self.own)
+        file = directory / f"{self.name}-{self.rate / 1e3:.0f}kbit-{chosen}.trace"
+        trace.write(file)
+        return file.resolve(), trace.rate
 
 
 @dataclass(frozen=True)
@@ -183,7 +179,10 @@ class AccessPoint:
 
     seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`. peers: the queue
     disciplines of Linux (topologies.peers) that arms name as their option `peer`; then all arms run in one kernel that
-    has them. up_effect: takes the place of the uplink's rate.
+    has them. up_effect, down_effect: take the place of the uplink's and of the downlink's rate. told_means: who is
+    told rates, controller or peer, is told the mean of each run's own trace in place of the profile's; an arm whose
+    option `capacity` is "auto" is told none. kind: of lab (topologies.labs); on radios there may be several
+    access_points, and air is what these do to frames.
     """
 
     profile: LinkProfile
@@ -193,6 +192,11 @@ class AccessPoint:
     probed: bool = True
     peers: tuple[str, ...] = ()
     up_effect: Effect | None = None
+    down_effect: Effect | None = None
+    told_means: bool = False
+    kind: str = labs.WIRED
+    access_points: int = 1
+    air: str = "plain"
 
     def __post_init__(self) -> None:
         if self.probed and not any(isinstance(one, Probe) for one in self.traffic):
@@ -200,37 +204,54 @@ class AccessPoint:
 
     @property
     def load(self) -> float:
-        return 2.0 if self.peers else 0.96 + 0.04 * self.stations
+        return 2.0 if self.solo else 0.96 + 0.04 * self.stations
 
     @property
     def solo(self) -> bool:
-        return bool(self.peers)  # a user-mode kernel's timers are late as soon as it has to wait for its processor
+        # A user-mode kernel's timers are late as soon as it has to wait for its processor.
+        return bool(self.peers) or self.kind == labs.WIRELESS
+
+    @property
+    def early(self) -> float:
+        return EARLY if self.kind == labs.WIRELESS else 0.0
+
+    def ports(self) -> "dict[int, Port]":
+        """Of the switch, as the kind of lab has them."""
+        return labs.lab_class(self.kind).switch_ports(self.profile, self.stations)
 
     def require(self, arm: Arm, target: str) -> None:
         from topologies import targets
-        from topologies.network import Features, Lab
 
-        ports = Lab.switch_ports(self.profile, self.stations)
-        targets.find(target).check(ports, asdict(Features(**arm.features)))
+        if self.access_points > 1 and self.kind != labs.WIRELESS:
+            raise LabError(f"the experiment needs more than one access point: give LAB={labs.WIRELESS}")
+        targets.find(target).check(self.ports(), asdict(Features(**arm.features)))
         self.kernel()
 
     def kernel(self) -> Kernel | None:
+        if self.kind == labs.WIRELESS:
+            return labs.kernel_of_radios(self.air)
         return kernel_for(list(self.peers)) if self.peers else None
 
-    def lab(self, arm: Arm, target: str, directory: Path) -> AbstractContextManager[Any]:
-        from topologies.network import Features, Lab
-
+    def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> AbstractContextManager[Any]:
+        made = labs.lab_class(self.kind)  # before anything else imports Mininet
+        profile = self.profile
+        if self.up_effect:
+            file, mean = self.up_effect.trace(directory, seed)
+            profile = replace(profile, up_trace=str(file), up=round(mean) if self.told_means else profile.up)
+        if self.down_effect:
+            file, mean = self.down_effect.trace(directory, seed)
+            profile = replace(profile, down_trace=str(file), down=round(mean) if self.told_means else profile.down)
         if "peer" in arm.options:
             from topologies.peer_network import PeerLab
 
-            return PeerLab(self.profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
+            return PeerLab(profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
         features = Features(**arm.features)
-        profile = self.profile
-        if self.up_effect:
-            profile = replace(profile, up_trace=self.up_effect.trace(directory))
-        return Lab(
+        radios: dict[str, Any] = (
+            {"access_points": self.access_points, "air": self.air} if self.kind == labs.WIRELESS else {}
+        )
+        return made(
             profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
-            settings=arm.controller,
+            settings=arm.controller, seed=seed, capacity=arm.options.get("capacity"), **radios,
         )  # fmt: skip
 
 
@@ -244,15 +265,6 @@ class Link:
     model: Mapping[str, Any]
     back: Mapping[str, Any] = field(default_factory=dict)
     effect: Effect | None = None
-
-
-class PathLab:
-    """Hosts by name and links in order, as a stage needs them."""
-
-    def __init__(self, hosts: dict[str, Any], links: list[Any]) -> None:
-        self.hosts, self.links = hosts, links
-        self.stations, self.server = list(hosts.values())[:-1], list(hosts.values())[-1]
-        self.address = links[0].b_ip
 
 
 @dataclass(frozen=True)
@@ -272,6 +284,10 @@ class Multihomed:
     def solo(self) -> bool:
         return False
 
+    @property
+    def early(self) -> float:
+        return 0.0
+
     def require(self, arm: Arm, target: str) -> None:
         if target != "apswitch":
             raise LabError(f"target '{target}' is no access point here: there is none; leave TARGET out")
@@ -280,17 +296,17 @@ class Multihomed:
         return None
 
     @contextmanager
-    def lab(self, arm: Arm, target: str, directory: Path) -> Iterator[PathLab]:
+    def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> Iterator[PathLab]:
         from topologies.paths import Paths
 
         directory.mkdir(parents=True, exist_ok=True)
-        with Paths() as paths:
+        with Paths(seed) as paths:
             names = dict.fromkeys(name for link in self.links for name in (link.a, link.b))
             server = self.links[-1].b
             hosts = {name: paths.host(name) for name in [*(n for n in names if n != server), server]}
             links = []
             for link in self.links:
-                wire = {"trace": link.effect.trace(directory)} if link.effect else {}
+                wire = {"trace": link.effect.trace(directory, seed)[0]} if link.effect else {}
                 links.append(paths.link(hosts[link.a], hosts[link.b], back=dict(link.back), **link.model, **wire))
             for made in links:
                 for host, interface, address in ((made.a, made.a_if, made.a_ip), (made.b, made.b_if, made.b_ip)):

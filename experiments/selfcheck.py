@@ -2,9 +2,8 @@
 """Is this lab fit to measure in? Timer lateness, CPU saturation, and the TCP that was really in use."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from experiments import window
@@ -57,40 +56,6 @@ class CpuMeter:
         return {name: round(value, 3) for name, value in result.items()}
 
 
-def check(
-    cpu: dict[str, float],
-    late: Sequence[float],
-    unanswered: int,
-    tcp: dict[str, list[str]],
-    cc: str,
-    ecn: bool,
-    radio_drops: Mapping[str, int] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """The self-check of an arm, with `problems`: empty when fit.
-
-    late: of the probe's timer (s). tcp: flow -> what ss said about its connection, some times.
-    radio_drops: radio -> frames that it threw away.
-    """
-    report, problems = check_machine(cpu, late)
-    windows, used, negotiated = {}, {}, {}
-    for flow, texts in tcp.items():
-        judged, found = check_flow(flow, texts, cc, ecn)
-        windows[flow], used[flow], negotiated[flow] = judged["window"], judged["congestion_control"], judged["ecn"]
-        problems += found
-    for name, drops in radio_drops.items():
-        if drops:
-            problems.append(f"the radio of {name} dropped {drops} frames: it carries less than the link's rate")
-    return {
-        **report,
-        "probes_unanswered": unanswered,
-        "congestion_control": used,
-        "ecn": negotiated,
-        "window": windows,
-        "radio_drops": dict(radio_drops),
-        "problems": problems,
-    }
-
-
 def check_machine(
     cpu: Mapping[str, float], late: Sequence[float], realtime: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
@@ -99,7 +64,7 @@ def check_machine(
     late_p99 = percentile(late, 0.99) * 1e3 if late else None
     problems = []
     if late_p99 is None:
-        problems.append("the probe got no answer")
+        problems.append("nothing says how late timers were")
     elif late_p99 > MAX_LATE_P99:
         problems.append(f"timers were late by {late_p99:.1f} ms (p99): the machine is too busy to measure delays")
     if cpu["cpu_busy"] > MAX_CPU and not realtime:
@@ -117,15 +82,27 @@ def check_flow(
     """The TCP that a flow really used, and its problems. texts: what ss said about it, some times. limited: whether its
     congestion window should be what limits it."""
     judged = window.judge(texts)
-    problem = window.problem(flow, judged) if limited or judged is None else None
+    problem = window.problem(flow, judged) if limited else None
     problems = [problem] if problem else []
-    words = next((text.split() for text in reversed(texts) if text.strip()), [])
+    words = _established(texts)
     used = cc if cc in words else next((word for word in words if word in _CONTROLS), None)
     if words and used != cc:
         problems.append(f"{flow} used congestion control {used}, not {cc}")
-    if words and ("ecn" in words) != ecn:
-        problems.append(f"{flow} {'did not negotiate' if ecn else 'negotiated'} ECN")
+    if "ecn" in words and not ecn:
+        problems.append(f"{flow} negotiated ECN")
     return {"window": judged, "congestion_control": used, "ecn": "ecn" in words}, problems
+
+
+def check_ecn(flows: Iterable[Sequence[str]], ecn: bool) -> list[str]:
+    """Hosts lack the ECN that they should have where no flow negotiated it: one that loses its first packet to a queue
+    asks again without (RFC 3168, section 6.1.1.1). flows: what ss said of each."""
+    negotiated = ["ecn" in words for texts in flows if (words := _established(texts))]
+    return ["no flow negotiated ECN"] if ecn and negotiated and not any(negotiated) else []
+
+
+def _established(texts: Sequence[str]) -> list[str]:
+    """The last words on a connection that is: before, nothing has been negotiated."""
+    return next((text.split() for text in reversed(texts) if "ESTAB" in text), [])
 
 
 class Drops:

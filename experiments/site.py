@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: a static page per experiment and an overview of all, built from results alone. Built twice, they are the
-same to the byte."""
+"""The reports: a static page per experiment and an overview of all, built from results alone, and the one page of a
+run in the foreground. Built twice, they are the same to the byte."""
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from experiments import compare, figures, registry, store
+from experiments.experiment import Experiment, Figure
+from experiments.goals import Table
 from experiments.store import Store
-from experiments.summary import Table
 
 
 def environment() -> jinja2.Environment:
@@ -44,7 +46,7 @@ def _page(kept: Store, templates: jinja2.Environment) -> None:
     assert plan
     experiment = registry.find(summary["experiment"])
     runs = kept.runs(plan)
-    drawn = figures.write_all(experiment, summary, runs, kept.directory)
+    drawn = figures.write_all(experiment, summary, [run for run in runs if run.fit], kept.directory)
     table = Table(summary["cells"])
     page = templates.get_template("experiment.html.j2").render(
         experiment=experiment,
@@ -61,3 +63,31 @@ def _row(experiment: Any, table: Table, row: compare.Row) -> dict[str, Any]:
     measured = row.role != "paper's figure"
     spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in experiment.measures]
     return {"row": row, "cells": list(zip(row.cells, spreads, strict=True))}
+
+
+def write_report(
+    experiment: Experiment,
+    summary: Mapping[str, Any],
+    peers: Mapping[str, Mapping[str, Any]],
+    drawn: Sequence[Figure],
+    directory: Path,
+) -> None:
+    """Writes `report.html`, with everything in it, for light and dark screens, beside the pictures and data that it
+    links to. peers: name -> measure -> value."""
+    pictures = [
+        {
+            "name": figure.name,
+            "caption": figure.caption,
+            "light": _embedded(directory / f"{figure.name}.svg"),
+            "dark": _embedded(directory / f"{figure.name}-dark.svg"),
+        }
+        for figure in drawn
+    ]
+    files = sorted(path.name for path in directory.glob("*.flent.gz"))
+    template = environment().get_template("report.html.j2")
+    page = template.render(experiment=experiment, summary=summary, peers=peers, pictures=pictures, files=files)
+    store.write(directory / "report.html", page)
+
+
+def _embedded(path: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -7,24 +7,63 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Literal
 
 from experiments import selfcheck, traffic
 from experiments.experiment import Arm, Point, Scene
 from experiments.samples import Sample, summed_up
-from experiments.scene import Flow, PathLab
 from topologies import kernel
 from topologies.requirements import LabError
 
 WARM_UP = 1.5  # s before the clock starts: probing begins, addresses are learned
 WARM_UP_EACH = 0.05  # s more for each part of the traffic
 TICK = 0.1  # s between two looks at the clock
+STAGGER = 0.1  # s within which a flow starts: some round trips, and a part of what is not averaged
 LOOKS = 5  # at each flow's connections
 READY_TIMEOUT = 10.0  # s
 SENDERS = ("iperf3", "hosts")  # the kernel's names of programs
 FORWARDERS = ("packets", "simple_switch_g")  # of threads that keep the links' time
+
+
+@dataclass(frozen=True)
+class Flow:
+    """TCP between a station and the server, as much as goes, from `start` to `end` (None: the scene's end).
+
+    It starts up to STAGGER seconds of the run later, as the run's seed has it, so that repeats are not one run
+    made again. Its samples are `rate_mbps` of source `name`. streams: parallel connections, sampled as one. each: every
+    one of them is sampled, too, as `stream_mbps` of source `name/number`. cc: of its sender, None: the arm's. window:
+    bytes of its socket buffers (None: the kernel's own). cwnd_limited: the self-check expects the congestion window to
+    limit it; without `window` it does.
+    """
+
+    name: str
+    direction: Literal["down", "up"]
+    start: float = 0.0
+    end: float | None = None
+    station: int = 1
+    streams: int = 1
+    each: bool = False
+    cc: str | None = None
+    window: int | None = None
+    cwnd_limited: bool = True
+
+    def prepare(self, stage: "Stage") -> None:
+        options = ["-C", self.cc] if self.cc else []
+        if self.window:
+            options += ["-w", str(self.window)]
+        stage.transfer(self, options)
+
+
+class PathLab:
+    """Hosts by name and links in order, as a stage needs them."""
+
+    def __init__(self, hosts: dict[str, Any], links: list[Any]) -> None:
+        self.hosts, self.links = hosts, links
+        self.stations, self.server = list(hosts.values())[:-1], list(hosts.values())[-1]
+        self.address = links[0].b_ip
 
 
 class Program:
@@ -79,15 +118,17 @@ class Stage:
         self.problems: list[str] = []  # what makes the run unfit, for people
         self.cut: set[str] = set()  # hosts whose link something takes away: what they then drop is meant
         self.report: dict[str, Any] = {}
+        self.found: dict[str, Any] = {}  # what parts of the traffic found out that is no sample
         self._scene = scene
         self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._always: list[Callable[[], None]] = []
         self._count = itertools.count()
         self._programs: list[Program] = []
         self._flows: list[tuple[Flow, traffic.Transfer, list[str]]] = []
         self._probe: traffic.Probe | None = None
         self._over = False
         parts = len(scene.traffic) + len(lab.stations)
-        self.started = time.time() + WARM_UP + WARM_UP_EACH * parts
+        self.started = time.time() + WARM_UP + WARM_UP_EACH * parts + scene.early
 
     # What traffic may use.
 
@@ -112,6 +153,10 @@ class Stage:
         """Does something at a second of the timeline."""
         self._events.append((second * self.scale, next(self._count), action))
 
+    def always(self, action: Callable[[], None]) -> None:
+        """Does something some times a second, from before the clock's start to the end."""
+        self._always.append(action)
+
     def finish(self) -> None:
         """All that there is to measure has been: the run need not take as long as it may."""
         self._over = True
@@ -128,26 +173,34 @@ class Stage:
         self._programs.append(program)
         return program
 
-    def transfer(self, flow: Flow, options: list[str]) -> None:
-        """Plans a flow: iperf3 at both ends, looked at some times on its way."""
+    def transfer(self, flow: Flow, options: list[str], address: str = "") -> None:
+        """Plans a flow: iperf3 at both ends, looked at some times on its way. address: of the server, where it has
+        another one for this flow."""
         made = traffic.Transfer(
-            self.station(flow.station), self.server, self.address, flow.direction, self.samples, self.started,
-            quantity="rate_mbps", source=flow.name, port=traffic.IPERF_PORT + len(self._flows), streams=flow.streams,
-            each=flow.each, options=options,
+            self.station(flow.station), self.server, address or self.address, flow.direction, self.samples,
+            self.started, quantity="rate_mbps", source=flow.name, port=traffic.IPERF_PORT + len(self._flows),
+            streams=flow.streams, each=flow.each, options=options,
         )  # fmt: skip
         looks: list[str] = []
         self._flows.append((flow, made, looks))
         end = self._scene.seconds if flow.end is None else flow.end
-        self.at(flow.start, lambda: made.begin((end - flow.start) * self.scale))
+        early = 0.0 if flow.start else self._scene.early
+        start = start_of(flow, self.seed, self.scale) - early
+        self.at(start / self.scale, lambda: self._begin(flow, made, (end - flow.start) * self.scale + early))
         for look in range(LOOKS):
             self.at(flow.start + (end - flow.start) * (look + 0.5) / LOOKS, lambda: looks.append(made.tcp_info()))
         self.at(end, made.end)
+
+    def _begin(self, flow: Flow, made: traffic.Transfer, seconds: float) -> None:
+        """Says that it was started, too: of a flow that never comes up there is no other sample."""
+        self.sample(max(0.0, self.now()), "streams", float(flow.streams), source=flow.name)
+        made.begin(seconds)
 
     def probe(self, station: int) -> None:
         """Probes the round trip from now to the end."""
         seconds = self.seconds + self.started - time.time()
         self._probe = traffic.Probe(
-            self.station(station), self.server, self.address, self.samples, self.started, seconds
+            self.station(station), self.server, self.address, self.samples, self.started, seconds, self.seed
         )
 
     # What the runner uses.
@@ -158,9 +211,10 @@ class Stage:
             part.prepare(self)
         for _, transfer, _ in self._flows:
             transfer.await_listening()
-        if self.now() > 0:
-            self.problems.append(f"the traffic was ready {self.now():.1f} s late")
-        time.sleep(max(0.0, -self.now()))
+        left = -self._scene.early - self.now()
+        if left < 0:
+            self.problems.append(f"the traffic was ready {-left:.1f} s late")
+        time.sleep(max(0.0, left))
         put_first()
         cpu, runner = selfcheck.CpuMeter(self._processes()), time.process_time()
         drops = selfcheck.Drops(self.lab)
@@ -171,7 +225,8 @@ class Stage:
                 before = time.monotonic()
                 time.sleep(planned)
                 late.append(time.monotonic() - before - planned)
-                tick()
+                for each in (*self._always, tick):
+                    each()
                 self._require_running()
             if self._over:
                 break
@@ -180,6 +235,8 @@ class Stage:
         lost = {name: count for name, count in drops.since().items() if name not in self.cut}
         self._check(load, late, lost)
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        pings = empty_pings(list(self.samples), -self._scene.early)
+        self.samples += [Sample(0.0, "empty_ping_ms", value) for value in pings]
         self.samples[:] = sorted((s for s in list(self.samples) if 0 <= s.time <= self.seconds), key=lambda s: s.time)
 
     @property
@@ -187,14 +244,18 @@ class Stage:
         return bool(self._flows)
 
     def both_ways(self) -> list[Sample]:
-        """The flows' rates summed up by direction, `downlink_mbps` and `uplink_mbps`, and the probe's samples."""
+        """The flows' rates by direction, `downlink_mbps` and `uplink_mbps`, summed up where several go the same way;
+        and the probe's samples. While it plays: those that there are."""
         ways = {flow.name: f"{flow.direction}link_mbps" for flow, _, _ in self._flows}
-        rates = [replace(s, quantity=ways[s.source]) for s in self.samples if s.source in ways]
-        probes = [s for s in self.samples if s.quantity == "ping_ms"]
-        return summed_up([*rates, *probes], set(ways.values()), self.seconds)
+        samples = [s for s in list(self.samples) if 0 <= s.time <= self.seconds]
+        rates = [replace(s, quantity=ways[s.source]) for s in samples if s.quantity == "rate_mbps"]
+        probes = [s for s in samples if s.quantity in ("ping_ms", "delay_up_ms", "delay_down_ms")]
+        shared = {way for way in ways.values() if list(ways.values()).count(way) > 1}
+        return summed_up([*rates, *probes], shared, self.seconds)
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
-        late = self._probe.late if self._probe else late
+        # The probe's where it has some: nobody may have answered it, for what it waits in.
+        late = (self._probe.late if self._probe else []) or late
         realtime = os.sched_getscheduler(0) == os.SCHED_RR
         machine, problems = selfcheck.check_machine(load, late, realtime)
         flows = {}
@@ -204,7 +265,16 @@ class Stage:
                 limited=flow.cwnd_limited and not flow.window,
             )  # fmt: skip
             problems += found
+        problems += selfcheck.check_ecn([looks for _, _, looks in self._flows], self.arm.ecn)
+        radios = {} if isinstance(self.lab, PathLab) else self.lab.radio_drops()
+        # What radios throw away is known by radio; their hosts' interfaces count more than that.
+        drops = drops if not radios else {}
         problems += [f"{name} dropped {count} packets on their way to the link" for name, count in drops.items()]
+        problems += [
+            f"the radio of {name} dropped {count} frames: it carries less than the link's rate"
+            for name, count in radios.items()
+            if count
+        ]
         problems += self.problems
         unanswered = self._probe.unanswered if self._probe else None
         self.report = {
@@ -213,6 +283,7 @@ class Stage:
             "probes_unanswered": unanswered,
             "flows": flows,
             "drops": drops,
+            "radio_drops": radios,
             "problems": problems,
         }
 
@@ -228,6 +299,21 @@ class Stage:
             program.require_alive()
         if not isinstance(self.lab, PathLab):
             self.lab.require_running()
+
+
+def start_of(flow: Flow, seed: int, scale: float) -> float:
+    """s of the run."""
+    return flow.start * scale + STAGGER * Random(f"{seed} {flow.name}").random()
+
+
+def empty_pings(samples: list[Sample], end: float = 0.0) -> list[float]:
+    """Round trips (ms) of the probe before `end` (s of the clock), when nobody else sends.
+
+    Probes of before the first answer are left out: they waited for the path, whose addresses were not known yet.
+    """
+    before = [s for s in samples if s.quantity == "ping_ms" and s.time < end]
+    first_answer = min((s.time + s.value / 1000 for s in before), default=0.0)
+    return [s.value for s in before if s.time >= first_answer]
 
 
 def put_first() -> None:

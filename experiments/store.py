@@ -3,8 +3,9 @@
 
 plan.json               what was asked for
 runs/ID/samples.parquet every sample: time_s, quantity, source, value, span_s
-runs/ID/run.json        arm, point, repeat, self-check
-summary.json            medians, confidence intervals, verdicts
+runs/ID/measures.json   the experiment's measures, taken at the run's end
+runs/ID/run.json        arm, point, repeat, seed, parameters, commit, claims, versions, self-check
+summary.json            every repeat's figures, medians with intervals, verdicts
 """
 
 import io
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.plan import Order, Plan
+from experiments.raw import Raw
 from experiments.samples import Sample
 from topologies.requirements import LabError
 
@@ -39,6 +41,14 @@ class Run:
     @property
     def problems(self) -> list[str]:
         return list(self.facts["self_check"]["problems"])
+
+    @property
+    def logs(self) -> Path:
+        """What its lab said."""
+        return self.directory / "logs"
+
+    def raw(self) -> Raw:
+        return Raw(self.samples(), self.facts["seconds"], self.facts["scale"], self.order.point, self.order.arm)
 
     def samples(self) -> list[Sample]:
         return read_samples(self.directory / "samples.parquet")
@@ -65,17 +75,16 @@ class Store:
         """Removes earlier results and keeps the plan of new ones."""
         for path in (self._runs, *self.directory.glob("*.flent.gz"), *self.directory.glob("*.svg")):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        for name in ("summary.json", "index.html"):
+        for name in ("summary.json", "index.html", "machine.json"):
             (self.directory / name).unlink(missing_ok=True)
         self._runs.mkdir(parents=True, exist_ok=True)
         write(self.directory / "plan.json", plan.as_json())
 
-    def write_machine(self, target: str) -> None:
-        """Keeps what the runs are made on: the machine, and versions of what takes part."""
-        from experiments import results
+    def write_machine(self) -> None:
+        """Keeps what the runs are made on."""
+        from experiments import provenance
 
-        facts = {"machine": results.machine(), "versions": results.versions(target)}
-        write(self.directory / "machine.json", json.dumps(facts, indent=2) + "\n")
+        write(self.directory / "machine.json", json.dumps(provenance.machine(), indent=2) + "\n")
 
     def machine(self) -> dict[str, Any]:
         return dict(json.loads((self.directory / "machine.json").read_text()))
@@ -166,7 +175,8 @@ class Store:
     def runs(self, plan: Plan) -> list[Run]:
         """All finished runs, first attempts before second ones."""
         orders = plan.orders()
-        found = [self.find(order) for order in [*orders, *map(second, orders)]]
+        there = {path.name for path in self._runs.glob("*")}  # few of so many have a second attempt
+        found = [self.find(order) for order in [*orders, *map(second, orders)] if order.id in there]
         return [run for run in found if run]
 
 

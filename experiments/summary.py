@@ -1,76 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From runs to an experiment's summary: medians with confidence intervals, the paper's figures beside them, verdicts.
+"""From runs to an experiment's summary: every repeat's figures, medians with intervals, and words: for the claims of a
+paper that it answers, else for its goals.
 
 Pure: what comes in decides what comes out. The summary is all that reports need, except samples over time.
 """
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from experiments import judge, measures
 from experiments.experiment import Experiment, Goal, Point, Value
-from experiments.plan import Plan
-from experiments.raw import Raw
+from experiments.goals import Cell, decide, word
+from experiments.intervals import of_median
+from experiments.plan import Order, Plan, make
+from experiments.provenance import parameters
 from experiments.store import Run, Store
 from experiments.store import write as write_file
 from topologies.requirements import LabError
 
 Summary = dict[str, Any]
-CONFIDENCE = 0.95
-RESAMPLES = 2000
-
-
-def interval(values: Sequence[float], seed: int = 1) -> tuple[float, float]:
-    """The confidence interval of the median: percentile bootstrap (Efron 1979), with a seed of its own."""
-    sample = np.asarray(values, dtype=float)
-    chosen = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
-    medians = np.median(sample[chosen], axis=1)
-    low, high = np.quantile(medians, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
-
-
-def measured(experiment: Experiment, run: Run) -> dict[str, float]:
-    """The measures of a run; without those that have no value."""
-    order = run.order
-    scale = run.facts["scale"]
-    raw = Raw(run.samples(), run.facts["seconds"], scale, order.point, order.arm)
-    values = {measure.name: measure.of(raw) for measure in experiment.measures}
-    return {name: value for name, value in values.items() if value is not None and np.isfinite(value)}
+Values = Mapping[str, float]  # of a run, by measure
 
 
 def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summary:
     """Cells (arm, point, measure), verdicts, and which runs are unfit."""
     fit = [run for run in runs if run.fit]
-    figures = [(run.order, measured(experiment, run)) for run in fit]
-    cells = []
-    for point in experiment.points(plan.quick):
-        for arm in plan.arms:
-            own = [values for order, values in figures if order.arm == arm and order.point == point]
-            for measure in experiment.measures:
-                values = [each[measure.name] for each in own if measure.name in each]
-                if values:
-                    cells.append(_cell(arm, point, measure.name, values))
-    medians = Table(cells)
-    verdicts = [_verdict(goal, medians) for goal in experiment.goals]
-    return {
+    points = list(experiment.points(plan.quick))
+    cells = figures(experiment, plan.arms, points, [(run.order, measures.of_run(experiment, run)) for run in fit])
+    found = {
         "experiment": experiment.name,
         "form": "quick" if plan.quick else "full",
         "arms": list(plan.arms),
-        "points": [dict(point) for point in experiment.points(plan.quick)],
+        "points": [dict(point) for point in points],
         "repeats": plan.repeats,
+        "command": command(experiment, plan),
         "target": plan.target,
         "runs": len(fit),
-        "kernels": sorted({run.facts["kernel"] for run in runs if "kernel" in run.facts}),
-        "clocks": sorted({run.facts["clock"] for run in runs if "clock" in run.facts}),
+        **_provenance(experiment, plan, fit),
         "wanted": len(plan.orders()),
         "unfit": [{"run": run.order.id, "problems": run.problems} for run in runs if not run.fit],
         "cells": cells,
-        "verdicts": verdicts,
-        "word": word(verdicts),
     }
+    verdicts = [verdict(goal, cells) for goal in experiment.goals] or judge.verdicts(experiment.number, found)
+    return found | {"verdicts": verdicts, "word": word(verdicts)}
+
+
+def figures(
+    experiment: Experiment, arms: Sequence[str], points: Sequence[Point], known: Iterable[tuple[Order, Values]]
+) -> list[Cell]:
+    """Cells: what was measured of each arm at each point. known: of each run."""
+    by_place: dict[tuple[str, tuple[tuple[str, Value], ...]], list[tuple[int, Values]]] = defaultdict(list)
+    for order, values in known:
+        by_place[order.arm, tuple(sorted(order.point.items()))].append((order.repeat, values))
+    cells = []
+    for point in points:
+        for arm in arms:
+            own = by_place[arm, tuple(sorted(point.items()))]
+            for measure in experiment.measures:
+                found = {repeat: each[measure.name] for repeat, each in own if measure.name in each}
+                if found:
+                    cells.append(_cell(arm, point, measure.name, found))
+    return cells
+
+
+def _provenance(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summary:
+    """What the figures come from. claims: those that stood when the runs were made, empty where these are not all of
+    the same. Scenes and what else a run has of its own are in its run.json."""
+    facts = [run.facts for run in runs]
+    versions = [one["versions"] for one in facts if "versions" in one]
+    stood = {one.get("claims", "") for one in facts}
+    points = list(experiment.points(plan.quick))
+    scenes = [experiment.scene_of(point, experiment.arm(arm)) for point in points for arm in plan.arms]
+    links = [parameters(getattr(scene, "profile", None) or getattr(scene, "links", None)) for scene in scenes]
+    seeds: list[dict[str, int]] = [{} for _ in points]
+    for order in plan.orders():
+        seeds[points.index(order.point)][str(order.repeat)] = order.seed
+    return {
+        "versions": {
+            name: ", ".join(sorted({each[name] for each in versions if name in each}))
+            for name in dict.fromkeys(name for each in versions for name in each)
+        },
+        "clocks": sorted({one["clock"] for one in facts if "clock" in one}),
+        "claims": stood.pop() if len(stood) == 1 else "",
+        "parameters": {
+            "arms": [parameters(experiment.arm(name)) for name in plan.arms],
+            "links": [each for place, each in enumerate(links) if each not in links[:place]],
+        },
+        "seeds": [{"point": dict(point), "of": own} for point, own in zip(points, seeds, strict=True)],
+    }
+
+
+def command(experiment: Experiment, plan: Plan) -> str:
+    """What makes these runs again. Seeds follow from experiment, point and repeat."""
+    own = make(experiment, plan.quick)
+    words = ["make experiment", f"NAME={plan.experiment}", *(["QUICK=1"] if plan.quick else [])]
+    words += [f"REPEATS={plan.repeats}"] if plan.repeats != own.repeats else []
+    words += [f"ARMS={','.join(plan.arms)}"] if plan.arms != own.arms else []
+    words += [f"SECONDS={plan.seconds:g}"] if plan.seconds else []
+    words += [f"TARGET={plan.target}"] if plan.target != own.target else []
+    return " ".join([*words, f"CLOCK={plan.clock}"])
 
 
 def write(plan: Plan, store: Store) -> Summary:
@@ -83,60 +116,36 @@ def write(plan: Plan, store: Store) -> Summary:
         )
     runs = store.runs(plan)
     started = min((run.facts["started"] for run in runs if "started" in run.facts), default=0.0)
-    result = summarise(plan.declared(), plan, runs) | store.machine() | {"runner": store.runner()}
+    result = summarise(plan.declared(), plan, runs) | {"machine": store.machine(), "runner": store.runner()}
     result |= {"started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")}
     write_file(store.directory / "summary.json", json.dumps(result, indent=1) + "\n")
     return result
 
 
-def _cell(arm: str, point: Point, measure: str, values: list[float]) -> dict[str, Any]:
-    low, high = interval(values)
-    figures = {"median": float(np.median(values)), "low": low, "high": high}
-    rounded = {name: float(f"{value:.6g}") for name, value in figures.items()}
-    return {"arm": arm, "point": dict(point), "measure": measure, **rounded, "n": len(values)}
+def _cell(arm: str, point: Point, measure: str, values: Mapping[int, float]) -> Cell:
+    """confidence: of the interval; 0 for a single value, which has none."""
+    found = of_median(list(values.values()))
+    figures = {"median": float(np.median(list(values.values())))}
+    figures |= {"low": found.low, "high": found.high} if found else dict.fromkeys(("low", "high"), figures["median"])
+    return {
+        "arm": arm,
+        "point": dict(point),
+        "measure": measure,
+        **{name: _rounded(value) for name, value in figures.items()},
+        "confidence": round(found.confidence, 4) if found else 0.0,
+        "n": len(values),
+        "values": {str(repeat): _rounded(value) for repeat, value in sorted(values.items())},
+    }
 
 
-class Table:
-    """The cells of a summary, by measure, arm and point."""
-
-    def __init__(self, cells: Sequence[dict[str, Any]]) -> None:
-        self._cells = {(cell["measure"], cell["arm"], _key(cell["point"])): cell for cell in cells}
-
-    def cell(self, measure: str, arm: str, point: Point) -> dict[str, Any] | None:
-        return self._cells.get((measure, arm, _key(point)))
-
-    def __call__(self, measure: str, arm: str, **point: Value) -> float | None:
-        """The median, or None."""
-        cell = self.cell(measure, arm, point)
-        return cell["median"] if cell else None
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
-def _key(point: Point) -> tuple[tuple[str, Value], ...]:
-    return tuple(sorted(point.items()))
-
-
-def _verdict(goal: Goal, medians: Table) -> dict[str, Any]:
-    limit = goal.at_least if goal.at_least is not None else goal.at_most
-    assert limit is not None
-    try:
-        value = float(goal.value(medians))
-    except (TypeError, ValueError, ZeroDivisionError):  # a median is missing, or is 0
-        return {
-            "kind": goal.kind,
-            "word": "not measured",
-            "text": goal.text.format(value="-", limit=goal.shown.format(limit)),
-        }
-    holds = value >= limit if goal.at_least is not None else value <= limit
-    text = goal.text.format(value=goal.shown.format(value), limit=goal.shown.format(limit))
-    return {"kind": goal.kind, "word": goal.kind if holds else f"not {goal.kind}", "text": text}
-
-
-def word(verdicts: Sequence[dict[str, Any]]) -> str:
-    """One word for an experiment: `beaten` when all its goals hold, `met` when those of the paper do, else `not met`;
-    `not measured` when nothing decides."""
-    words = [verdict["word"] for verdict in verdicts]
-    if not words or "not measured" in words:
-        return "not measured"
-    if "not met" in words:
-        return "not met"
-    return "beaten" if "not beaten" not in words and "beaten" in words else "met"
+def verdict(goal: Goal, cells: Sequence[Cell]) -> dict[str, Any]:
+    decision = decide(goal, cells)
+    if decision is None:
+        limit = goal.at_most if goal.at_least is None else goal.at_least
+        text = goal.text.format(value="-", limit=goal.shown.format(limit))
+        return {"kind": goal.kind, "word": "not measured", "text": text}
+    return {"kind": goal.kind, "word": goal.kind if decision.holds else f"not {goal.kind}", "text": decision.text}

@@ -16,10 +16,11 @@ from topologies.requirements import ROOT, LabError
 IPERF_PORT = 5201
 PROBE_PORT = 8620
 LISTEN_TIMEOUT = 5.0  # s
+PATIENCE = 86_400_000  # ms without data, the most that iperf3 takes: a flow that gets nothing is a result
 GRACE = 1.0  # s before the end in which a probe may be under way
 _INTERVAL_LINE = re.compile(r"\[\s*(\d+|SUM)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
 _FAIR = ("chrt", "--other", "0")  # not real-time like who starts it: experiments.stage.put_first
-_ERROR = re.compile(r"iperf3: error - (.*)")
+_ERROR = re.compile(r"iperf3: (?:parameter )?error - (.*)")
 
 
 def parse_interval(line: str, streams: int = 1) -> tuple[float, float, float] | None:
@@ -91,7 +92,9 @@ class Transfer:
         self.error = ""
         self.listening = threading.Event()
         self._report = ["-p", str(port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
-        self._server = popen(server, ["iperf3", "-s", "-1", *self._report])
+        patient = ["--rcv-timeout", str(PATIENCE)]
+        self._receiver = ["-R", *patient] if self._down else []  # a client that sends refuses it
+        self._server = popen(server, ["iperf3", "-s", "-1", *self._report, *([] if self._down else patient)])
         Reader(self._server, self._note if self._down else self._take)
 
     def await_listening(self) -> None:
@@ -104,7 +107,7 @@ class Transfer:
         client, address, _ = self._reached
         command = [*_FAIR, "iperf3", "-c", address, *self._report, "-t", str(round(seconds) + 10)]
         command += ["-P", str(self._streams)]
-        self._client = popen(client, [*command, *self._options, *(["-R"] if self._down else [])])
+        self._client = popen(client, [*command, *self._options, *self._receiver])
         Reader(self._client, self._take if self._down else self._note)
 
     def end(self) -> None:
@@ -147,10 +150,17 @@ class Probe:
     """The round-trip probe between two hosts."""
 
     def __init__(
-        self, asker: Any, reflector: Any, address: str, samples: list[Sample], started: float, seconds: float
+        self,
+        asker: Any,
+        reflector: Any,
+        address: str,
+        samples: list[Sample],
+        started: float,
+        seconds: float,
+        seed: int | None = None,
     ) -> None:
         """asker, reflector: hosts; `address` is the reflector's. samples: where new ones go. started: as a
-        transfer's."""
+        transfer's. seed: of the times at which it asks; None: others each time."""
         self._samples = samples
         self._started = started
         self.late: list[float] = []  # s
@@ -159,7 +169,7 @@ class Probe:
         module = [sys.executable, "-m", "experiments.probe"]
         words = [address, str(PROBE_PORT)]
         self._reflector = popen(reflector, [*module, "reflect", *words])
-        self._process = popen(asker, [*module, "send", *words, str(seconds)])
+        self._process = popen(asker, [*module, "send", *words, str(seconds), *([] if seed is None else [str(seed)])])
         Reader(self._process, self._take)
 
     def _take(self, line: str) -> None:

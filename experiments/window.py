@@ -4,6 +4,9 @@
 The kernel lets a window grow only while the window is what limits the sender (`is_cwnd_limited`, RFC 7661). Where a
 radio gives frames back late, TCP's limit on data queued below it (TSQ) limits instead, or the CPU does: the window
 stays small for a reason that is not the link's, and what is measured is the lab. `ss` says which it is.
+
+A run is unfit for that alone. What a flow suffers from others is what is studied: one that waits for its first packet,
+or that tries again what was lost, tells nothing of the machine; nor does one that paces itself below its window.
 """
 
 import re
@@ -14,6 +17,8 @@ MIN_LIMITED = 0.5  # of the looks: a bulk transfer's window is full nearly alway
 SLACK = 2  # segments: one look may fall between an ACK and what it lets go
 _FIELD = re.compile(r"(\w+):(\d+)")
 _SHARE = re.compile(r"(rwnd_limited|sndbuf_limited):\d+ms\(([\d.]+)%\)")
+_PACED = re.compile(r"\bbbr")
+"""BBR sends at a rate; its window is well above what that takes."""
 _RETRANSMITTED = re.compile(r"retrans:(\d+)/")
 
 
@@ -27,6 +32,8 @@ class Look:
     unsent: int  # bytes that wait for leave to go
     receive_limited: float
     buffer_limited: float
+    telling: bool = True
+    """Whether the window ought to be full."""
 
     @property
     def cwnd_limited(self) -> bool:
@@ -44,10 +51,13 @@ def parse(text: str) -> list[Look]:
         shares = {name: float(percent) / 100 for name, percent in _SHARE.findall(line)}
         again = _RETRANSMITTED.search(line)
         in_flight = fields.get("unacked", 0) - fields.get("sacked", 0) - fields.get("lost", 0)
+        out, lost = fields.get("unacked", 0), fields.get("lost", 0)
+        suffers = "backoff" in fields or (lost > 0 and 2 * lost >= out)
         looks.append(
             Look(
                 fields.get("bytes_sent", 0), fields["cwnd"], in_flight + (int(again[1]) if again else 0),
                 fields.get("notsent", 0), shares.get("rwnd_limited", 0.0), shares.get("sndbuf_limited", 0.0),
+                not suffers and not _PACED.search(line),
             )
         )  # fmt: skip
     return looks
@@ -61,9 +71,9 @@ def bulk(looks: Sequence[Look]) -> list[Look]:
 
 def judge(texts: Sequence[str]) -> dict[str, float] | None:
     """What limited a flow: `cwnd_limited` as share of the looks at it, `receive_limited` and `buffer_limited` as shares
-    of its busy time. None when no look found it sending."""
+    of its busy time. None when no look tells."""
     moments = [bulk(parse(text)) for text in texts]
-    looks = [look for moment in moments for look in moment]
+    looks = [look for moment in moments for look in moment if look.telling]
     if not looks:
         return None
     last = next(moment for moment in reversed(moments) if moment)
@@ -76,9 +86,7 @@ def judge(texts: Sequence[str]) -> dict[str, float] | None:
 
 def problem(flow: str, judged: dict[str, float] | None) -> str | None:
     """Why a flow makes a run unfit, in words; None when it does not."""
-    if judged is None:
-        return f"{flow} was sending at no look"
-    if judged["cwnd_limited"] >= MIN_LIMITED:
+    if judged is None or judged["cwnd_limited"] >= MIN_LIMITED:
         return None
     if max(judged["receive_limited"], judged["buffer_limited"]) > MIN_LIMITED:
         what = "receive window" if judged["receive_limited"] >= judged["buffer_limited"] else "send buffer"

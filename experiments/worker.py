@@ -2,8 +2,8 @@
 """`python -m experiments.worker ORDER FOLDER`: makes one run in a process of its own, and leaves nothing but the
 folder.
 
-ORDER is JSON (experiments.plan.Order). The folder gets `samples.parquet`, the lab's logs, and `run.json` last. Exit
-code 2 and a line on standard error: the run could not be made.
+ORDER is JSON (experiments.plan.Order). The folder gets `samples.parquet`, `measures.json`, the lab's logs, and
+`run.json` last. Exit code 2 and a line on standard error: the run could not be made.
 """
 
 import contextlib
@@ -16,20 +16,24 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments import flent, registry, store
+from experiments import claims, flent, measures, plan, provenance, registry, store
 from experiments.plan import Order
+from experiments.raw import Raw
 from topologies import contain, kernel, requirements
 from topologies.lab import fail
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
 
+STANDS_STILL = 10  # times what a run is planned to take: a machine with ten times as much to do is no use anyway
+
 
 def main() -> int:
     # Who ordered the run may be killed: then nobody waits for it.
     ctypes.CDLL(None).prctl(contain.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, kernel.NICENESS)  # as what it starts will have
     order, directory = Order(**json.loads(sys.argv[1])), Path(sys.argv[2])
+    if order.clock == kernel.REAL or kernel.inside():  # else nothing out here disturbs it
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, kernel.NICENESS)  # as what it starts will have
     try:
         requirements.check()
         from experiments.controls import Controls  # not before the check: it imports Mininet
@@ -44,7 +48,8 @@ def main() -> int:
                 # (stage.put_first): they can go to another processor, and it cannot.
                 with contextlib.suppress(OSError):
                     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
-            return kernel.run(needed, "experiments.worker", sys.argv[1:], [directory], order.clock)
+            longest = STANDS_STILL * plan.needs(order).seconds if order.clock == kernel.VIRTUAL else None
+            return kernel.run(needed, "experiments.worker", sys.argv[1:], [directory], order.clock, longest)
         with Controls(arm.controls):
             return contain.run(lambda: _make(order, directory))
     except (LabError, ProfileError, OSError) as error:
@@ -66,8 +71,9 @@ def _make(order: Order, directory: Path) -> int:
         experiment = registry.find(order.experiment)
         arm = experiment.arm(order.arm)
         scene = experiment.scene_of(order.point, arm)
+        stand, versions = claims.sha256(), provenance.versions(order.target)  # as the code is now, not at the end
         with contextlib.ExitStack() as stack:
-            lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs"))
+            lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs", order.seed))
             stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory)
             stage.play()
         store.write_samples(stage.samples, directory / "samples.parquet")
@@ -80,10 +86,18 @@ def _make(order: Order, directory: Path) -> int:
             "started": round(stage.started, 3),
             "finished": round(time.time(), 3),
             "machine": os.uname().nodename,
-            "kernel": os.uname().release,
             "clock": kernel.clock(),
+            "claims": stand,
+            "versions": versions,
+            "parameters": {"arm": provenance.parameters(arm), "scene": provenance.parameters(scene)},
+            "found": stage.found,
             "self_check": stage.report,
         }
+        with contextlib.suppress(Exception):
+            # A mistake in a measure costs no run: who reports takes it again, and hears of it.
+            samples = store.read_samples(directory / "samples.parquet")  # as who reports would
+            raw = Raw(samples, order.seconds, stage.scale, order.point, order.arm)
+            measures.keep(measures.take(experiment.measures, raw), directory)
         store.write(directory / "run.json", json.dumps(facts, indent=2) + "\n")
     except (LabError, ProfileError, OSError) as error:
         return fail(error)

@@ -20,14 +20,16 @@ PORT = 7000
 
 @dataclass(frozen=True)
 class File:
-    """A file from the phone to the server. Sample `kbit_per_s` when it is there.
+    """A file from the phone to the server. Sample `kbit_per_s` when it is there, and of BATCP `segments` of source
+    `link1`, `link2`: what each has carried.
 
-    how: `tcp` over the first link, `mptcp`, or a scheduler of BATCP over all. A transfer counts from its first SYN to
-    the receiver's word that all is there.
+    how: `tcp` over one link, `mptcp`, or a scheduler of BATCP over all. link: of TCP, its number. A transfer counts
+    from its first SYN to the receiver's word that all is there.
     """
 
     octets: int
     how: str
+    link: int = 1
 
     def prepare(self, stage: "Stage") -> None:
         links = stage.lab.links
@@ -43,7 +45,15 @@ class File:
                 stage.server, sys.executable, str(STREAM), "receive", str(PORT), protocol, may_end=True
             )
             receiver.await_line("listening")
-            words = [sys.executable, str(STREAM), "send", links[0].b_ip, str(PORT), protocol, str(self.octets)]
+            words = [
+                sys.executable,
+                str(STREAM),
+                "send",
+                links[self.link - 1].b_ip,
+                str(PORT),
+                protocol,
+                str(self.octets),
+            ]
         else:
             require_hosts()
             file, into = stage.directory / "file", stage.directory / "received"
@@ -65,7 +75,11 @@ class File:
     def _take(self, stage: "Stage", line: str) -> None:
         seconds = None
         if line.startswith("{"):
-            seconds = self.octets * 8e-3 / float(json.loads(line)["kbit_per_second"])
+            summary = json.loads(line)
+            seconds = self.octets * 8e-3 / float(summary["kbit_per_second"])
+            carried = {total["interface"]: total["segments_sent"] for total in summary["status"]["totals"]}
+            for number, link in enumerate(stage.lab.links, start=1):
+                stage.sample(stage.now(), "segments", carried.get(link.a_if, 0), source=f"link{number}")
         elif line.strip().replace(".", "", 1).isdecimal():
             seconds = float(line)
         if seconds is not None:

@@ -4,7 +4,7 @@
 from experiments.cell import DIFFERENCES, cell
 from experiments.contention import CELL, Contention, worst
 from experiments.cwnd.middleware import EXPONENT, Middleware
-from experiments.experiment import OURS, Arm, Curves, Experiment, Goal, Measure, Medians, Point, Quick, Reported
+from experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
 from experiments.raw import jain, least, quantile, rate
 from experiments.scene import AccessPoint, Flow
 
@@ -57,14 +57,6 @@ def text(fixed: Point) -> str:
     return ", ".join(f"{value} ms of delay" if name == "delay" else f"{value} {name}" for name, value in fixed.items())
 
 
-def at_most_terminals(medians: Medians, measure: str, arm: str, delay: int) -> float:
-    return float(medians(measure, arm, terminals=MOST, delay=delay))
-
-
-def gain(medians: Medians, arm: str, delay: int) -> float:
-    return at_most_terminals(medians, "total", arm, delay) / at_most_terminals(medians, "total", "plain", delay)
-
-
 ALL = Experiment(
     name="cwnd-terminals",
     title="Uploads through a cell, with the middleware and without",
@@ -83,26 +75,6 @@ ALL = Experiment(
     reported=(
         Reported("jain", "middleware", 1.0, "Fig. 13: about 1", {"terminals": 10, "delay": 256}),
         Reported("rtt_ratio", "middleware", (1.0, 6.0), "Fig. 12: below 6", {"terminals": 10, "delay": 256}),
-    ),
-    goals=(
-        Goal("met", "the middleware keeps the RTT ratio of 10 terminals below {limit} at 4 ms: {value}",
-             lambda m: at_most_terminals(m, "rtt_ratio", "middleware", 4), at_most=6.0),
-        Goal("met", "and at 256 ms: {value}",
-             lambda m: at_most_terminals(m, "rtt_ratio", "middleware", 256), at_most=6.0),
-        Goal("met", "it is fair: Jain's index {value} (at least {limit})",
-             lambda m: at_most_terminals(m, "jain", "middleware", 256), at_least=0.95),
-        Goal("met", "it is fairer than plain: Jain's index of plain ones is {value} (at most {limit})",
-             lambda m: at_most_terminals(m, "jain", "plain", 256), at_most=0.9),
-        Goal("met", "it carries {value} times plain at 256 ms (the paper: 3.35; at least {limit})",
-             lambda m: gain(m, "middleware", 256), at_least=2.0),
-        Goal("beaten", "our access point alone carries as much as the middleware at 256 ms: {value} (at least {limit})",
-             lambda m: gain(m, "ours", 256) / gain(m, "middleware", 256), at_least=0.98),
-        Goal("beaten", "and at 4 ms: {value} (at least {limit})",
-             lambda m: gain(m, "ours", 4) / gain(m, "middleware", 4), at_least=0.98),
-        Goal("beaten", "as fairly: Jain's index {value} (at least {limit})",
-             lambda m: at_most_terminals(m, "jain", "ours", 256), at_least=0.95),
-        Goal("beaten", "and both together carry no less than the better of the two: {value} (at least {limit})",
-             lambda m: gain(m, "both", 256) / max(gain(m, "ours", 256), gain(m, "middleware", 256)), at_least=0.98),
     ),
     figures=(*curves("terminals", "terminals", delay=4), *curves("terminals", "terminals", delay=256)),
     repeats=10,
@@ -130,18 +102,6 @@ MIXED = Experiment(
         Arm("ours", "our access point", "ours", OURS, controller=CELL_NCR),
     ),
     measures=MEASURES,
-    goals=(
-        Goal("met", "with the middleware on half of 10 terminals the total is that of none or above: {value} (at least "
-             "{limit})",
-             lambda m: m("total", "plain", terminals=10, share=50, delay=256)
-             / m("total", "plain", terminals=10, share=0, delay=256), at_least=1.0),
-        Goal("beaten", "behind our access point nobody needs it: half of them with it carry {value} of none (at least "
-             "{limit})",
-             lambda m: m("total", "ours", terminals=10, share=50, delay=256)
-             / m("total", "ours", terminals=10, share=0, delay=256), at_least=0.98),
-        Goal("beaten", "and those without it leave room for those with it: Jain's index {value} (at least {limit})",
-             lambda m: m("jain", "ours", terminals=10, share=50, delay=256), at_least=0.9),
-    ),
     figures=curves("share", "terminals with the middleware (%)", terminals=10, delay=256),
     repeats=10,
     # All of them with it: that is in the other experiment.

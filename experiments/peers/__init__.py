@@ -2,8 +2,13 @@
 """Queue disciplines of Linux measured as our access point is: same hosts, links and traffic, in one kernel."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from experiments.experiment import OURS, Arm, Reported
+from experiments import raw
+from experiments.experiment import OURS, Arm, Goal, Measure, Reported
+
+if TYPE_CHECKING:
+    from experiments.stage import Stage
 
 PEERS = ("tc-fifo", "fq_codel", "cake", "cake-ack-filter")
 PEER_ARMS = (
@@ -28,3 +33,33 @@ def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float
         for arm, values in figures.items()
         for measure, value in zip(measures, values, strict=True)
     )
+
+
+def ping_added(start: float = 0.0, end: float | None = None) -> Measure:
+    """What the load adds to the ping, so that arms compare whose empty links are not equally quick."""
+    return Measure(
+        "ping_added", "ms", "ping, mean, above that of the same run's empty links", raw.added(start, end), "{:.1f}"
+    )
+
+
+def goals_beside_cake() -> tuple[Goal, Goal]:
+    """At least what CAKE with its ACK filter leaves download and upload beside each other."""
+    return (
+        Goal(
+            "beaten", "ours keeps at least the download of CAKE with its ACK filter: {value} of it (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_during", "cake-ack-filter"),
+            at_least=1.0, shown="{:.1%}",
+        ),
+        Goal(
+            "beaten", "and its upload: {value} of it (at least {limit})",
+            lambda medians: medians("upload_during", "ours") / medians("upload_during", "cake-ack-filter"),
+            at_least=1.0, shown="{:.1%}",
+        ),
+    )  # fmt: skip
+
+
+def take_rate(stage: "Stage", name: str, line: str, span: float = 0.25) -> None:
+    """A line `time Mb/s` of a program that prints one at the end of each `span` (s): a sample of flow `name`."""
+    fields = line.split()
+    if len(fields) == 2:
+        stage.sample(float(fields[0]) - stage.started - span / 2, "rate_mbps", float(fields[1]), span, name)

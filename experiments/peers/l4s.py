@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sender in the manner of L4S beside a classic one: DCTCP with ECT(1) (RFC 9330, 9331) against CUBIC with ECT(0)."""
 
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS
-from experiments.raw import jain, mean, rate
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS, ping_added
+from experiments.raw import Raw, jain, mean, rate
+from experiments.samples import percentile
 from experiments.scene import AccessPoint, Flow
+from experiments.traffic import IPERF_PORT
+from topologies.kernel import VIRTUAL
 from topologies.profiles import LinkProfile
 
 if TYPE_CHECKING:
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 PROFILE = LinkProfile("l4s", 20_000_000, 5_000_000, 0.020, 200, 1000)
 SECONDS, SETTLED = 30, 8
+FRAME = 8 * 1514 / PROFILE.up * 1e3  # ms on the uplink
 RELABEL = "u32 match ip tos 2 0x03 action pedit ex munge ip tos set 1 retain 0x03 pipe action csum ip"
 
 
@@ -31,6 +36,42 @@ class Ect1:
         station.run("tc", "filter", "add", "dev", interface, "egress", "protocol", "ip", *RELABEL.split())
 
 
+@dataclass(frozen=True)
+class Crossing:
+    """How long each full segment of the scene's first flow takes from the first station to the server: samples
+    `crossing_ms`."""
+
+    def prepare(self, stage: "Stage") -> None:
+        left, arrived = self._watch(stage, stage.station(1)), self._watch(stage, stage.server)
+
+        def end() -> None:
+            for segment, when in list(arrived.items()):
+                if segment in left:
+                    stage.sample(when - stage.started, "crossing_ms", (when - left[segment]) * 1e3)
+
+        stage.at(SECONDS, end)
+
+    @staticmethod
+    def _watch(stage: "Stage", host: Any) -> dict[str, float]:
+        """Segment -> when it passes the host's interface, filled from now on."""
+        passed: dict[str, float] = {}
+
+        def take(line: str) -> None:
+            segment, _, when = line.strip().rpartition(" ")
+            if segment:
+                passed[segment] = float(when)
+
+        words = (sys.executable, "-m", "experiments.passing", str(host.defaultIntf()), str(IPERF_PORT))
+        stage.program(host, *words, take=take).await_line("ready")
+        return passed
+
+
+def _queue_p99(raw: Raw) -> float | None:
+    """The quickest segment is one that found no queue: the first of all, if no other."""
+    all_of_them, settled = raw.values("crossing_ms"), raw.values("crossing_ms", start=SETTLED)
+    return percentile(settled, 0.99) - min(all_of_them) if settled else None
+
+
 EXPERIMENT = Experiment(
     name="l4s",
     title="An upload in the manner of L4S beside a classic one",
@@ -41,6 +82,7 @@ EXPERIMENT = Experiment(
         SECONDS,
         (
             Ect1(1),
+            Crossing(),
             Flow("scalable", "up", station=1, cc="dctcp", cwnd_limited=False),
             Flow("classic", "up", station=2, cwnd_limited=False),
         ),
@@ -52,7 +94,9 @@ EXPERIMENT = Experiment(
         Measure("scalable", "Mb/s", "upload of the scalable sender", rate("scalable", SETTLED)),
         Measure("classic", "Mb/s", "upload of the classic one", rate("classic", SETTLED)),
         Measure("fair", "", "Jain's index of both", jain("*", SETTLED)),
+        Measure("queue_p99", "ms", "the scalable sender's segments in queues, p99", _queue_p99, "{:.1f}"),
         Measure("ping_mean", "ms", "ping, mean", mean("ping_ms", SETTLED), "{:.1f}"),
+        ping_added(SETTLED),
     ),
     goals=(
         Goal(
@@ -63,6 +107,12 @@ EXPERIMENT = Experiment(
             "beaten", "ours shares the uplink between them: Jain's index {value} (at least {limit})",
             lambda medians: medians("fair", "ours"), at_least=0.95,
         ),
+        Goal(
+            "beaten", "the scalable sender's segments wait {value} (p99, at most {limit}: two frames)",
+            lambda medians: medians("queue_p99", "ours"), at_most=2 * FRAME, shown="{:.1f} ms",
+            why="DCTCP sends at once what an ACK allows, two segments or more, which wait for each other and for the "
+            "frame on the wire (read, not measured apart)",
+        ),
     ),
     figures=(
         Timeline("throughput", "Throughput over time.", ("scalable", "classic")),
@@ -72,4 +122,5 @@ EXPERIMENT = Experiment(
     repeats=5,
     quick=Quick(seconds=20, arms=QUICK_ARMS),
     differences=(*DIFFERENCES, "the scalable sender is DCTCP, the one that Linux has, and not TCP Prague"),
+    clock=VIRTUAL,
 )  # fmt: skip

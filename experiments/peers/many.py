@@ -2,7 +2,7 @@
 """Many uploads at once: beside a download, and of one station beside the one upload of another."""
 
 from experiments.experiment import Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from experiments.raw import Of, Raw, jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.kernel import VIRTUAL
@@ -30,6 +30,13 @@ def _many(point: Point, arm: Arm) -> AccessPoint:
     )
 
 
+UNEVEN = {
+    32: "in one repeat an upload has more than twice its even share (seen, not explained)",
+    200: "of the two programs that open 100 each, one gets nothing in the quick form (seen, not explained); those that "
+    "send share evenly",
+}
+
+
 def _goals(number: int) -> tuple[Goal, ...]:
     return (
         Goal(
@@ -48,7 +55,7 @@ def _goals(number: int) -> tuple[Goal, ...]:
         ),
         Goal(
             "beaten", f"{number} uploads share evenly: Jain's index {{value}} (at least {{limit}})",
-            lambda medians: medians("fair", "ours", uploads=number), at_least=0.9,
+            lambda medians: medians("fair", "ours", uploads=number), at_least=0.9, why=UNEVEN[number],
         ),
     )  # fmt: skip
 
@@ -76,6 +83,7 @@ MANY = Experiment(
         Measure("fair", "", "Jain's index of the uploads", jain(NAMES, UP, quantity="stream_mbps")),
         Measure("ping_p50", "ms", "ping beside all, median", quantile("ping_ms", 0.5, UP), "{:.1f}"),
         Measure("ping_mean", "ms", "ping beside all, mean", mean("ping_ms", UP), "{:.1f}"),
+        ping_added(UP),
     ),
     sweep={"uploads": STREAMS},
     goals=tuple(goal for number in STREAMS for goal in _goals(number)),
@@ -108,11 +116,14 @@ HOSTS = Experiment(
         Measure("uploads", "Mb/s", "the other station's 32 uploads together", rate(NAMES, UP)),
         Measure("share", "", "the one upload's part of both", _share(UP)),
         Measure("ping_mean", "ms", "ping, mean", mean("ping_ms", UP), "{:.1f}"),
+        ping_added(UP),
     ),
     goals=(
         Goal(
             "beaten", "the station with one upload has {value} of what both send (at least {limit})",
             lambda medians: medians("share", "ours"), at_least=0.45,
+            why="no window falls below two segments: 32 of them hold the queue whatever is fed back, and strict "
+            "priorities cannot serve stations in turn",
         ),
         Goal(
             "beaten", "and no more than its half: {value} (at most {limit})",

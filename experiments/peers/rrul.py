@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before
+from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before, ping_added
 from experiments.raw import jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
+from topologies.kernel import VIRTUAL
 from topologies.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from experiments.stage import Stage
 
 PROFILE = LinkProfile("rrul", 20_000_000, 3_000_000, 0.090, 1000, 1000)
-RTT = PROFILE.rtt * 1e3  # ms
 MARKS = ("cs0", "cs1", "cs5", "ef")  # as Flent's rrul: best effort, background, video, voice
 SECONDS = 40
 QUICK_ARMS = ("cake-ack-filter", "ours")  # a FIFO is still filling when a quick run ends
@@ -58,6 +58,7 @@ def _rrul(name: str, title: str, marks: Sequence[str]) -> Experiment:
             Measure("fair_up", "", "Jain's index of the uploads", jain("upload*", 5)),
             Measure("ping_mean", "ms", "ping, mean", mean("ping_ms", 5), "{:.1f}"),
             Measure("ping_p99", "ms", "ping, p99", quantile("ping_ms", 0.99, 5), "{:.1f}"),
+            ping_added(5),
         ),
         goals=(
             Goal(
@@ -66,7 +67,7 @@ def _rrul(name: str, title: str, marks: Sequence[str]) -> Experiment:
             ),
             Goal(
                 "beaten", "a sparse flow takes {value} ms longer than on empty links (at most {limit})",
-                lambda medians: medians("ping_mean", "ours") - RTT, at_most=4.0, shown="{:.1f}",
+                lambda medians: medians("ping_added", "ours"), at_most=4.0, shown="{:.1f}",
             ),
             Goal(
                 "beaten", "the downloads together get at least those of CAKE with its ACK filter: {value} of them",
@@ -82,6 +83,7 @@ def _rrul(name: str, title: str, marks: Sequence[str]) -> Experiment:
         repeats=5,
         quick=Quick(seconds=20, arms=QUICK_ARMS),
         differences=(*DIFFERENCES, "Flent's UDP probes are one here, of best effort, and its ICMP ping is left out"),
+        clock=VIRTUAL,
     )  # fmt: skip
 
 
@@ -108,6 +110,7 @@ FIFTY = Experiment(
         Measure("upload", "Mb/s", "fifty uploads", rate("uploads", *WINDOWS[-1])),
         Measure("ping_mean", "ms", "ping, mean", mean("ping_ms", *WINDOWS[-1]), "{:.1f}"),
         Measure("ping_max", "ms", "ping, longest", quantile("ping_ms", 1.0, *WINDOWS[-1]), "{:.0f}"),
+        ping_added(*WINDOWS[-1]),
     ),
     reported=measured_before(
         ("download_5", "download_15", "download_25", "upload", "ping_mean", "ping_max"),
@@ -125,6 +128,7 @@ FIFTY = Experiment(
         Goal(
             "beaten", "the download gets {value} (at least {limit})",
             lambda medians: medians("download_25", "ours"), at_least=18.5, shown="{:.1f} Mb/s",
+            why="repeats differ, and the median alone meets it (seen, not explained)",
         ),
         Goal(
             "beaten", "the uploads get {value} (at least {limit})",
@@ -132,7 +136,7 @@ FIFTY = Experiment(
         ),
         Goal(
             "beaten", "a sparse flow takes {value} ms longer than on empty links (at most {limit})",
-            lambda medians: medians("ping_mean", "ours") - RTT, at_most=4.0, shown="{:.1f}",
+            lambda medians: medians("ping_added", "ours"), at_most=4.0, shown="{:.1f}",
         ),
     ),
     figures=(
@@ -143,6 +147,7 @@ FIFTY = Experiment(
     repeats=5,
     quick=Quick(seconds=30, arms=QUICK_ARMS),
     differences=DIFFERENCES,
+    clock=VIRTUAL,
 )  # fmt: skip
 
 EXPERIMENTS = (

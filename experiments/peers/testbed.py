@@ -2,9 +2,19 @@
 """The testbed's upload beside its download, behind what Linux offers: FIFO, fq_codel, CAKE, CAKE and its ACK filter."""
 
 from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before
+from experiments.peers import (
+    DIFFERENCES,
+    FIFO,
+    OUR_ARM,
+    PEER_ARMS,
+    PEERS,
+    goals_beside_cake,
+    measured_before,
+    ping_added,
+)
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
+from topologies.kernel import VIRTUAL
 from topologies.profiles import PROFILES
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
@@ -25,6 +35,7 @@ EXPERIMENT = Experiment(
         Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
         Measure("ping_mean", "ms", "ping beside both, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
         Measure("ping_p99", "ms", "ping beside both, p99", quantile("ping_ms", 0.99, UP, DOWN_AGAIN), "{:.1f}"),
+        ping_added(UP, DOWN_AGAIN),
     ),
     reported=measured_before(
         ("download_alone", "download_during", "upload_during", "ping_mean"),
@@ -44,15 +55,19 @@ EXPERIMENT = Experiment(
             ), at_most=1.03,
         ),
         Goal(
-            "beaten", "ours keeps at least the download of CAKE with its ACK filter: {value} of it (at least {limit})",
-            lambda medians: medians("download_during", "ours") / medians("download_during", "cake-ack-filter"),
-            at_least=1.0, shown="{:.1%}",
+            "beaten", "ours keeps {value} of the download (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_alone", "ours"),
+            at_least=0.998, shown="{:.1%}",
         ),
         Goal(
-            "beaten", "and its upload: {value} of it (at least {limit})",
-            lambda medians: medians("upload_during", "ours") / medians("upload_during", "cake-ack-filter"),
-            at_least=1.0, shown="{:.1%}",
+            "beaten", "its upload gets {value} (at least {limit})",
+            lambda medians: medians("upload_during", "ours"), at_least=0.93, shown="{:.2f} Mb/s",
         ),
+        Goal(
+            "beaten", "its ping takes {value} (at most {limit})",
+            lambda medians: medians("ping_mean", "ours"), at_most=10.9, shown="{:.1f} ms",
+        ),
+        *goals_beside_cake(),
         Goal(
             "beaten", "and its mean ping: {value} of it (at most {limit})",
             lambda medians: medians("ping_mean", "ours") / medians("ping_mean", "cake-ack-filter"),
@@ -67,4 +82,5 @@ EXPERIMENT = Experiment(
     repeats=5,
     quick=Quick(seconds=18),
     differences=DIFFERENCES,
+    clock=VIRTUAL,
 )  # fmt: skip

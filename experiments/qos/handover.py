@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from experiments.cell import DIFFERENCES, cell
-from experiments.experiment import OURS, Arm, Bars, Experiment, Goal, Measure, Medians, Quick, Timeline
-from experiments.qos.terminals import AIR, LOSS, QOS, fair_shares
+from experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Quick, Timeline
+from experiments.qos.terminals import AIR, LOSS, QOS
 from experiments.raw import jain, rate
 from experiments.scene import AccessPoint, At, Effect, Flow
 
@@ -26,11 +26,6 @@ def linked(stage: "Stage", up: bool) -> None:
     """The mobile terminal's link to the cell: up, or gone as it is for one between two access points."""
     stage.cut.add(stage.station(1).name)
     stage.lab.net["air"].run("ip", "link", "set", "air-eth1", "up" if up else "down")
-
-
-def times_fair(medians: Medians, arm: str) -> float:
-    """Fair shares of the mobile terminal in its second cell."""
-    return fair_shares(medians("after", arm), medians("others", arm), 1 + SECOND)
 
 
 def walk(arm: Arm) -> AccessPoint:
@@ -74,18 +69,6 @@ EXPERIMENT = Experiment(
         Measure("after", "Mb/s", "the terminal, in the second one", rate("mobile", RECOVERED)),
         Measure("others", "Mb/s", "the six others of the second cell", rate("new*", RECOVERED)),
         Measure("jain", "1", "Jain's index of the six others", jain("new*", RECOVERED)),
-    ),
-    goals=(
-        Goal("met", "after the handover QoS-TCP has {value} times a fair share (at least {limit})",
-             lambda m: times_fair(m, "qos"), at_least=2.0),
-        Goal("met", "outdoors, with interference, it does not get its target: {value} of it (at most {limit})",
-             lambda m: m("after", "qos-outdoors") / TARGET, at_most=0.9, shown="{:.0%}"),
-        Goal("beaten", "behind our access point it is back at its target: {value} of it (at least {limit})",
-             lambda m: m("after", "ours") / TARGET, at_least=0.95, shown="{:.1%}"),
-        Goal("beaten", "and not above it: {value} (at most {limit})",
-             lambda m: m("after", "ours") / TARGET, at_most=1.05, shown="{:.1%}"),
-        Goal("beaten", "where nobody else is unlucky: Jain's index of the others {value} (at least {limit})",
-             lambda m: m("jain", "ours"), at_least=0.95),
     ),
     figures=(
         Timeline("throughput", "The terminal, and one of each cell's fixed ones (Fig. 9, 10).",

@@ -3,8 +3,8 @@
 
 from dataclasses import replace
 
-from experiments.cell import BANDWIDTH, DIFFERENCES, cell
-from experiments.experiment import OURS, PLAIN, Arm, Bars, Curves, Experiment, Goal, Measure, Medians, Point, Quick
+from experiments.cell import DIFFERENCES, cell
+from experiments.experiment import OURS, PLAIN, Arm, Bars, Curves, Experiment, Measure, Point, Quick
 from experiments.raw import jain, least, quantile, rate
 from experiments.scene import AccessPoint, Flow
 
@@ -33,27 +33,6 @@ def beside_others(point: Point, arm: Arm) -> AccessPoint:
     )
 
 
-def over_buffers(medians: Medians, arm: str) -> list[float]:
-    found = [medians("qos", arm, buffer=buffer) for buffer in BUFFERS]
-    return [float(value) for value in found if value is not None]
-
-
-def fair_shares(own: float, others: float, terminals: int) -> float:
-    """How many fair shares of what all `terminals` have one has. own, others: what it and all others have, Mb/s."""
-    return float(own / ((own + others) / terminals))
-
-
-def times_fair(medians: Medians, arm: str) -> list[float]:
-    """Fair shares of the terminal with a target, over the buffers."""
-    pairs = ((medians("qos", arm, buffer=buffer), medians("others", arm, buffer=buffer)) for buffer in BUFFERS)
-    return [fair_shares(qos, others, 1 + OTHERS) for qos, others in pairs if None not in (qos, others)]
-
-
-def furthest(medians: Medians, arm: str) -> float:
-    """From the target, as a part of it, over the buffers."""
-    return max(abs(value / TARGET - 1) for value in over_buffers(medians, arm))
-
-
 OVER_BUFFERS = Experiment(
     name="qos-buffers",
     title="QoS-TCP behind access points with other buffers",
@@ -72,14 +51,6 @@ OVER_BUFFERS = Experiment(
         Measure("others", "Mb/s", "the four others together", rate("other*", SETTLED)),
         Measure("least", "Mb/s", "the one of the others that got least", least("other*", SETTLED)),
         Measure("ping", "ms", "ping, median", quantile("ping_ms", 0.5, SETTLED), "{:.1f}"),
-    ),
-    goals=(
-        Goal("met", "QoS-TCP gets more than twice a fair share behind every buffer: {value} times (at least {limit})",
-             lambda m: min(times_fair(m, "qos")), at_least=2.0),
-        Goal("met", "whatever the buffer: its largest share over its smallest is {value} (at most {limit})",
-             lambda m: max(times_fair(m, "qos")) / min(times_fair(m, "qos")), at_most=1.25),
-        Goal("beaten", "behind our access point it is within {value} of its target (at most {limit})",
-             lambda m: furthest(m, "ours"), at_most=0.05, shown="{:.1%}"),
     ),
     figures=(
         Curves("qos", f"The terminal with a target of {TARGET:g} Mb/s (Fig. 3).", "qos", "buffer", "buffer (packets)",
@@ -130,16 +101,6 @@ UNLUCKY = Experiment(
         Measure("least", "Mb/s", "the terminal that got least", least("sta*", SETTLED)),
         Measure("total", "Mb/s", "all together", rate("sta*", SETTLED)),
         Measure("ping", "ms", "ping, median", quantile("ping_ms", 0.5, SETTLED), "{:.1f}"),
-    ),
-    goals=(
-        Goal("met", "10 terminals behind a FIFO that takes batches: Jain's index is only {value} (at most {limit})",
-             lambda m: m("jain", "batches", terminals=10), at_most=0.9),
-        Goal("met", "4 are served more fairly than 10: Jain's index is higher by {value}",
-             lambda m: m("jain", "batches", terminals=4) - m("jain", "batches", terminals=10), at_least=0.0),
-        Goal("beaten", "with our access point nobody is unlucky: Jain's index of 10 is {value} (at least {limit})",
-             lambda m: m("jain", "ours", terminals=10), at_least=0.95),
-        Goal("beaten", "and who gets least has {value} of a fair share (at least {limit})",
-             lambda m: m("least", "ours", terminals=10) / (BANDWIDTH / 10), at_least=0.7),
     ),
     figures=(
         Curves("jain", "Jain's index over the number of terminals.", "jain", "terminals", "terminals", "Jain's index"),

@@ -4,15 +4,12 @@
 import json
 from pathlib import Path
 
-from experiments import plan, registry, store, summary
+from experiments import claims, plan, registry, store, summary
 from experiments.plan import Order, Plan
 from experiments.samples import Sample
 from experiments.store import Store
 
-MACHINE = {
-    "machine": {"processor": "a processor", "cores": 2, "memory": "4096 MiB", "system": "Debian"},
-    "versions": {"kernel": "6.1", "apswitch": "0.1.0"},
-}
+MACHINE = {"processor": "a processor", "cores": 2, "memory": "4096 MiB", "system": "Debian"}
 CHECK = {"cpu_busy": 0.2, "timer_late_p99_ms": 0.2, "runner_cpu": 0.01, "problems": []}
 RATES = {  # download beside the upload, upload
     "fifo": (1.9, 0.9), "fifo-reno": (0.1, 0.9), "ncr-paper": (11.0, 0.3), "ncr-mark": (11.0, 0.4),
@@ -34,16 +31,17 @@ def samples(order: Order) -> list[Sample]:
     return result
 
 
-def keep(kept: Store, order: Order, problems: tuple[str, ...] = ()) -> None:
-    """Puts a run into a store."""
+def keep(kept: Store, order: Order, problems: tuple[str, ...] = (), commit: str = "a", stand: str = "") -> None:
+    """Puts a run into a store. stand: the claims that it was made for; empty: those that stand now."""
     part = kept.part(order)
     store.write_samples(samples(order), part / "samples.parquet")
     facts = {
         "seconds": order.seconds,
         "scale": order.seconds / 180,
         "started": 1_700_000_000.0,
-        "kernel": "6.1",
         "clock": "virtual",
+        "claims": stand or claims.sha256(),
+        "versions": {"kernel": "6.1", "apswitch": "0.1.0", "commit": commit},
         "self_check": CHECK | {"problems": list(problems)},
     }
     (part / "run.json").write_text(json.dumps(facts))
@@ -51,8 +49,8 @@ def keep(kept: Store, order: Order, problems: tuple[str, ...] = ()) -> None:
 
 
 def made(out: Path, arms: tuple[str, ...] | None = None) -> tuple[Plan, Store]:
-    """A plan of ncr-testbed and an empty store for it."""
-    planned = plan.make(registry.find("ncr-testbed"), True, arms)
+    """A plan of ncr-testbed, three repeats of these arms or of all, and an empty store for it."""
+    planned = plan.make(registry.find("ncr-testbed"), True, arms or tuple(RATES), repeats=3)
     kept = Store(out, planned.experiment, planned.quick)
     kept.begin(planned)
     (kept.directory / "machine.json").write_text(json.dumps(MACHINE))

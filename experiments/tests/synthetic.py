@@ -1,22 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples with known figures, in place of a measurement."""
+"""Runs in the foreground with known figures, in place of a measurement."""
 
-from experiments.headline import HEADLINE
-from experiments.live import Arm
-from experiments.metrics import arm_summary
-from experiments.runner import ArmRun
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments import measures, phases
+from experiments.experiment import Arm, Experiment, Setting
+from experiments.foreground import Made
+from experiments.goals import Cell
+from experiments.ncr import headline
+from experiments.plan import Order
 from experiments.samples import Sample
+from experiments.summary import figures
 
 SECONDS = 24
-SELF_CHECK = {
+QUANTITIES = {"downlink": "downlink_mbps", "uplink": "uplink_mbps"}
+FLOW = {"congestion_control": "cubic", "ecn": True, "window": {"cwnd_limited": 1.0}}
+SELF_CHECK: dict[str, Any] = {
     "cpu_busy": 0.2,
     "cpu_steal": 0.0,
     "switch_cpu": 0.1,
     "controller_cpu": 0.1,
     "timer_late_p99_ms": 0.2,
     "probes_unanswered": 0,
-    "congestion_control": {"downlink": "cubic", "uplink": "cubic"},
-    "ecn": {"downlink": True, "uplink": True},
+    "flows": {"downlink": FLOW, "uplink": FLOW},
+    "radio_drops": {},
     "problems": [],
 }
 
@@ -27,26 +37,46 @@ def samples(before: float = 13.0, during: float = 13.0, up: float = 0.9, ping: f
     for step in range(4 * SECONDS):
         time = step / 4 + 0.125
         busy = SECONDS / 3 <= time < 2 * SECONDS / 3
-        result.append(Sample(time, "downlink_mbps", during if busy else before, 0.25))
+        result.append(Sample(time, "rate_mbps", during if busy else before, 0.25, "downlink"))
         if busy:
-            result.append(Sample(time, "uplink_mbps", up, 0.25))
+            result.append(Sample(time, "rate_mbps", up, 0.25, "uplink"))
         for quantity in ("ping_ms", "delay_up_ms", "delay_down_ms"):
             result.append(Sample(time, quantity, ping + step % 4 if busy else 4.0))
     return result
 
 
-def run(arm: Arm, **figures: float) -> ArmRun:
+def made(arm: Arm, measured: Sequence[Sample], problems: Sequence[str] = ()) -> Made:
     """A finished run of an arm."""
-    measured = samples(**figures)
-    summary = arm_summary(HEADLINE, measured, SECONDS) | {"self_check": SELF_CHECK}
-    return ArmRun(arm, started=1_700_000_000.0, samples=measured, summary=summary)
+    facts = {
+        "seconds": SECONDS,
+        "scale": 1.0,
+        "started": 1_700_000_000.0,
+        "self_check": SELF_CHECK | {"problems": list(problems)},
+    }
+    by_way = [replace(s, quantity=QUANTITIES.get(s.source, s.quantity)) for s in measured]
+    return Made(Order("headline", arm.name, {}, 1, SECONDS, "apswitch"), Path("nowhere"), facts, measured, by_way)
 
 
-def runs() -> list[ArmRun]:
+def run(arm: Arm, **figures: float) -> Made:
+    return made(arm, samples(**figures))
+
+
+def runs() -> list[Made]:
     """Collapse, ACKs first, and cure."""
     figures = (
         {"during": 2.0, "up": 0.92, "ping": 580.0},
         {"during": 13.0, "up": 0.63, "ping": 400.0},
         {"during": 12.9, "up": 0.87, "ping": 9.0},
     )
-    return [run(arm, **values) for arm, values in zip(HEADLINE.arms, figures, strict=True)]
+    return [run(arm, **values) for arm, values in zip(headline.EXPERIMENT.arms, figures, strict=True)]
+
+
+def cells(experiment: Experiment, of: Sequence[Made]) -> list[Cell]:
+    taken = [(run.order, measures.values(measures.take(experiment.measures, run.raw()))) for run in of]
+    return figures(experiment, [run.order.arm for run in of], [{}], taken)
+
+
+def summarised(of: Sequence[Made], setting: Setting | None = None) -> phases.Summary:
+    setting = setting or Setting()
+    experiment = headline.under(setting)
+    return phases.summarise(experiment, setting, of, cells(experiment, of))

@@ -6,11 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments import claims, provenance, registry
 from experiments.__main__ import main
+from experiments.plan import Order
 from experiments.store import Store
 from experiments.tests import finished
 from topologies.requirements import ROOT
@@ -54,6 +58,10 @@ def finished_runs(out: Path) -> set[str]:
     return {path.parent.name.removesuffix("+again") for path in out.glob("ncr-testbed/quick/runs/[!.]*/run.json")}
 
 
+def order_of(facts: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: facts[field.name] for field in fields(Order)}
+
+
 def processes_of(program: str, out: Path) -> dict[int, int]:
     """Process id -> parent of the processes whose command line names both."""
     found = {}
@@ -84,6 +92,13 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "ncr-testbed/quick/runs/fifo_1/run.json").read_bytes() == made
     assert "of a core" in said and (tmp_path / "index.html").exists()
     facts = json.loads((tmp_path / "ncr-testbed/quick/runs/ours_1/run.json").read_text())
+    # What it comes from.
+    assert (facts["seed"], facts["clock"], facts["claims"]) == (Order(**order_of(facts)).seed, "real", claims.sha256())
+    assert facts["versions"]["commit"] == provenance.commit() and facts["versions"]["apswitch"]
+    assert facts["parameters"]["arm"]["name"] == "ours" and facts["parameters"]["scene"]["profile"]["name"] == "testbed"
+    rows = json.loads((tmp_path / "ncr-testbed/quick/runs/ours_1/measures.json").read_text())
+    assert {measure.name for measure in registry.find("ncr-testbed").measures} == rows.keys()
+    assert rows["download_during"]["value"] > 1
     check = facts["self_check"]
     assert check["flows"]["download"]["congestion_control"] == "cubic" and check["flows"]["download"]["ecn"]
     assert check["runner_cpu"] < 0.05 and check["drops"] == {}
@@ -130,7 +145,7 @@ def _of_group(campaign: int, program: str) -> dict[int, int]:
     [
         (["run", "nonsense"], "experiment 'nonsense' is unknown: choose one of headline"),
         (["run", "ncr-testbed", "--arms", "cake"], "arm 'cake' is unknown"),
-        (["run", "all", "--quick", "--arms", "cake"], "arm 'cake' is unknown: choose of tcp, mptcp"),
+        (["run", "all", "--quick", "--arms", "cake"], "arm 'cake' is unknown: choose of tcp, second, mptcp"),
         (["run", "ncr-testbed", "--repeats", "none"], "'none' is not a whole number"),
         (["run", "ncr-testbed", "--seconds", "1"], "1 seconds are not possible"),
         (["run", "ncr-testbed", "--down", "8mbit"], "--down is for headline"),

@@ -3,15 +3,20 @@
 
 import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.config import AccessPointConfig
 from experiments import plan, registry
+from experiments.claims import LEAST_REPEATS
 from experiments.experiment import Bars, Curves, Experiment, Timeline
+from experiments.looks import round_trip
 from experiments.raw import Raw
 from experiments.samples import Sample
+from experiments.scene import Effect, Flow
+from experiments.stage import STAGGER, start_of
 from topologies.profiles import ProfileError
 from topologies.requirements import ROOT
 
@@ -34,7 +39,7 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
     # Some figures of the papers are pictures without a number in the text: then the differences say so.
     known = experiment.reported or experiment.paper.startswith("none: ")
     assert known or any("picture" in text for text in experiment.differences)
-    assert experiment.figures and experiment.goals and experiment.repeats >= 3
+    assert experiment.figures and experiment.repeats >= 3
     for reported in experiment.reported:
         assert reported.measure in measures and reported.where
         assert dict(reported.point) in [dict(p) for p in experiment.points()] or not reported.point
@@ -48,7 +53,7 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
             case Curves():
                 assert figure.measure in measures and figure.x in experiment.sweep
     assert set(experiment.quick.sweep) <= set(experiment.sweep) and set(experiment.quick.arms) <= arms
-    assert experiment.quick.repeats >= 3
+    assert experiment.quick.repeats >= LEAST_REPEATS["quick"]
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
@@ -79,6 +84,22 @@ def test_goals_can_be_decided_and_arms_can_be_set(experiment: Experiment) -> Non
         for point in experiment.points():
             scene = experiment.scene_of(point, arm)
             assert scene.seconds > 0 and scene.traffic
+
+
+@pytest.mark.parametrize(
+    "experiment", [one for one in ALL if any(arm.role == "peer" for arm in one.arms)], ids=lambda one: one.name
+)
+def test_a_comparison_says_what_the_load_adds_to_the_ping_of_its_own_empty_links(experiment: Experiment) -> None:
+    """Behind a switch of its own and behind the kernel's queues empty links are not equally quick."""
+    samples = [Sample(0.0, "empty_ping_ms", 4.0)]
+    samples += [
+        Sample(t / 10, "ping_ms", 9.0) for t in range(10 * round(experiment.scene_of(*_first(experiment)).seconds))
+    ]
+    assert experiment.measure("ping_added").of(Raw(samples, seconds=samples[-1].time)) == pytest.approx(5.0)
+
+
+def _first(experiment: Experiment) -> tuple[Any, Any]:
+    return next(experiment.points()), experiment.arms[0]
 
 
 def test_a_plan_has_every_arm_at_every_point_in_every_repeat() -> None:
@@ -123,6 +144,77 @@ def test_measures_of_raw_data() -> None:
     assert raw.mean("nothing")(data) is None and raw.jain("nobody")(data) is None
 
 
+def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
+    """It has no samples of its rate; that it was started is one."""
+    from experiments import raw
+
+    def run(*rates: float, started: int) -> Raw:
+        samples = [Sample(t + 0.5, "rate_mbps", rate, 1.0, f"up{n}") for t in range(20) for n, rate in enumerate(rates)]
+        samples += [Sample(t + 0.5, "stream_mbps", 1.0, 1.0, f"many/{n}") for t in range(20) for n in range(3)]
+        samples += [Sample(0.0, "streams", 1.0, source=f"up{n}") for n in range(started)]
+        return Raw([*samples, Sample(0.0, "streams", 4.0, source="many")], seconds=20)
+
+    assert raw.jain("up*")(run(3.0, 3.0, started=2)) == pytest.approx(1.0)
+    assert raw.jain("up*")(run(3.0, 3.0, started=4)) == pytest.approx(0.5)
+    assert raw.least("up*")(run(3.0, 3.0, started=3)) == 0.0
+    # Of four streams of one flow, one never came up.
+    assert raw.jain("many*", quantity="stream_mbps")(run(started=0)) == pytest.approx(3 / 4)
+    assert raw.jain("up*")(run(started=3)) is None and raw.least("up*")(run(started=3)) == 0.0
+    # Who is started later than what is looked at plays no part.
+    late = run(3.0, 3.0, started=2)
+    late.samples.append(Sample(15.0, "streams", 1.0, source="up9"))  # type: ignore[attr-defined]
+    assert raw.jain("up*", 0, 10)(late) == pytest.approx(1.0)
+    assert raw.jain("up*", 0, 20)(late) == pytest.approx(2 / 3)
+
+
+def test_a_starved_session_makes_the_index_worse() -> None:
+    """A session that did not end may have needed any time: it counts as 0, the least that it may come to. A wholly
+    starved one of 500 KB that began 2.5 s before the end once counted 1.29, more than any that ended in time."""
+    from experiments.fairness.index import instantaneous_fairness
+
+    def index(*samples: Sample) -> float | None:
+        return instantaneous_fairness(Raw(samples, 20.0, 1.0, {"direction": "down", "nodes": 4, "bytes": 500_000}))
+
+    ideal = 500_000 / (4.96e6 / 8 / 4)
+    fair = Sample(1.0, "session_s", ideal, source="sta3")
+    starved = [Sample(17.5, "unfinished_s", 2.5, source="sta4"), Sample(17.5, "session_bytes", 0.0, source="sta4")]
+    assert index(fair) == pytest.approx(1.0)
+    assert index(fair, *starved) == pytest.approx(0.5)
+    assert index(*starved) == 0.0
+    assert index() is None
+
+
 def test_asdict_of_an_order_makes_it_again() -> None:
     order = plan.make(registry.find("ncr-testbed"), True).orders()[0]
     assert plan.Order(**asdict(order)) == order
+
+
+def test_every_repeat_meets_chances_of_its_own(tmp_path: Path) -> None:
+    """R5: independent repeats. Traces are the seed's, the same for all arms of a repeat."""
+    texts = [
+        Effect("hspa", 355e3).trace(tmp_path / str(place), run)[0].read_text() for place, run in enumerate([1, 1, 2])
+    ]
+    assert texts[0] == texts[1] != texts[2]
+    seeds = [order.seed for order in plan.make(registry.find("batcp"), quick=True, arms=["paper"]).orders()]
+    assert len(seeds) == len(set(seeds))
+    starts = [start_of(Flow("download", "down", 10.0), seed, scale=0.5) for seed in seeds]
+    assert len(starts) == len(set(starts)) and all(5.0 <= start < 5.0 + STAGGER for start in starts)
+
+
+def test_how_a_flows_rate_varies() -> None:
+    from experiments import raw
+
+    samples = [Sample(t + 0.5, "rate_mbps", 1.0 if t % 2 else 3.0, 1.0, "download") for t in range(20)]
+    steady = [Sample(t + 0.5, "rate_mbps", 2.0, 1.0, "upload") for t in range(20)]
+    data = Raw([*samples, *steady], seconds=20)
+    assert raw.variation("upload")(data) == pytest.approx(0.0)
+    # Bins of 1 s between whole ones of 3 and of 1 Mb/s, as what is averaged begins on a second.
+    assert raw.variation("download")(data) == pytest.approx(0.5)
+    assert raw.variation("nobody")(data) is None and raw.variation("upload", 0, 1)(data) is None
+
+
+def test_the_round_trip_is_that_of_the_connection_that_has_sent_most() -> None:
+    line = "\t cubic wscale:7,7 rto:204 rtt:{rtt}/0.5 cwnd:10 bytes_sent:{sent} bytes_acked:1\n"
+    control, data = line.format(rtt=4.5, sent=300), line.format(rtt=812.25, sent=500_000)
+    assert round_trip(f"ESTAB 0 0 a b\n{control}ESTAB 0 0 c d\n{data}") == 812.25
+    assert round_trip(f"ESTAB 0 0 a b\n{control}") is None and round_trip("") is None

@@ -102,7 +102,7 @@ def test_bad_input_gets_one_line(arguments: list[str], message: str) -> None:
 
 @pytest.mark.usefixtures("privileged")
 @pytest.mark.parametrize(
-    ("target", "message"), [("apswitch", "ap1: the switch did not start"), ("bmv2", "ap1: a wire did not start")]
+    ("target", "message"), [("apswitch", "ap1: the switch did not start"), ("bmv2", "ap1: a wire ended")]
 )
 def test_a_switch_that_does_not_start_is_named(tmp_path: Path, target: str, message: str) -> None:
     if target == "bmv2" and not shutil.which("simple_switch_grpc"):

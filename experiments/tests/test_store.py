@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results on disk, what is made of them, and pages."""
 
+import argparse
 import io
 import json
 import re
@@ -11,14 +12,16 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from experiments import figures, pages, registry, site, store, summary
-from experiments.experiment import Timeline
+from experiments import claims, commands, figures, pages, plan, registry, site, store, summary
+from experiments.experiment import Goal, Medians, Timeline
+from experiments.goals import Table
 from experiments.store import Store
 from experiments.tests import finished
 from experiments.tests.test_declared import documented
 from experiments.theme import LIGHT
-from topologies.requirements import LabError
+from topologies.requirements import ROOT, LabError
 
 
 @pytest.fixture(scope="module")
@@ -109,35 +112,62 @@ def test_damaged_raw_data_is_told(tmp_path: Path) -> None:
         summary.write(planned, kept)
 
 
-def test_the_interval_is_that_of_the_median() -> None:
-    assert summary.interval([5.0]) == (5.0, 5.0)
-    assert summary.interval([1.0, 2.0, 9.0]) == (1.0, 9.0)
-    values = list(np.random.default_rng(7).normal(10, 1, 200))
-    low, high = summary.interval(values)
-    # The median of 200 normal values has a standard error of 1.25 / sqrt(200) = 0.09.
-    assert 9.6 < low < np.median(values) < high < 10.4 and 0.2 < high - low < 0.6
+def test_runs_that_go_on_say_of_which_code_and_claims_they_are(tmp_path: Path) -> None:
+    """Runs of other claims than those before them make a summary of none, and what comes of it is not judged."""
+    planned, kept = finished.made(tmp_path, ("ours",))
+    first, second, third = planned.orders()[:3]
+    finished.keep(kept, first, commit="a", stand="1" * 64)
+    assert summary.write(planned, kept)["claims"] == "1" * 64
+    finished.keep(kept, second, commit="b-dirty", stand="1" * 64)
+    found = summary.write(planned, kept)
+    assert (found["claims"], found["versions"]["commit"]) == ("1" * 64, "a, b-dirty")
+    finished.keep(kept, third, commit="a", stand="2" * 64)
+    assert summary.write(planned, kept)["claims"] == ""
+    assert "Claims: of more than one version" in pages.experiment_page(kept.summary())
+    kept.begin(planned)
+    assert not (kept.directory / "machine.json").exists()
 
 
 def test_medians_and_verdicts(out: Path) -> None:
     found = Store(out, "ncr-testbed", True).summary()
-    table = summary.Table(found["cells"])
+    table = Table(found["cells"])
     assert table("download_during", "ours") == pytest.approx(13.32)  # repeats 1, 2, 3
     assert table("download_during", "fifo") == pytest.approx(1.92)  # repeats 1 and 3: 2 is unfit
+    cell = table.cell("download_during", "ours", {})
+    assert cell and cell["values"] == pytest.approx({"1": 13.31, "2": 13.32, "3": 13.33})
+    # Three values lie on both sides of their median in three of four cases.
+    assert (cell["low"], cell["high"], cell["confidence"]) == pytest.approx((13.31, 13.33, 0.75))
     cell = table.cell("download_during", "ours", {})
     assert cell and cell["n"] == 3 and cell["low"] == pytest.approx(13.31) and cell["high"] == pytest.approx(13.33)
     assert [unfit["run"] for unfit in found["unfit"]] == ["fifo_2", "fifo_2+again"]
     assert (found["runs"], found["wanted"]) == (23, 24)
-    assert [verdict["word"] for verdict in found["verdicts"]] == ["met", "met", "beaten", "beaten"]
-    assert found["word"] == "beaten"
+    # Three repeats, two of an arm, decide no claim.
+    assert {verdict["word"] for verdict in found["verdicts"]} == {"not measured"}
+    assert found["word"] == f"{len(found['verdicts'])} not measured"
 
 
-def test_a_missing_arm_leaves_goals_open(tmp_path: Path) -> None:
-    planned, kept = finished.made(tmp_path, ("fifo-reno",))
-    for order in planned.orders():
-        finished.keep(kept, order)
-    found = summary.write(planned, kept)
-    assert [verdict["word"] for verdict in found["verdicts"]] == ["met", *["not measured"] * 3]
-    assert found["word"] == "not measured"
+def kept(least: float, arm: str = "ours") -> Goal:
+    def value(medians: Medians) -> float:
+        return float(medians("download_during", arm) / medians("download_alone", arm))
+
+    return Goal("met", "it keeps {value} (at least {limit})", value, at_least=least)
+
+
+def test_goals_of_comparisons(out: Path) -> None:
+    made = Store(out, "ncr-testbed", True)
+    planned = made.plan()
+    assert planned
+    runs = made.runs(planned)
+
+    def word(*goals: Goal) -> str:
+        experiment = replace(registry.find("ncr-testbed"), goals=goals)
+        return str(summary.summarise(experiment, planned, runs)["word"])
+
+    assert word(kept(0.9)) == "met" and word(kept(1.1)) == word(kept(0.9), kept(1.1)) == "not met"
+    more = replace(kept(0.9), kind="beaten")
+    assert word(kept(0.9), more) == "beaten" and word(more, replace(more, at_least=1.1)) == "not beaten"
+    # Of an arm that was not run.
+    assert word(kept(0.9), kept(0.9, "cake")) == "not measured"
 
 
 def test_a_report_built_twice_is_the_same(out: Path) -> None:
@@ -159,7 +189,7 @@ def test_links_of_the_pages_lead_somewhere(out: Path) -> None:
 
 def test_the_page_shows_the_paper_beside_ours(out: Path) -> None:
     page = (out / "ncr-testbed/quick/index.html").read_text()
-    assert '<span class="word beaten">beaten</span>' in page
+    assert '<li class="not-measured"><b>not measured</b> `000-fig14-ncr-download`' in page
     assert "10.70 to 11.60" in page and "13.32" in page and "the CPU was 97% busy" in page
     svg = (out / "ncr-testbed/quick/during.svg").read_text()
     assert svg.count("<path") > 20
@@ -185,10 +215,18 @@ def test_curves_have_a_line_for_each_arm_and_the_papers_points() -> None:
 
 def test_the_table_for_the_docs(out: Path) -> None:
     text = pages.experiment_page(Store(out, "ncr-testbed", True).summary())
-    assert "The runs were in Linux 6.1, in virtual time." in text
-    assert "| the paper (ncr-mark) |  | 10.70 to 11.60 |  | 11.00 to 11.70 |  |  |" in text
-    assert re.search(r"\| \*\*ours\*\*: our access point \| 13\.\d\d \| 13.32 \| 0.87 \|", text)
-    assert "In a word: **beaten**." in text and "Unfit and left out: fifo_2 (the CPU was 97% busy)" in text
+    assert "kernel 6.1" in text and "commit a." in text and "The runs were in virtual time." in text
+    seeds = [str(order.seed) for order in plan.make(registry.find("ncr-testbed"), True, ["ours"], repeats=3).orders()]
+    assert f"the same seed for all arms of a repeat: {', '.join(seeds)}." in text
+    assert "`out/ncr-testbed/quick/runs/ARM_REPEAT/`" in text and "[summary](summaries/ncr-testbed.json)" in text
+    assert "| the paper (ncr-paper) |  | 10.70 to 11.60 |  | 11.00 to 11.70 |  |  |" in text
+    assert re.search(
+        r"\| \*\*ours\*\*: our access point \| 13\.\d\d<br>[^|]+ \| 13.32<br>13.31 to 13.33 \(75%\) \| 0.87<br>", text
+    )
+    assert f"NAME=ncr-testbed QUICK=1 REPEATS=3 ARMS={','.join(finished.RATES)} CLOCK=real` makes it again" in text
+    assert f"Claims: checksum `{claims.sha256()[:16]}`" in text
+    assert "- not measured: `000-fig14-ncr-download`, Fig. 14: 10.7, 11.6: goodput" in text
+    assert "[the paper's claims](claims.md)" in text and "Unfit and left out: fifo_2 (the CPU was 97% busy)" in text
     assert json.dumps(text)
 
 
@@ -204,3 +242,30 @@ def test_a_timeline_has_a_line_for_each_source_that_its_pattern_matches(out: Pat
     lines = [np.asarray(line.get_ydata(), float) for line in panel.lines]
     assert len(lines) == 6 and all(line.size for line in lines)
     assert max(line.max() for line in lines) < panel.get_ylim()[1]
+
+
+def test_a_page_that_its_summary_does_not_make_is_told(out: Path, tmp_path: Path) -> None:
+    options = argparse.Namespace(names=["ncr-testbed"], quick=True, out=out, pages=tmp_path)
+    commands._report(options, Console(quiet=True))
+    # As after an interruption while other experiments still ran.
+    (out / "ncr-testbed/quick/summary.json").unlink()
+    commands._report(options, Console(quiet=True))
+    page = tmp_path / "ncr-testbed.md"
+    assert (tmp_path / "summaries/ncr-testbed.json").exists() and pages.stale(tmp_path) == []
+    page.write_text(page.read_text().replace("13.32", "13.99", 1))
+    assert pages.stale(tmp_path) == [page]
+    page.unlink()
+    assert pages.stale(tmp_path) == [page]
+
+
+def test_the_committed_pages_are_what_the_committed_summaries_make() -> None:
+    assert pages.stale(ROOT / "docs/results") == [], "`report --pages docs/results` writes both"
+
+
+@pytest.mark.parametrize("name", ["peers.md", "experiments.md"])
+def test_pages_about_experiments_leave_figures_to_the_results(name: str) -> None:
+    """A table of figures is a program's, or stands where its summary is."""
+    text = re.sub(r"<!-- made by .*?<!-- end -->", "", (ROOT / "docs" / name).read_text(), flags=re.S)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    figure = re.compile(r"\|\s*[\d.]+(?: / [\d.]+)?(?: Mb/s| ms)?\s*(?=\|)")
+    assert rows and not [row for row in rows if figure.search(row)]

@@ -4,12 +4,19 @@
 import socket
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from experiments.selfcheck import check
-from experiments.traffic import parse_interval
-from topologies.requirements import ROOT
+from experiments.experiment import Arm
+from experiments.plan import MAX_SECONDS
+from experiments.samples import Sample
+from experiments.stage import Flow, Stage
+from experiments.traffic import Transfer, parse_interval
+from topologies.requirements import ROOT, LabError
+from topologies.tests.conftest import eventually
 
 RECEIVED = "[  5]   0.25-0.50   sec   410 KBytes  13435 Kbits/sec                  \n"
 SENT = "[  5]   0.00-0.25   sec  1.25 MBytes  41943 Kbits/sec    0    118 KBytes       \n"
@@ -64,21 +71,102 @@ CUBIC = (
 QUIET = {"cpu_busy": 0.3, "cpu_steal": 0.0}
 
 
+def check(
+    cpu: dict[str, float],
+    tcp: dict[str, list[str]],
+    late: float = 0.0001,
+    cc: str = "cubic",
+    ecn: bool = True,
+    **of: dict[str, int],
+) -> dict[str, Any]:
+    """The self-check of a stage whose flows looked so. of: what `radios` and hosts (`drops`) threw away."""
+    stage = Stage.__new__(Stage)
+    stage._probe, stage.problems = SimpleNamespace(late=[late] * 100, unanswered=0), []  # type: ignore[assignment]
+    stage._flows = [(Flow(name, "down"), None, looks) for name, looks in tcp.items()]  # type: ignore[misc]
+    stage.arm = Arm("ours", "ours", cc=cc, ecn=ecn)
+    stage.lab = SimpleNamespace(radio_drops=lambda: of.get("radios", {}))
+    stage._check(cpu, [], of.get("drops", {}))
+    return stage.report
+
+
 def test_a_fit_lab_has_no_problem() -> None:
-    report = check(QUIET, [0.0001] * 100, 0, {"downlink": [CUBIC]}, "cubic", ecn=True)
+    report = check(QUIET, {"downlink": [CUBIC]})
     assert report["problems"] == []
-    assert report["congestion_control"] == {"downlink": "cubic"} and report["ecn"] == {"downlink": True}
+    flow = report["flows"]["downlink"]
+    assert flow["congestion_control"] == "cubic" and flow["ecn"]
 
 
-def test_a_transfer_that_never_came_up_is_told_once() -> None:
-    report = check(QUIET, [0.0001] * 100, 0, {"uplink of sta3": ["", "", ""]}, "cubic", ecn=True)
-    assert report["problems"] == ["uplink of sta3 was sending at no look"]
+def test_a_transfer_that_never_came_up_is_a_result() -> None:
+    """Its first packets waited behind an upload; iperf3 that ends says so itself."""
+    asked = "SYN-SENT 0 1 10.0.0.11:4 10.0.0.1:5201 timer:(on,1sec,4)\n\t cubic cwnd:1 backoff:4 unacked:1 lost:1"
+    for looks in (["", "", ""], [asked] * 5):
+        report = check(QUIET, {"uplink of sta3": looks})
+        assert report["problems"] == []
+
+
+def test_a_connection_that_lost_its_first_packet_may_have_no_ecn() -> None:
+    """It asks again without (RFC 3168, section 6.1.1.1), as its packets are lost: others show that hosts have ECN."""
+    tcp = {"downlink": [CUBIC], "uplink": [CUBIC.replace(" ecn ecnseen", "")]}
+    report = check(QUIET, tcp)
+    assert report["problems"] == []
+    assert {name: flow["ecn"] for name, flow in report["flows"].items()} == {"downlink": True, "uplink": False}
+    report = check(QUIET, tcp, ecn=False)
+    assert report["problems"] == ["downlink negotiated ECN"]
+
+
+class Loopback:
+    """A host, as far as a transfer knows one."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[str]] = []
+
+    def popen(self, *command: str, **options: Any) -> "subprocess.Popen[str]":
+        self.commands.append(list(command))
+        return subprocess.Popen(command, **options)
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(direction: str) -> None:
+    """iperf3 gives up after two minutes without data, which a starved flow may be without."""
+    host, samples = Loopback(), list[Sample]()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Transfer(host, host, "127.0.0.1", direction, samples, time.time(), quantity="rate_mbps", port=port)
+    made.await_listening()
+    made.begin(2)
+    assert eventually(lambda: len(samples) > 2)
+    made.require_alive()
+    made.end()
+    receiver = host.commands[direction == "down"]
+    assert int(receiver[receiver.index("--rcv-timeout") + 1]) >= MAX_SECONDS * 1000
+
+
+def test_a_transfer_with_an_option_that_cannot_be_is_no_result() -> None:
+    made = Transfer.__new__(Transfer)
+    made._ended, made.error, made.name = False, "", "uplink"
+    made._note("iperf3: parameter error - client receive timeout is valid only in receiving mode")
+    with pytest.raises(LabError, match=r"uplink.*only in receiving mode"):
+        made.require_alive()
+
+
+def test_a_probe_that_nobody_answers_is_a_result() -> None:
+    """What it waits in is studied; how late timers are is known without it."""
+    stage = Stage.__new__(Stage)
+    stage._probe, stage._flows, stage.problems = SimpleNamespace(late=[], unanswered=380), [], []  # type: ignore[assignment]
+    stage.arm, stage.lab = Arm("ours", "ours"), SimpleNamespace(radio_drops=dict)
+    stage._check(QUIET, [0.0001] * 100, {})
+    assert stage.report["problems"] == [] and stage.report["timer_late_p99_ms"] == 0.1
+    assert stage.report["probes_unanswered"] == 380
 
 
 def test_a_radio_that_drops_frames_is_told() -> None:
+    """By its radio: its interface counts more than that. On wires the hosts' interfaces are what there is."""
     tcp = {"downlink": [CUBIC]}
-    report = check(QUIET, [0.0001] * 100, 0, tcp, "cubic", ecn=True, radio_drops={"ap1": 7, "sta1": 0})
+    report = check(QUIET, tcp, radios={"ap1": 7, "sta1": 0}, drops={"sta1": 9})
     assert report["problems"] == ["the radio of ap1 dropped 7 frames: it carries less than the link's rate"]
+    assert report["radio_drops"] == {"ap1": 7, "sta1": 0}
+    assert check(QUIET, tcp, drops={"sta1": 9})["problems"] == ["sta1 dropped 9 packets on their way to the link"]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +176,10 @@ def test_a_radio_that_drops_frames_is_told() -> None:
         ({"cpu_steal": 0.2}, 0.0001, CUBIC, "cubic", "20% of the CPU went to other virtual machines"),
         ({}, 0.02, CUBIC, "cubic", "timers were late by 20.0 ms"),
         ({}, 0.0001, CUBIC, "reno", "downlink used congestion control cubic, not reno"),
-        ({}, 0.0001, CUBIC.replace(" ecn ecnseen", ""), "cubic", "downlink did not negotiate ECN"),
+        ({}, 0.0001, CUBIC.replace(" ecn ecnseen", ""), "cubic", "no flow negotiated ECN"),
         ({}, 0.0001, CUBIC.replace("unacked:99", "unacked:20"), "cubic", "downlink filled its congestion window in 0%"),
     ],
 )
 def test_an_unfit_lab_is_told(cpu: dict[str, float], late: float, tcp: str, cc: str, problem: str) -> None:
-    problems = check(QUIET | cpu, [late] * 100, 0, {"downlink": [tcp]}, cc, ecn=True)["problems"]
+    problems = check(QUIET | cpu, {"downlink": [tcp]}, late, cc)["problems"]
     assert len(problems) == 1 and problems[0].startswith(problem)

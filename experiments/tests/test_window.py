@@ -50,5 +50,21 @@ def test_other_limits_are_told_by_name() -> None:
     assert said == "uplink was limited by its send buffer, not by its congestion window"
 
 
-def test_a_flow_without_a_connection_is_told() -> None:
-    assert problem("uplink", judge(["", ""])) == "uplink was sending at no look"
+def test_what_a_flow_suffers_is_no_fault_of_the_machine() -> None:
+    """Starved behind a FIFO: nothing came through yet, or what was sent is taken for lost and tried again, later each
+    time."""
+    silent = DATA.replace("bytes_sent:5105648", "bytes_sent:0").format(cwnd=10, unacked=0, limits="")
+    starved = text(cwnd=10, unacked=3, limits="backoff:3")
+    recovering = text(cwnd=40, unacked=12).replace("lost:1", "lost:9")
+    for looks in (["", ""], [silent], [starved] * 5, [recovering] * 5):
+        assert problem("download", judge(looks)) is None
+    # Of looks that tell something, those decide.
+    judged = judge([starved, text(unacked=20), text(unacked=20), ""])
+    assert judged and judged["cwnd_limited"] == 0.0
+    assert problem("download", judged)
+
+
+def test_a_sender_that_paces_itself_need_not_fill_its_window() -> None:
+    """BBR sends at the rate that it has measured; its window is twice what that takes."""
+    paced = text(cwnd=80, unacked=40).replace(" cubic ", " bbr ")
+    assert problem("uplink", judge([paced] * 5)) is None

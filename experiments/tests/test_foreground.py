@@ -6,25 +6,25 @@ import gzip
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from experiments import flent, pages, results, tables
-from experiments.headline import HEADLINE
-from experiments.runner import Setting
+from experiments import flent, foreground, pages, panels, plan, registry, site, store, summary, terminal
+from experiments.experiment import Setting
+from experiments.ncr import headline
+from experiments.store import Store
 from experiments.tests import synthetic
 from topologies.profiles import PROFILES, link_profile
 from topologies.targets import TARGETS
-
-SETTING = Setting(PROFILES["testbed"], synthetic.SECONDS)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory: Path = tmp_path_factory.mktemp("headline")
-    results.write_all(HEADLINE, SETTING, synthetic.runs(), directory)
+    foreground.write(headline.EXPERIMENT, Setting(), synthetic.runs(), directory)
     return directory
 
 
@@ -84,16 +84,16 @@ def test_flent_files(written: Path) -> None:
     assert content["raw_values"]["TCP upload"][0] == {"t": 1_700_000_008.125, "val": 0.87}
 
 
-def shown(setting: Setting) -> str:
-    summary, decided = results.summarise(HEADLINE, setting, synthetic.runs())
+def shown(setting: Setting, runs: list[foreground.Made]) -> str:
+    experiment = headline.under(setting)
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
-    tables.show(console, HEADLINE, summary, decided, tables.peers(setting.profile, setting.cc))
+    terminal.show(console, experiment, synthetic.summarised(runs, setting), synthetic.cells(experiment, runs))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_the_table_fits_a_terminal_and_says_what_was_met() -> None:
-    text = shown(SETTING)
+    text = shown(Setting(), synthetic.runs())
     assert "…" not in text
     assert re.search(r"fifo +13\.00 +2\.00 +13\.00 +15% +0\.92 +582 +583", text)
     assert re.search(r"CAKE with ack-filter +13\.31 +13\.02 +98% +0\.85 +12\.0 +20\.0", text)
@@ -101,24 +101,20 @@ def test_the_table_fits_a_terminal_and_says_what_was_met() -> None:
 
 
 def test_peers_are_shown_only_beside_the_links_that_they_were_measured_on() -> None:
-    assert "CAKE" not in shown(Setting(link_profile("testbed", rtt="20ms"), synthetic.SECONDS))
-    assert "CAKE" not in shown(Setting(PROFILES["testbed"], synthetic.SECONDS, cc="bbr"))
-    assert "CAKE" not in shown(Setting(PROFILES["lte"], synthetic.SECONDS))
+    runs = synthetic.runs()
+    assert "CAKE" not in shown(Setting(link_profile("testbed", rtt="20ms")), runs)
+    assert "CAKE" not in shown(Setting(cc="bbr"), runs)
+    assert "CAKE" not in shown(Setting(PROFILES["lte"]), runs)
 
 
 def test_problems_of_the_lab_are_shown() -> None:
-    runs = synthetic.runs()
-    assert runs[2].summary
-    runs[2].summary |= {"self_check": synthetic.SELF_CHECK | {"problems": ["the CPU was 97% busy"]}}
-    summary, decided = results.summarise(HEADLINE, SETTING, runs)
-    console = Console(file=io.StringIO(), width=80)
-    tables.show(console, HEADLINE, summary, decided, None)
-    assert isinstance(console.file, io.StringIO)
-    assert "caution  ncr: the CPU was 97% busy" in console.file.getvalue()
+    *others, ncr = headline.EXPERIMENT.arms
+    busy = synthetic.made(ncr, synthetic.samples(), problems=["the CPU was 97% busy"])
+    assert "caution  ncr: the CPU was 97% busy" in shown(Setting(), [*synthetic.runs()[: len(others)], busy])
 
 
 def test_a_page_has_a_table_for_each_run(written: Path) -> None:
-    other = results.summarise(HEADLINE, Setting(PROFILES["lte"], synthetic.SECONDS), synthetic.runs())[0]
+    other = synthetic.summarised(synthetic.runs(), Setting(PROFILES["lte"]))
     text = pages.page("Here", [json.loads((written / "summary.json").read_text()), other])
     assert text.startswith("# Here\n") and text.count("| arm |") == 2
     assert "## lte: 30/15 Mb/s, 4 ms, TCP cubic, 24 s an arm" in text
@@ -127,8 +123,50 @@ def test_a_page_has_a_table_for_each_run(written: Path) -> None:
     assert f"apswitch {TARGETS['apswitch'].version()}" in text
 
 
+def test_the_controllers_figures_are_drawn_where_it_fed_something_back(tmp_path: Path) -> None:
+    *_, ncr = synthetic.runs()
+    ncr = replace(ncr, directory=tmp_path / "logs")
+    ncr.logs.mkdir()
+    rows = [
+        f"ap1,{ncr.facts['started'] + second},{port},{5 * port},5,{port - 1},0,0,0"
+        for second in range(-2, 30)
+        for port in (1, 2)
+    ]
+    names = "feedback_device,feedback_uplink,feedback_downlink,feedback_largest_flow"
+    (ncr.logs / "controller.csv").write_text("\n".join([f"access_point,time,port,delay_ms,target_ms,{names}", *rows]))
+    uplink = panels.uplink(ncr)
+    assert [row["time"] for row in uplink] == list(range(synthetic.SECONDS)) and {row["port"] for row in uplink} == {2}
+    foreground.write(headline.EXPERIMENT, Setting(), [ncr], tmp_path)
+    assert "<svg" in (tmp_path / "controller.svg").read_text()[:1000]
+    assert "The uplink&#39;s queue" in (tmp_path / "report.html").read_text()
+
+
 def test_an_earlier_runs_results_are_cleared_and_nothing_else(tmp_path: Path) -> None:
-    results.write_all(HEADLINE, SETTING, synthetic.runs()[:1], tmp_path)
+    foreground.write(headline.EXPERIMENT, Setting(), synthetic.runs()[:1], tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    results.clear(tmp_path)
+    foreground.clear(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_it_runs_some_times_as_any_other(tmp_path: Path) -> None:
+    """On the links of its profile, with medians and their intervals."""
+    planned = plan.make(registry.find("headline"), quick=True, repeats=3)
+    kept = Store(tmp_path, "headline", quick=True)
+    kept.begin(planned)
+    kept.write_machine()
+    for order in planned.orders():
+        part, of_arm = kept.part(order), planned.arms.index(order.arm)
+        run = synthetic.runs()[of_arm]
+        store.write_samples(run.samples(), part / "samples.parquet")
+        problems = ["timers were late"] if (order.arm, order.repeat) == ("ncr", 2) else []
+        check = run.facts["self_check"] | {"problems": problems}
+        (part / "run.json").write_text(json.dumps(run.facts | {"self_check": check}))
+        kept.keep(order, part)
+    done = summary.write(planned, kept)
+    assert (done["runs"], done["word"], len(done["verdicts"])) == (8, "met", 4)
+    site.build([kept], tmp_path)
+    page = (kept.directory / "index.html").read_text()
+    assert "before: CAKE with ack-filter" in page or "before (CAKE with ack-filter)" in page
+    for name in ("overview", "ping-cdf"):
+        assert f'src="{name}.svg"' in page and (kept.directory / f"{name}-dark.svg").exists()
+    assert "controller.svg" not in page, "nothing was fed back"

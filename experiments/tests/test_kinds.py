@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traffic other than plain TCP: programs that send and receive it, and what is read of it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw as Payload
+
+from experiments.multicast import FRAME, PAYLOAD
+from experiments.passing import parse
+from experiments.raw import Raw, added, total
+from experiments.samples import Sample
+from experiments.stage import empty_pings
+from experiments.wrapped import _table
+from topologies.paths import Paths
+from topologies.requirements import ROOT
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+
+@contextmanager
+def running(popen: object, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """`python -m words` of this project while the block runs."""
+    command = [sys.executable, "-m", *words]
+    process = popen(*command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # type: ignore[operator]
+    try:
+        assert process.stdout
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def rates(process: "subprocess.Popen[str]", number: int) -> list[float]:
+    """Mb/s of so many lines."""
+    assert process.stdout
+    lines = [process.stdout.readline().split() for _ in range(number)]
+    assert all(abs(float(when) - time.time()) < 60 for when, _ in lines)
+    return [float(rate) for _, rate in lines]
+
+
+@needs_root
+def test_files_over_quic_fill_a_link() -> None:
+    with Paths() as paths:
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, rate="2mbit", delay="5ms", limit=50)
+        with running(a.popen, "experiments.http3", "serve", link.a_ip, "4433") as server:
+            assert server.stdout and server.stdout.readline() == "ready\n"
+            with running(b.popen, "experiments.http3", "get", link.a_ip, "4433", "100000") as client:
+                while not rates(client, 1)[0]:
+                    pass  # it comes up
+                found = rates(client, 8)
+    # 1250 bytes of datagram in a frame of 1292, and of these QUIC has some.
+    assert 1.0 < sum(found) / 8 < 2 * 1250 / 1292 * 1.05
+
+
+@needs_root
+def test_multicast_has_its_rate() -> None:
+    with Paths() as paths:
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.wire(a, b)
+        with running(b.popen, "experiments.multicast", "receive", link.b_ip, "239.1.2.3", "5004") as receiver:
+            assert receiver.stdout and receiver.stdout.readline() == "ready\n"
+            words = ("experiments.multicast", "send", link.a_ip, "239.1.2.3", "5004", "4000000", "4")
+            with running(a.popen, *words):
+                while not rates(receiver, 1)[0]:
+                    pass  # it comes up
+                found = rates(receiver, 8)
+    assert sum(found) / 8 == pytest.approx(4 * PAYLOAD / FRAME, rel=0.1)
+
+
+def test_full_segments_are_told_from_all_else() -> None:
+    segment = Ether() / IP(id=7) / TCP(dport=5201, seq=123456)
+    assert parse(bytes(segment / Payload(bytes(1448))), 5201) == (123456, 7)
+    assert parse(bytes(segment / Payload(bytes(1448))), 5202) is None
+    assert parse(bytes(segment), 5201) is None
+    assert parse(bytes(Ether() / IP() / UDP(dport=5201) / Payload(bytes(1448))), 5201) is None
+
+
+def test_the_kernels_counters_by_name() -> None:
+    text = "Tcp: InSegs RetransSegs\nTcp: 10 2\nTcpExt: TCPOFOQueue\nTcpExt: 3\n"
+    assert _table(text) == {"Tcp.InSegs": 10, "Tcp.RetransSegs": 2, "TcpExt.TCPOFOQueue": 3}
+
+
+def test_empty_links_are_asked_once_the_path_is_there() -> None:
+    waited = [Sample(-1.7 + 0.05 * n, "ping_ms", 1084.0 - 50 * n) for n in range(22)]
+    asked = [Sample(-0.5 + 0.05 * n, "ping_ms", 4.0) for n in range(10)]
+    loaded = [Sample(0.1, "ping_ms", 12.0), Sample(-0.2, "rate_mbps", 3.0)]
+    assert empty_pings([*waited, *asked, *loaded]) == [4.0] * 10
+    assert empty_pings(asked) == [4.0] * 9, "the first is what tells that the path is there"
+    assert empty_pings(loaded) == []
+
+
+def test_what_a_load_adds_is_above_the_empty_links_of_its_own_run() -> None:
+    samples = [Sample(0.0, "empty_ping_ms", value) for value in (4.0, 4.0, 30.0)]
+    samples += [Sample(t + 0.5, "ping_ms", 4.0 if t < 5 else 9.0) for t in range(10)]
+    raw = Raw([*samples, Sample(10.0, "retransmitted", 2.0), Sample(10.0, "retransmitted", 3.0)], seconds=10)
+    assert added(5)(raw) == pytest.approx(5.0) and added()(raw) == pytest.approx(2.5)
+    assert added(5)(Raw(samples[3:], seconds=10)) is None, "without empty links nothing can be said"
+    assert total("retransmitted")(raw) == 5 and total("lost")(raw) is None

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One table of what is protected beside CAKE: it says what the summaries say, and no more."""
+
+from typing import Any
+
+import pytest
+
+from experiments import overview, registry
+
+
+def summary(name: str, values: dict[tuple[str, str], list[float]], kernel: str = "6.1") -> dict[str, Any]:
+    """Of repeats from 1 on, by measure and arm."""
+    cells = [
+        {
+            "measure": measure,
+            "arm": arm,
+            "point": {},
+            "median": sorted(found)[len(found) // 2],
+            "values": {str(repeat): value for repeat, value in enumerate(found, start=1)},
+        }
+        for (measure, arm), found in values.items()
+    ]
+    return {"experiment": name, "cells": cells, "clocks": ["virtual"], "versions": {"kernel": kernel}}
+
+
+def flood(kernel: str = "6.1", repeats: int = 5) -> dict[str, Any]:
+    values = {
+        ("download_alone", "ours"): [10.0] * repeats,
+        ("download_during", "ours"): [6.93, 6.93, 6.93, 6.93, 6.72][:repeats],  # of 7: 99 %, and 96 % once
+        ("ping_mean", "ours"): [12.0, 13.0, 14.0, 15.0, 19.5][:repeats],
+        ("download_alone", overview.CAKE): [10.0] * repeats,
+        ("download_during", overview.CAKE): [6.3] * repeats,
+        ("ping_mean", overview.CAKE): [11.0] * repeats,
+    }
+    return summary("flood", values, kernel)
+
+
+def rows(*summaries: dict[str, Any]) -> dict[str, list[overview.Row]]:
+    found: dict[str, list[overview.Row]] = {}
+    for row in overview.rows({one["experiment"]: one for one in summaries}):
+        found.setdefault(row.experiment.name, []).append(row)
+    return found
+
+
+def test_every_comparison_with_peers_has_its_rows() -> None:
+    compared = {one.name for one in registry.experiments().values() if any(arm.role == "peer" for arm in one.arms)}
+    assert compared == set(overview.ORDER) == set(rows())
+    assert all(len(own) == len(registry.find(name).goals) for name, own in rows().items())
+    assert {row.word for own in rows().values() for row in own} == {"not measured"}
+
+
+def test_one_bad_repeat_of_five_is_a_goal_missed() -> None:
+    download, ping = rows(flood())["flood"]
+    assert (download.word, download.missed) == ("missed", "2.0 %") and "96.0%" in download.text
+    assert (download.ours, download.cake) == ("99.0% (96.0% to 99.0%)", "90.0%")
+    assert (ping.word, ping.ours, ping.cake) == ("met", "14.0 ms (12.0 to 19.5)", "11.0 ms")
+
+
+@pytest.mark.parametrize("made", [flood(repeats=4), flood(kernel="6.1, 6.12")], ids=["four repeats", "two kernels"])
+def test_what_does_not_compare_is_not_measured(made: dict[str, Any]) -> None:
+    assert [row.word for row in rows(made)["flood"]] == ["not measured"] * 2
+
+
+def test_a_goal_beside_cake_has_no_figure_of_cake_of_its_own() -> None:
+    both = {("download_during", "ours"): [12.0] * 5, ("download_during", overview.CAKE): [10.0] * 5}
+    download, upload = rows(summary("quic", both))["quic"]
+    assert (download.word, download.ours, download.cake) == ("met", "120.0% (120.0% to 120.0%)", "")
+    assert upload.word == "not measured"
+
+
+def test_the_page_and_the_short_form_tell_the_same() -> None:
+    page, short = overview.page({"flood": flood()}), overview.in_short({"flood": flood()}, "docs/results")
+    assert "| [flood](flood.md) |" in page and "**missed** by 2.0 %" in page and page.count("| met |") == 1
+    held, missed = next(line for line in short.splitlines() if "flood.md" in line).split(" | ")[1:]
+    assert held.startswith("ping takes") and missed.startswith("ours keeps 96.0%")
+    assert short.count("not measured") == len(overview.ORDER) - 1
