@@ -21,7 +21,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences bench hostile lab experiment client cases experiments report campaign
+.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences mutants bench hostile docs lab experiment client cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,10 +36,10 @@ python:
 
 switch: python
 	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.95 or newer" >&2; exit 2; }
-	@$(CARGO) build --release --quiet $(MANIFEST)
+	@tools/progress.py cargo "switch" -- $(CARGO) build --release $(MANIFEST)
 
 hosts: setup ## build the program `hosts`: transports of end hosts
-	@$(CARGO) build --release --quiet $(HOSTS)
+	@tools/progress.py cargo "hosts" -- $(CARGO) build --release $(HOSTS)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m experiments run headline $(RUN_ARGS)
@@ -52,6 +52,11 @@ experiments: python ## what experiments there are
 
 report: python ## the pages of all results: out/index.html
 	@$(VENV)/python -m experiments report
+
+pages: python ## the pages of docs/results and the first pages, from the results in out/
+	@$(VENV)/python -m experiments report --pages docs/results
+	@$(VENV)/python tools/site/figures.py
+	@$(VENV)/python -m experiments.judge
 
 campaign: hosts ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
@@ -87,19 +92,20 @@ endif
 hostile: hosts ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
 	@$(VENV)/python -m hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
-test: hosts check ## every test
+mutants: setup ## would the packet tests notice a mistake in the program: every mutant of p4src/ap.json on apswitch: ONLY=TEXT RENEW=1
+	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
+
+test: hosts ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
 	@tools/install.sh tests
-	$(CARGO) test --release --quiet $(MANIFEST)
-	$(CARGO) test --release --quiet $(HOSTS)
-	$(VENV)/python -m pytest -q
-	$(VENV)/python ptf-tests/run.py --target apswitch
-	@if command -v simple_switch_grpc >/dev/null; then $(VENV)/python ptf-tests/run.py --target bmv2; \
-	else echo "bmv2: simple_switch_grpc is not on PATH, its PTF run is left out"; fi
 	@$(VENV)/python -m topologies.targets
 	@$(VENV)/python -m topologies.wifi.requirements || true
+	@$(VENV)/python tools/test.py $(PART)
+
+docs: python ## the documentation's site, into out/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
 check: python system ## format, lint and types
-	$(CARGO) fmt --check $(MANIFEST)
+	$(CARGO) fmt --all --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
 	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
 	$(CARGO) fmt --check $(HOSTS)
