@@ -136,16 +136,15 @@ class TaggedAcksAreFiltered(TagsTest):
     """A superseded ACK that waits behind data is not sent, whatever is around it."""
 
     def runTest(self):
-        self.insert(prioritise_entry(7, filter=1, port=SLOW))
+        # In the queue of the data: one of its own, BMv2 serves at once.
+        self.insert(prioritise_entry(0, filter=1, port=SLOW))
         for index, (wrap, vlan) in enumerate(WRAPS[1:4] + WRAPS[5:6], 360):
             self.insert(flow_entry(STATION, SLOW, protocol=6, flow_index=index, place=vlan))
-            bulk = [wrap(build_udp(STATION, SLOW, size=200, sport=port)) for port in range(2)]
+            bulk = [wrap(build_udp(STATION, SLOW, size=1000, sport=port)) for port in range(2)]
             acks = [wrap(build_ack(STATION, SLOW, number)) for number in (1000, 2000, 3000)]
             self.send(STATION, *bulk, *acks)
-            got = self.receive_all(SLOW, 1.0)
-            self.assertIn(bytes(acks[2]), got)
-            self.assertNotIn(bytes(acks[1]), got)
-            self.assertEqual([frame for frame in got if len(frame) >= 200], [bytes(frame) for frame in bulk])
+            self.expect(SLOW, *bulk, acks[-1])
+        self.expect_nothing()
         self.expect_counts(SLOW, arrived=5 * 4, sent=3 * 4, filtered=2 * 4)
 
 
