@@ -6,12 +6,14 @@ the same hosts (CUBIC with ECN: the paper names no TCP), so what it calls normal
 arm `ncr-paper`, with its law and its parameters (R7).
 """
 
-from collections.abc import Callable, Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from experiments.claims import Answer, Claim, Point, Repeats
 from experiments.experiment import Value
-from experiments.ncr.grid import ALONE, DOWNLOADS, UPLOADS
+from experiments.ncr.grid import ALONE, DOWNLOADS, THIRDS, UPLOADS
 
 
 class Measured(Protocol):
@@ -150,16 +152,15 @@ def grid_point(m: Measured, name: str, point: Point | None) -> Repeats | None:
 
 
 def over_the_grid(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """The sum over all points of the grid: a ratio of sums is one of means. The text does not say which is meant."""
+    """The sum over all points of the grid, or over those of the quick form: a ratio of sums is one of means. The text
+    does not say which is meant."""
     arm = {"NCR": NCR, "normal WLAN": NORMAL}[name]
-    total: Repeats | None = None
-    for downloads in DOWNLOADS:
-        for uploads in UPLOADS:
-            here = m("ncr-grid", "total", arm, downloads=downloads, uploads=uploads)
-            if here is None:
-                return None
-            total = here if total is None else total + here
-    return total
+
+    def over(downloads: Sequence[int], uploads: Sequence[int]) -> Repeats | None:
+        found = [m("ncr-grid", "total", arm, downloads=down, uploads=up) for down in downloads for up in uploads]
+        return functools.reduce(lambda one, other: _both(one, other, operator.add), found)
+
+    return over(DOWNLOADS, UPLOADS) or over(THIRDS["downloads"], [up for up in THIRDS["uploads"] if up != ALONE])
 
 
 def gain_and_loss(m: Measured, name: str, point: Point | None) -> Repeats | None:

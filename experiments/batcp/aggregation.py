@@ -5,6 +5,7 @@ from experiments.batcp.transfer import File
 from experiments.experiment import Arm, Bars, Experiment, Measure, Point, Quick, Reported
 from experiments.raw import Of, Raw, mean
 from experiments.scene import Effect, Link, Multihomed
+from topologies.kernel import VIRTUAL
 
 PAYLOAD = 1448 / 1514
 ADSL, HSPA = 633, 355  # kbit/s (section 4.1)
@@ -106,4 +107,5 @@ EXPERIMENT = Experiment(
         "bursts and outages are a model of a modem; every repeat has a trace of its own, the same for all arms",
         "the paper's part is of what single transfers reached; ours is of what the links' rates leave for payload",
     ),
+    clock=VIRTUAL,
 )  # fmt: skip

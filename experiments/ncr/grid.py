@@ -5,11 +5,13 @@ from experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Measure,
 from experiments.ncr.testbed import NCR_ALONE, PAPER_NCR
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
+from topologies.kernel import VIRTUAL
 from topologies.profiles import PROFILES
 
 DOWNLOADS, UPLOADS = (1, 2, 3), (1, 2, 3, 4, 5)
 ALONE = 0  # uploads: what the others are compared with
-CORNERS = {"downloads": (1, 3), "uploads": (ALONE, 1, 5)}
+THIRDS = {"downloads": DOWNLOADS, "uploads": (ALONE, 1, 3, 5)}
+"""Of each axis three points, both ends among them: the least that claims.toml asks of a quick form (R5)."""
 
 
 EXPERIMENT = Experiment(
@@ -50,11 +52,14 @@ EXPERIMENT = Experiment(
     ),
     repeats=10,
     # Three times what a full uplink takes to drain.
-    quick=Quick(seconds=36, arms=("fifo", "ncr-paper"), sweep=CORNERS),
+    quick=Quick(seconds=36, arms=("fifo", "ncr-paper"), sweep=THIRDS),
     differences=(
         "Table 1 is a picture in our source: its single numbers are not known, only the two ratios that the text"
         " gives for Fig. 7: 2.58 times the throughput, 6.85 times less delay",
         "the delay is a probe's, both ways added up",
         "all flows are one station's",
+        "the quick form has nine of the fifteen points, and Fig. 7(a) is taken over these: the text does not say"
+        " whether 2.58 is of all or of one",
     ),
+    clock=VIRTUAL,
 )  # fmt: skip

@@ -4,6 +4,7 @@
 from experiments.experiment import OURS, PLAIN, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
 from experiments.raw import quantile, rate, variation
 from experiments.scene import AccessPoint, Flow
+from topologies.kernel import VIRTUAL
 from topologies.profiles import PROFILES
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
@@ -93,4 +94,5 @@ EXPERIMENT = Experiment(
         "ncr-mark and ncr-drop have a target of one packet and stand for nothing that the paper claims",
         "traffic is iperf3, where the paper used Iperf and FileZilla",
     ),
+    clock=VIRTUAL,
 )  # fmt: skip

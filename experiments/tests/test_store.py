@@ -223,7 +223,7 @@ def test_the_table_for_the_docs(out: Path) -> None:
     assert re.search(
         r"\| \*\*ours\*\*: our access point \| 13\.\d\d<br>[^|]+ \| 13.32<br>13.31 to 13.33 \(75%\) \| 0.87<br>", text
     )
-    assert f"NAME=ncr-testbed QUICK=1 REPEATS=3 ARMS={','.join(finished.RATES)} CLOCK=real` makes it again" in text
+    assert f"NAME=ncr-testbed QUICK=1 REPEATS=3 ARMS={','.join(finished.RATES)} CLOCK=virtual` makes it again" in text
     assert f"Claims: checksum `{claims.sha256()[:16]}`" in text
     assert "- not measured: `000-fig14-ncr-download`, Fig. 14: 10.7, 11.6: goodput" in text
     assert "[the paper's claims](claims.md)" in text and "Unfit and left out: fifo_2 (the CPU was 97% busy)" in text
