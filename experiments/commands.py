@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import json
 import math
+import shutil
 from pathlib import Path
 
 from rich import box
@@ -207,14 +208,21 @@ def _report(options: argparse.Namespace, console: Console) -> int:
 def _write_pages(found: list[Store], directory: Path | None) -> None:
     if directory is None:
         return
-    from experiments import pages, store
+    from experiments import archive, figures, pages, store
 
     for kept in found:
-        made = kept.summary()
-        store.write(directory / f"{made['experiment']}.md", pages.experiment_page(made))
+        made, planned = kept.summary(), kept.plan()
+        assert planned
+        name = planned.experiment
+        runs = [run for run in kept.runs(planned) if run.fit]
+        made["raw"] = archive.keep(runs, name, directory, kept.directory)
+        shutil.rmtree(pages.plots(directory, name), ignore_errors=True)
+        pages.plots(directory, name).mkdir(parents=True)
+        figures.write_all(planned.declared(), made, runs, pages.plots(directory, name))
+        store.write(directory / f"{name}.md", pages.experiment_page(made, directory))
         # What `experiments.judge` reads, in so many lines that a change of one figure is one line.
         (directory / "summaries").mkdir(exist_ok=True)
-        store.write(directory / "summaries" / f"{made['experiment']}.json", json.dumps(made, indent=1) + "\n")
+        store.write(directory / "summaries" / f"{name}.json", json.dumps(made, indent=1) + "\n")
 
 
 def _with_results(options: argparse.Namespace) -> list[Store]:

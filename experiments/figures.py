@@ -255,8 +255,8 @@ def _scale(ax: Axes, log: bool) -> None:
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.margins(y=0.2)
     else:
-        ax.set_ylim(bottom=0)
-        ax.margins(y=0.12)
+        # A margin of the data's own span is none for a flat line.
+        ax.set_ylim(0, 1.12 * ax.dataLim.ymax or 1)
 
 
 def _named(pattern: str) -> str:

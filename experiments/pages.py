@@ -2,6 +2,7 @@
 """`python -m experiments.pages TITLE SUMMARY...`: a page of docs/results/ from what runs left behind, on stdout."""
 
 import argparse
+import html
 import json
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import compare, registry
+from experiments.experiment import Experiment
 from experiments.goals import Table, word
 
 Summary = dict[str, Any]
@@ -69,9 +71,9 @@ def _run(summary: Summary) -> list[str]:
     return [*lines, ""]
 
 
-def experiment_page(summary: Summary) -> str:
-    """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, what took
-    part."""
+def experiment_page(summary: Summary, results: Path) -> str:
+    """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, pictures,
+    what took part. results: the folder that the page is for, with the pictures that there are."""
     experiment = registry.find(summary["experiment"])
     lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
     lines += [
@@ -92,6 +94,7 @@ def experiment_page(summary: Summary) -> str:
     lines += ["", f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
     lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
     lines += ["", WORDS] if judged else []
+    lines += _pictures(experiment, results)
     unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
     lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
     lines += [f"Unfit and left out: {', '.join(unfit)}."] if unfit else []
@@ -105,11 +108,31 @@ def experiment_page(summary: Summary) -> str:
     return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
 
 
+def plots(results: Path, name: str) -> Path:
+    """Where the pictures of an experiment's page are."""
+    return results / "plots" / name
+
+
+def _pictures(experiment: Experiment, results: Path) -> list[str]:
+    """Those that were drawn, for light and dark pages, with their captions."""
+    lines = []
+    for figure in experiment.figures:
+        path = plots(results, experiment.name) / f"{figure.name}.svg"
+        if path.exists():
+            there = path.relative_to(results).as_posix()
+            dark = there.removesuffix(".svg") + "-dark.svg"
+            lines += [
+                "", "<picture>", f'  <source media="(prefers-color-scheme: dark)" srcset="{dark}">',
+                f'  <img src="{there}" alt="{html.escape(figure.caption)}">', "</picture>", "", figure.caption,
+            ]  # fmt: skip
+    return lines
+
+
 def stale(results: Path) -> list[Path]:
     """Pages of a folder of results that are not what its summaries make."""
     found = []
     for path in sorted((results / "summaries").glob("*.json")):
-        page, made = results / f"{path.stem}.md", experiment_page(json.loads(path.read_text()))
+        page, made = results / f"{path.stem}.md", experiment_page(json.loads(path.read_text()), results)
         if not page.exists() or page.read_text() != made:
             found.append(page)
     return found
@@ -122,17 +145,29 @@ def _again(summary: Summary) -> list[str]:
     name, form = summary["experiment"], summary["form"]
     command, points = summary["command"], summary["seeds"]
     seeds = ", ".join(str(seed) for seed in points[0]["of"].values())
-    raw = f"out/{name}/{form}/runs/ARM{'_POINT' if len(points) > 1 else ''}_REPEAT"
+    runs = f"out/{name}/{form}/runs/ARM{'_POINT' if len(points) > 1 else ''}_REPEAT"
     return [
         f"`{command}` makes it again, with the same seed for all arms of a repeat"
         + (f": {seeds}." if len(points) == 1 else "; a seed for each point and repeat is in the summary."),
         "",
-        f"Raw data: `{raw}/`, every sample as `samples.parquet`, commit, parameters, versions and self-check as "
-        f"`run.json`; the command makes them. Every repeat's figures: [summary](summaries/{name}.json).",
+        *_raw(summary),
+        f"What the command makes: `{runs}/`, every sample as `samples.parquet`, commit, parameters, versions and "
+        f"self-check as `run.json`. Every repeat's figures: [summary](summaries/{name}.json).",
         "",
         f"Claims: checksum `{summary['claims'][:16]}`." if summary["claims"] else "Claims: of more than one version.",
         "",
     ]
+
+
+def _raw(summary: Summary) -> list[str]:
+    """Where the samples behind the figures are; nothing for a summary of before."""
+    if "raw" not in summary:
+        return []
+    raw = summary["raw"]
+    where = (
+        f"[every sample]({raw['file']})" if raw["file"] else "too large for the checkout; the command makes the like"
+    )
+    return [f"Raw data: {where}, {raw['bytes'] / 1e6:.1f} MB, sha256 `{raw['sha256']}`.", ""]
 
 
 def _took_part(summary: Summary) -> list[str]:

@@ -2,6 +2,7 @@
 """Results on disk, what is made of them, and pages."""
 
 import argparse
+import hashlib
 import io
 import json
 import re
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments import claims, commands, figures, pages, plan, registry, site, store, summary
+from experiments import archive, claims, commands, figures, pages, plan, registry, site, store, summary
 from experiments.experiment import Goal, Medians, Timeline
 from experiments.goals import Table
 from experiments.store import Store
@@ -123,7 +124,7 @@ def test_runs_that_go_on_say_of_which_code_and_claims_they_are(tmp_path: Path) -
     assert (found["claims"], found["versions"]["commit"]) == ("1" * 64, "a, b-dirty")
     finished.keep(kept, third, commit="a", stand="2" * 64)
     assert summary.write(planned, kept)["claims"] == ""
-    assert "Claims: of more than one version" in pages.experiment_page(kept.summary())
+    assert "Claims: of more than one version" in pages.experiment_page(kept.summary(), tmp_path)
     kept.begin(planned)
     assert not (kept.directory / "machine.json").exists()
 
@@ -213,8 +214,8 @@ def test_curves_have_a_line_for_each_arm_and_the_papers_points() -> None:
     assert ([4], [0.7]) in curves  # the paper's
 
 
-def test_the_table_for_the_docs(out: Path) -> None:
-    text = pages.experiment_page(Store(out, "ncr-testbed", True).summary())
+def test_the_table_for_the_docs(out: Path, tmp_path: Path) -> None:
+    text = pages.experiment_page(Store(out, "ncr-testbed", True).summary(), tmp_path)
     assert "kernel 6.1" in text and "commit a." in text and "The runs were in virtual time." in text
     seeds = [str(order.seed) for order in plan.make(registry.find("ncr-testbed"), True, ["ours"], repeats=3).orders()]
     assert f"the same seed for all arms of a repeat: {', '.join(seeds)}." in text
@@ -252,10 +253,54 @@ def test_a_page_that_its_summary_does_not_make_is_told(out: Path, tmp_path: Path
     commands._report(options, Console(quiet=True))
     page = tmp_path / "ncr-testbed.md"
     assert (tmp_path / "summaries/ncr-testbed.json").exists() and pages.stale(tmp_path) == []
+    pictures = re.findall(r'(?:srcset|src)="([^"]+)"', page.read_text())
+    assert "plots/ncr-testbed/during-dark.svg" in pictures and "plots/ncr-testbed/throughput.svg" in pictures
+    assert all((tmp_path / picture).stat().st_size > 1000 for picture in pictures)
     page.write_text(page.read_text().replace("13.32", "13.99", 1))
     assert pages.stale(tmp_path) == [page]
     page.unlink()
     assert pages.stale(tmp_path) == [page]
+
+
+def test_the_samples_behind_a_page_make_its_figures_again(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = argparse.Namespace(names=["ncr-testbed"], quick=True, out=out, pages=tmp_path)
+    commands._report(options, Console(quiet=True))
+    assert unlike(tmp_path, "ncr-testbed") == []
+    kept = tmp_path / "raw/ncr-testbed.parquet"
+    assert f"sha256 `{hashlib.sha256(kept.read_bytes()).hexdigest()}`" in (tmp_path / "ncr-testbed.md").read_text()
+    # What is too large for the checkout stays beside the runs.
+    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    commands._report(options, Console(quiet=True))
+    assert not kept.exists() and (out / "ncr-testbed/quick/raw.parquet").stat().st_size > 1000
+    assert "too large for the checkout" in (tmp_path / "ncr-testbed.md").read_text()
+
+
+def unlike(results: Path, name: str) -> list[str]:
+    """Figures of a summary that the samples beside it do not give."""
+    made = json.loads((results / f"summaries/{name}.json").read_text())
+    if not made.get("raw", {}).get("file"):
+        return []
+    file = results / made["raw"]["file"]
+    found = [] if hashlib.sha256(file.read_bytes()).hexdigest() == made["raw"]["sha256"] else ["its checksum"]
+    figures = {
+        (cell["arm"], str(cell["point"]), cell["measure"], repeat): value
+        for cell in made["cells"]
+        for repeat, value in cell["values"].items()
+    }
+    for run, raw in archive.read(file):
+        for measure in registry.find(name).measures:
+            place = (run["arm"], str(run["point"]), measure.name, str(run["repeat"]))
+            value = measure.of(raw)
+            if value is not None and figures.pop(place, None) != float(f"{value:.6g}"):
+                found.append(str(place))
+    return [*found, *map(str, figures)]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "docs/results/raw").glob("*.parquet")))
+def test_the_committed_samples_make_the_committed_figures(name: str) -> None:
+    assert unlike(ROOT / "docs/results", name) == []
 
 
 def test_the_committed_pages_are_what_the_committed_summaries_make() -> None:
