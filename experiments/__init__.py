@@ -9,7 +9,7 @@ probe, traffic, window, selfcheck, stage: a lab with a clock
 scene, cell, contention, controls, datagrams, http3, looks, multicast, passing, wrapped: labs, and what happens in them
 ncr, fairness, cwnd, batcp, qos, peers: the experiments themselves, a folder for each paper
 registry, provenance, plan: all of them by name, and what is to run
-store, flent, measures, again: what a run leaves behind
+store, flent, measures, archive, again: what a run leaves behind
 claims, answers, goals: what is judged, and by what
 compare, pages, overview, judge, summary: words, and what all runs come to
 theme, panels, figures, site: pictures and pages
