@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import answers, claims
-from experiments.claims import Claim, Interval, Judgement, Repeats
+from experiments import answers, claims, gains
+from experiments.claims import Claim, Judgement, Repeats
 from experiments.experiment import Value
+from experiments.gains import shown
 from experiments.store import write
 from topologies.requirements import ROOT
 
@@ -39,6 +40,11 @@ HEAD = (
 FOOT = (
     "`.venv/bin/python -m experiments.judge` makes this page from `docs/results/summaries`, and a test makes it again.",
     "The rules, R1 to R8, stand at the head of `claims.toml`; what answers which claim in `experiments/answers.py`.",
+)
+
+BESIDE = (
+    "Our access point, or our scheduler, beside the paper's proposal and the best of what others offer, in the same",
+    "experiment; each ratio is taken repeat by repeat, which had one seed:",
 )
 
 
@@ -116,11 +122,6 @@ def beaten(claim: Claim, results: Results) -> str:
     return f"{limit}: {'holds' if holds else 'does not hold' if fails else 'undecided'}, {shown(interval)}"
 
 
-def shown(interval: Interval) -> str:
-    """`13.4 (13.3 to 13.5)`"""
-    return f"{interval.value:.4g} ({interval.low:.4g} to {interval.high:.4g})"
-
-
 def _ours(judgement: Judgement) -> str:
     """What was measured: every part of a claim that has few, else how many have which word."""
     if len(judgement.conditions) <= MOST_SHOWN:
@@ -172,6 +173,9 @@ def page(results: Results) -> str:
         if own:
             lines += ["", "Our access point, beside what would be better than the paper (no claim of it):", ""]
             lines += [f"- `{claim.id}`: {beaten(claim, results)}" for claim in own]
+        if beside := [*gains.rows(paper, results)]:
+            lines += ["", *BESIDE, "", "| what | beside | theirs | ours | ours over theirs |"]
+            lines += ["| --- | --- | ---: | ---: | ---: |", *(f"| {' | '.join(map(_cell, row))} |" for row in beside)]
     return "\n".join(lines) + "\n"
 
 
