@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell whose capacity depends on who has something to send: topologies.dcf, acted out on the access point's links."""
+"""One cell of 802.11g that terminals upload through, as paper 002 describes it, whose capacity depends on who has
+something to send: topologies.dcf, acted out on the access point's links.
+
+Every station, the access point among them, gets the same number of frames through ("even sending opportunity", paper
+004, section II.C).
+"""
 
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from experiments.cell import FRAME
 from experiments.looks import queue_request, waiting
 from topologies.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
 from topologies.profiles import LinkProfile
@@ -17,11 +21,14 @@ from topologies.profiles import LinkProfile
 if TYPE_CHECKING:
     from experiments.stage import Stage
 
+BANDWIDTH = 19.0  # Mb/s of payload of one station that has the cell to itself: BW_max of paper 002
+FRAME = 1514  # octets, with TCP timestamps
 PERIOD = 0.04  # s; a cell takes some times as long to come down
 ETHERNET = 14  # octets of a frame beside those of IP
 LOOKS = 8  # in a period, at who sends
 HISTORY = 500 * LOOKS  # looks: longer than any packet waits
-CELL = (
+DIFFERENCES = (
+    "terminals are Linux hosts of today (SACK, RACK, ACKs of two segments), not Android phones of 2012",
     "what contention costs the cell is simulated beside the lab (topologies.dcf), with ARF, which lowers the rate "
     "after two failures in a row, as the rate adaptation of all: that of the paper's devices is not known",
     "stations' own queues stand in front of the access point's uplink, where the access point can mark them",
@@ -29,14 +36,20 @@ CELL = (
 """What is different from real cells, for the pages."""
 
 
-def worst(cell: LinkProfile) -> LinkProfile:
-    """A cell with contention as its controller knows it: its uplink carries the least that it may come to.
+def cell(terminals: int, rtt: float, buffer: int = 256, upload_queue: int = 1000) -> LinkProfile:
+    """The cell with that many terminals as its controller knows it. rtt: of the wired side (s). buffer: of the access
+    point, in packets.
 
-    An access point that expects more takes the standing queue of a cell that carries less for an empty one
-    (controller.queue_estimate).
+    Its uplink carries the least that it may come to: an access point that expects more takes the standing queue of a
+    cell that carries less for an empty one (controller.queue_estimate). Its ACKs get 1/(n+1) of the frames, where one
+    ACK for two data packets (RFC 5681, section 4.2) needs a third of them.
     """
     least, _ = saturation(MOST, acks=True, seconds=20)
-    return replace(cell, up=round(least * 1e6 * FRAME / PAYLOAD))
+    acks = BANDWIDTH * 1e6 / 8 / PAYLOAD * 3 / 2 / (terminals + 1)  # frames/s
+    return LinkProfile(
+        "802.11g", round(acks * (ACK + ETHERNET) * 8), round(least * 1e6 * FRAME / PAYLOAD),
+        rtt=rtt, down_limit=buffer, up_limit=upload_queue, shared=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Program:
 
 @dataclass(frozen=True)
 class At:
-    """Something that happens at a time: a link goes away, a station leaves."""
+    """Something that happens at a time."""
 
     second: float
     do: Callable[[Stage], None]

@@ -116,7 +116,6 @@ class Stage:
         self.seed, self.directory = seed, directory
         self.samples: list[Sample] = []
         self.problems: list[str] = []  # what makes the run unfit, for people
-        self.cut: set[str] = set()  # hosts whose link something takes away: what they then drop is meant
         self.report: dict[str, Any] = {}
         self.found: dict[str, Any] = {}  # what parts of the traffic found out that is no sample
         self._scene = scene
@@ -232,8 +231,7 @@ class Stage:
                 break
             action()
         load = cpu.read() | {"runner_cpu": round((time.process_time() - runner) / self.now(), 4)}
-        lost = {name: count for name, count in drops.since().items() if name not in self.cut}
-        self._check(load, late, lost)
+        self._check(load, late, drops.since())
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         pings = empty_pings(list(self.samples), -self._scene.early)
         self.samples += [Sample(0.0, "empty_ping_ms", value) for value in pings]

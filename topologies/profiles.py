@@ -27,8 +27,6 @@ class LinkProfile:
     every station has a port, and so the rate `down`, of its own.
 
     A trace (a file, see topologies.traces) takes a rate's place on the link; the controller still goes by the rate.
-
-    up_loss: the part of the frames from the stations that the air loses for good.
     """
 
     name: str
@@ -40,7 +38,6 @@ class LinkProfile:
     shared: bool = False
     down_trace: str | None = None
     up_trace: str | None = None
-    up_loss: float = 0.0
 
     def describe(self) -> str:
         """`14/1 Mb/s, 4 ms`"""
@@ -57,8 +54,7 @@ class LinkProfile:
 
     def up_model(self) -> dict[str, object]:
         """What the uplink does."""
-        model = self._model(self.up, self.up_trace, self.up_limit)
-        return {**model, "loss": self.up_loss} if self.up_loss else model
+        return self._model(self.up, self.up_trace, self.up_limit)
 
     def _model(self, rate: int, trace: str | None, limit: int) -> dict[str, object]:
         wire = {"trace": trace} if trace else {"rate": f"{rate}bit"}

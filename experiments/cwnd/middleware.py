@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from experiments.cell import BANDWIDTH
+from experiments.contention import BANDWIDTH
 from experiments.scene import HOSTS, require_hosts
 
 if TYPE_CHECKING:

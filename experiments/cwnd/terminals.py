@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uploads of one to ten terminals, all of them with the middleware or none; and some with it beside some without."""
 
-from experiments.cell import DIFFERENCES, cell
-from experiments.contention import CELL, Contention, worst
+from experiments.contention import DIFFERENCES, Contention, cell
 from experiments.cwnd.middleware import EXPONENT, Middleware
 from experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
 from experiments.raw import jain, least, quantile, rate
@@ -16,7 +15,7 @@ MOST = 10
 def uploads(point: Point, bounding: int) -> AccessPoint:
     terminals = int(point["terminals"])
     return AccessPoint(
-        worst(cell(terminals, rtt=int(point["delay"]) / 1000)),
+        cell(terminals, rtt=int(point["delay"]) / 1000),
         SECONDS,
         (
             Contention(terminals),
@@ -82,7 +81,6 @@ ALL = Experiment(
     quick=Quick(seconds=40, sweep={"terminals": (10,)}),
     differences=(
         *DIFFERENCES,
-        *CELL,
         f"f(n) is n to the power of {EXPONENT:g}, which of -0.2, -0.3 and -0.4 carried most with ten terminals at 256 "
         "ms: the paper's exponent cannot be read in our source",
         "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
@@ -106,7 +104,7 @@ MIXED = Experiment(
     repeats=10,
     # All of them with it: that is in the other experiment.
     quick=Quick(seconds=40, sweep={"terminals": (10,), "share": (0, 50)}),
-    differences=(*DIFFERENCES, *CELL, "Fig. 14-17 are pictures in our source: their values are not known"),
+    differences=(*DIFFERENCES, "Fig. 14-17 are pictures in our source: their values are not known"),
 )  # fmt: skip
 
 EXPERIMENTS = [ALL, MIXED]
