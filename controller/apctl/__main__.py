@@ -17,6 +17,7 @@ from typer import completion as completions
 
 from ..client import ApiError, Client
 from . import doctor as diagnosis
+from . import install as machine
 from . import tables
 from .settings import Place, UsageError, find, keep
 
@@ -60,6 +61,9 @@ CHANGES: dict[str, Callable[..., Any]] = {
 }
 GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
 SETTABLE = [*CHANGES, "ncr-defaults", "flow", "rule"]
+
+
+READY_WITHIN, POLL = 30.0, 0.5  # s
 
 
 def _names(incomplete: str) -> list[str]:
@@ -334,6 +338,68 @@ def doctor(
     for finding in findings:
         print(finding)
     raise typer.Exit(any(finding.level == "bad" for finding in findings))
+
+
+@application.command()
+def init(
+    radio: Annotated[str | None, typer.Option(help="The interface of the stations: hostapd's, or a cable's.")] = None,
+    uplink: Annotated[str | None, typer.Option(help="The interface towards the network.")] = None,
+    down: Annotated[
+        str | None, typer.Option(help="What the radio carries to the stations, as 14mbit; or auto.")
+    ] = None,
+    up: Annotated[str | None, typer.Option(help="What the uplink carries, as 1mbit; or auto.")] = None,
+    root: Annotated[Path, typer.Option(help="Where to write; only / is started.")] = Path("/"),
+    started: Annotated[bool, typer.Option("--start/--no-start", help="Start it, now and with the machine.")] = True,
+) -> None:
+    """Make this machine an access point: configuration and systemd units, started. What is not given is asked for."""
+    known = f"one of {', '.join(diagnosis.interfaces())}"
+    radio = radio or typer.prompt(f"Interface of the radio ({known})")
+    uplink = uplink or typer.prompt(f"Interface of the uplink ({known})")
+    rates = [
+        machine.parse_rate(given or typer.prompt(f"Rate of {name}, a little below what it carries, as 14mbit; or auto"))
+        for given, name in ((down, radio), (up, uplink))
+    ]
+    ports = [
+        machine.Port(number, name, rate)
+        for number, name, rate in zip((machine.RADIO, machine.UPLINK), (radio, uplink), rates, strict=True)
+    ]
+    begins = started and root == Path("/")
+    findings = list(machine.problems(ports, root, begins))
+    for finding in findings:
+        print(finding)
+    if any(finding.level == "bad" for finding in findings):
+        raise typer.Exit(1)
+    for path in machine.install(ports, root):
+        print(f"wrote {path}")
+    if not begins:
+        print(f"not started: `systemctl enable --now {' '.join(machine.UNITS)}` does it")
+        return
+    machine.start()
+    token_file = root / machine.TOKEN
+    _await_ready(token_file)
+    print(f"the page: {machine.URL}/, and its token: {token_file}")
+    print(f"apctl login {machine.URL} --token-file {token_file}")
+
+
+def _await_ready(token_file: Path) -> None:
+    """Until the controller holds its session. Raises UsageError with what is in the way."""
+    error = "the controller did not start"
+    for _ in range(round(READY_WITHIN / POLL)):
+        time.sleep(POLL)
+        try:
+            with Client(machine.URL, token_file.read_text().strip()) as client:
+                client.ready()
+                return
+        except (ApiError, OSError) as problem:
+            error = str(problem)
+    raise UsageError(f"{error}: `journalctl -u {machine.UNITS[0]} -u {machine.UNITS[1]}` says more")
+
+
+@application.command()
+def uninstall(root: Annotated[Path, typer.Option(help="Where `init` wrote.")] = Path("/")) -> None:
+    """Take away what `init` made: units, configuration, state; interfaces are again as they were."""
+    for path in machine.remove(root, running=root == Path("/") and Path("/run/systemd/system").exists()):
+        print(f"removed {path}")
 
 
 @application.command()

@@ -91,27 +91,59 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
 
 def interface(name: str) -> Iterator[Finding]:
     """Whether an interface of this machine is fit to be a port."""
-    link = _said("ip", "-o", "link", "show", "dev", name)
-    if not link:
-        yield Finding("bad", f"{name}: this machine has no such interface", "`ip link` lists them")
+    if missing := list(present(name)):
+        yield from missing
         return
-    if " state DOWN " in link:
+    if " state DOWN " in _link(name):
         yield Finding("bad", f"{name} is down", f"`ip link set {name} up`")
-    if shutil.which("ethtool"):
-        said = _said("ethtool", "-k", name)
-        on = [offload for offload in OFFLOADS if re.search(rf"^\s*{offload}: on", said, re.M)]
-        if on:
-            mend = f"`ethtool -K {name} tso off gso off gro off lro off`"
-            yield Finding(
-                "bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", mend
-            )
-    else:
+    on = offloads(name)
+    if on is None:
         yield Finding("odd", f"{name}: whether it merges packets is not known", "install ethtool")
+    elif on:
+        mend = f"`ethtool -K {name} tso off gso off gro off lro off`"
+        yield Finding("bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", mend)
+    yield from alone(name)
+
+
+def present(name: str) -> Iterator[Finding]:
+    """Whether there is such an interface."""
+    if not _link(name):
+        yield Finding("bad", f"{name}: this machine has no such interface", "`ip link` lists them")
+
+
+def alone(name: str) -> Iterator[Finding]:
+    """Whether nobody but a switch would use an interface."""
     if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
         mend = f"a port is the switch's alone: `ip address flush dev {name}`"
         yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", mend)
+    if master := re.search(r" master (\S+)", _link(name)):
+        mend = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
+        yield Finding("bad", f"{name} is a port of {master[1]}, too, which would forward beside the switch", mend)
     if shutil.which("nmcli") and f"{name}:connected" in _said("nmcli", "-t", "-f", "DEVICE,STATE", "device"):
         yield Finding("odd", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
+
+
+def offloads(name: str) -> list[str] | None:
+    """Those of an interface that merge packets; None where nobody can say."""
+    if not shutil.which("ethtool"):
+        return None
+    said = _said("ethtool", "-k", name)
+    return [offload for offload in OFFLOADS if re.search(rf"^\s*{offload}: on", said, re.M)]
+
+
+def is_up(name: str) -> bool:
+    """Whether somebody has set it up."""
+    return bool(re.search(r"<[^>]*\bUP\b", _link(name)))
+
+
+def interfaces() -> list[str]:
+    """Those of this machine, without its loopback."""
+    names = re.findall(r"^\d+: ([^@:]+)", _said("ip", "-o", "link", "show"), re.M)
+    return [name for name in names if name != "lo"]
+
+
+def _link(name: str) -> str:
+    return _said("ip", "-o", "link", "show", "dev", name)
 
 
 def _said(*command: str) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit file: systemd takes it as it is, and its command runs with the rights and limits that it gives."""
+"""The unit files: systemd takes them as they are, and the controller's command runs with the rights and limits that it
+gives."""
 
 import contextlib
 import os
@@ -18,6 +19,7 @@ from topologies.namespace import end_with_parent
 from .switches import ROOT, end, wait_for
 
 UNIT = ROOT / "controller/access-point-controller.service"
+UNITS = [UNIT, ROOT / "controller/access-point-switch.service"]
 INSTALLED, STATE = "/opt/access-point", "/var/lib/access-point"
 MOST_EXPOSED = 4.0
 """Of 10, as `systemd-analyze security` counts."""
@@ -28,25 +30,27 @@ def settings() -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
-def analyze(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def analyze(unit: Path, tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """systemd-analyze on the unit, as if this folder were the installed one."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is missing: apt-get install systemd")
-    copy = tmp_path / UNIT.name
-    copy.write_text(UNIT.read_text().replace(INSTALLED, str(ROOT)))
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace(INSTALLED, str(ROOT)))
     return subprocess.run(["systemd-analyze", *words, copy], capture_output=True, text=True, timeout=60)
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    done = analyze(tmp_path, "verify", "--man=no")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    done = analyze(unit, tmp_path, "verify", "--man=no")
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    copy = tmp_path / UNIT.name
+    copy = tmp_path / unit.name
     copy.write_text(copy.read_text().replace("Restart=", "Resart="))
     assert "Resart" in subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True).stderr
 
 
-def test_it_may_do_little(tmp_path: Path) -> None:
-    done = analyze(tmp_path, "security", "--offline=yes", f"--threshold={MOST_EXPOSED * 10:g}", "--no-pager")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_it_may_do_little(unit: Path, tmp_path: Path) -> None:
+    done = analyze(unit, tmp_path, "security", "--offline=yes", f"--threshold={MOST_EXPOSED * 10:g}", "--no-pager")
     assert done.returncode == 0, done.stdout
 
 

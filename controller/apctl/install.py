@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An access point on this machine: configuration and units of its switch and its controller, written, started, and
+taken away again without a trace.
+
+What is written below `root` is kept in a list there, with what its interfaces were like before.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .doctor import Finding, alone, is_up, offloads, present
+from .settings import UsageError
+
+HOME = Path(__file__).resolve().parents[2]
+"""The project, as it is installed."""
+NAMED = "/opt/access-point"
+"""Where the units of the checkout have it."""
+UNITS = ("access-point-switch", "access-point-controller")
+LIST = "etc/access-point/installed.json"
+CONFIG = "etc/access-point/access-point.json"
+STATE = "var/lib/access-point"
+TOKEN = f"{STATE}/controller.token"
+URL = "http://127.0.0.1:8080"
+HIDDEN = ("/home", "/root", "/run/user")
+"""Of which units see nothing (systemd.exec(5), ProtectHome)."""
+RADIO, UPLINK = 1, 2
+AUTO = "auto"
+LIMITS = {RADIO: 100, UPLINK: 1000}
+"""Packets that a port's queues hold together: the lab's."""
+_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+@dataclass(frozen=True)
+class Port:
+    """An interface of this machine. rate: what its link carries from here (bit/s); None: not known."""
+
+    number: int
+    name: str
+    rate: int | None
+
+    @property
+    def link(self) -> str:
+        """As `apswitch --link` takes it; empty where nothing is known that would hold packets back here."""
+        return f"--link {self.number}:rate={self.rate}bit,limit={LIMITS[self.number]}" if self.rate else ""
+
+    def as_config(self) -> dict[str, Any]:
+        return {
+            "port": self.number, "role": "station" if self.number == RADIO else "uplink",
+            "capacity_bps": self.rate or AUTO, "queue_limit": LIMITS[self.number],
+        }  # fmt: skip
+
+
+def parse_rate(text: str) -> int | None:
+    """`14mbit` -> 14000000 (bit/s); `auto` -> None. Raises UsageError."""
+    if text == AUTO:
+        return None
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(bit|kbit|mbit|gbit)", text.strip().lower())
+    rate = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not 8_000 <= rate <= 10**10:
+        raise UsageError(f"rate {text}: give 8kbit to 10gbit, as 14mbit, or auto")
+    return rate
+
+
+def problems(ports: Sequence[Port], root: Path, start: bool) -> Iterator[Finding]:
+    """What stands in the way, and would not be mended by the units themselves."""
+    if len({port.name for port in ports}) < len(ports):
+        yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
+    for port in ports:
+        missing = list(present(port.name))
+        yield from missing or alone(port.name)
+    if any(HOME.is_relative_to(hidden) for hidden in HIDDEN):
+        mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
+        yield Finding("bad", f"the project is in {HOME}, where services see nothing", mend)
+    if not (HOME / "Makefile").exists():
+        yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
+    elif not (HOME / "switch/target/release/apswitch").exists():
+        yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
+    if (root / LIST).exists():
+        yield Finding("bad", f"an access point is installed already: {root / LIST}", "`apctl uninstall` takes it away")
+    if start and os.geteuid():
+        yield Finding("bad", "units and interfaces are the superuser's", "`sudo apctl init`")
+    if start and not Path("/run/systemd/system").exists():
+        yield Finding("bad", "systemd does not run here", "--no-start writes what it would start")
+
+
+def files(ports: Sequence[Port]) -> dict[str, str]:
+    """Path below the root -> text."""
+    names = " ".join(port.name for port in ports)
+    options = [f"-i {port.number}@{port.name}" for port in ports] + [port.link for port in ports if port.link]
+    config = {"access_points": [{"name": "ap1", "ports": [port.as_config() for port in ports]}]}
+    made = {
+        CONFIG: json.dumps(config, indent=2) + "\n",
+        "etc/default/access-point-switch": f'PORTS="{names}"\nOPTIONS="{" ".join(options)}"\n',
+        "etc/default/access-point-controller": f'OPTIONS="--config /{CONFIG}"\n',
+    }
+    for unit in UNITS:
+        text = (HOME / f"controller/{unit}.service").read_text()
+        made[f"etc/systemd/system/{unit}.service"] = text.replace(NAMED, str(HOME))
+    # Where there is NetworkManager, a port is not its own.
+    if Path("/etc/NetworkManager").is_dir():
+        devices = ";".join(f"interface-name:{port.name}" for port in ports)
+        made["etc/NetworkManager/conf.d/90-access-point.conf"] = f"[keyfile]\nunmanaged-devices={devices}\n"
+    return made
+
+
+def install(ports: Sequence[Port], root: Path) -> list[Path]:
+    """Writes what there is to write; returns that. What was there is not overwritten: raises UsageError."""
+    made = files(ports)
+    if there := [path for path in made if (root / path).exists()]:
+        raise UsageError(f"{root / there[0]} exists, and is not apctl's: move it away")
+    folders = [
+        parent for path in (*made, LIST) for parent in reversed(Path(path).parents) if not (root / parent).exists()
+    ]
+    kept = {
+        "files": list(made),
+        "folders": list(dict.fromkeys(map(str, folders))),
+        "interfaces": {port.name: _before(port.name) for port in ports},
+    }
+    # The list is first: whatever ends this, `remove` finds what was written.
+    for path, text in {LIST: json.dumps(kept, indent=2) + "\n", **made}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return [root / path for path in made]
+
+
+def _ipv6(name: str) -> Path:
+    return Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+
+
+def _before(name: str) -> dict[str, Any]:
+    """What a unit changes of an interface, as it is now."""
+    ipv6 = _ipv6(name)
+    return {
+        "up": is_up(name),
+        "offloads": offloads(name) or [],
+        "disable_ipv6": ipv6.read_text().strip() if ipv6.exists() else None,
+    }
+
+
+def start() -> None:
+    """Raises UsageError with what systemctl says."""
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", *UNITS)
+
+
+def remove(root: Path, running: bool) -> list[Path]:
+    """Stops what runs, and takes away what `install` and the units left; returns the files. Raises UsageError."""
+    try:
+        kept = json.loads((root / LIST).read_text())
+        paths, folders, interfaces = kept["files"], kept["folders"], kept["interfaces"]
+    except FileNotFoundError:
+        raise UsageError(f"{root / LIST}: none: no access point was installed by `apctl init`") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(f"{root / LIST} cannot be read: remove its units and files by hand") from None
+    if running:
+        _systemctl("disable", "--now", *UNITS)
+    for path in (*paths, LIST):
+        (root / path).unlink(missing_ok=True)
+    # With DynamicUser the folder is a link to one in private.
+    for state in (STATE, "var/lib/private/access-point"):
+        there = root / state
+        there.unlink() if there.is_symlink() else shutil.rmtree(there, ignore_errors=True)
+    for folder in reversed(folders):
+        if (root / folder).is_dir() and not any((root / folder).iterdir()):
+            (root / folder).rmdir()
+    for name, before in interfaces.items():
+        _restore(name, before)
+    if running:
+        _systemctl("daemon-reload")
+    return [root / path for path in paths]
+
+
+def _restore(name: str, before: dict[str, Any]) -> None:
+    """An interface as it was; one that is gone needs nothing."""
+    if list(present(name)):
+        return
+    if before["offloads"]:
+        words = [word for feature in before["offloads"] for word in (feature, "on")]
+        subprocess.run(["ethtool", "-K", name, *words], capture_output=True, check=False)
+    if before["disable_ipv6"] is not None and _ipv6(name).exists():
+        _ipv6(name).write_text(before["disable_ipv6"])
+    if not before["up"]:
+        subprocess.run(["ip", "link", "set", name, "down"], capture_output=True, check=False)
+
+
+def _systemctl(*words: str) -> None:
+    done = subprocess.run(["systemctl", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise UsageError(f"systemctl {words[0]}: {said[-1]}")

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apctl init and uninstall: what they write makes an access point, and nothing of it is left."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from controller.apctl import doctor, install
+from controller.apctl.settings import UsageError
+from controller.config import load
+from topologies.namespace import Namespace
+
+from .switches import ROOT, end, wait_for
+
+PORTS = (install.Port(1, "radio", 14_000_000), install.Port(2, "uplink", None))
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Namespace]:
+    """A machine with two cables, to a station and to a server."""
+    if os.geteuid() != 0:
+        pytest.skip("a network namespace needs root")
+    monkeypatch.setattr(install, "HIDDEN", ())  # wherever this checkout is
+    with Namespace() as here:
+        for name in ("radio", "uplink"):
+            here.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
+        yield here
+
+
+@pytest.fixture
+def hosts(place: Namespace) -> Iterator[list[Namespace]]:
+    """10.7.0.1 and 10.7.0.2, at the other ends of the ports."""
+    with Namespace() as station, Namespace() as server:
+        for far, name, address in ((station, "radio", "10.7.0.1"), (server, "uplink", "10.7.0.2")):
+            place.ip("link", "set", f"{name}-far", "netns", str(far.pid))
+            far.ip("address", "add", f"{address}/24", "dev", f"{name}-far")
+            far.ip("link", "set", f"{name}-far", "up")
+        yield [station, server]
+
+
+def left(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def state(place: Namespace) -> str:
+    """What a unit may change of the ports."""
+    shown = "cat /proc/sys/net/ipv6/conf/{0}/disable_ipv6; ethtool -k {0}; ip -o link show {0} | grep -o '[<,]UP[,>]'"
+    return "".join(place.run("sh", "-c", f"{shown} || true".format(name)) for name in ("radio", "uplink"))
+
+
+def commands(root: Path, unit: str, key: str) -> list[str]:
+    """What systemd makes of a unit's line (systemd.service(5), command lines), for this root."""
+    text = (root / f"etc/systemd/system/{unit}.service").read_text().replace("\\\n", " ")
+    settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    lines = (root / settings["EnvironmentFile"].lstrip("-/")).read_text().splitlines()
+    given = {name: shlex.split(value)[0] for name, _, value in (line.partition("=") for line in lines)}
+    words = []
+    for word in shlex.split(settings[key].lstrip("+")):
+        if word.startswith("$"):
+            words += given[word[1:]].split()
+        else:
+            for name, value in given.items():
+                word = word.replace(f"${{{name}}}", value)
+            words.append(word.replace("$$", "$"))
+    return [
+        word.replace("/var/lib/", f"{root}/var/lib/").replace("/etc/access", f"{root}/etc/access") for word in words
+    ]
+
+
+def bounded(root: Path, unit: str) -> list[str]:
+    """With the capabilities that the unit leaves."""
+    text = (root / f"etc/systemd/system/{unit}.service").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("CapabilityBoundingSet=")]
+    names = "".join(f",+{name.removeprefix('CAP_').lower()}" for name in line.partition("=")[2].split())
+    return ["setpriv", f"--bounding-set=-all{names}", "--inh-caps=-all", "--no-new-privs", "--"]
+
+
+def apctl(place: Namespace, *words: str) -> "subprocess.CompletedProcess[str]":
+    """As a user calls it; wherever this checkout is, it does as one that services may read."""
+    code = "import sys; from controller.apctl import install, __main__; install.HIDDEN = (); sys.exit(__main__.main())"
+    with place.entered():
+        return subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+
+
+def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
+    place: Namespace, hosts: list[Namespace], tmp_path: Path
+) -> None:
+    place.run("ethtool", "-K", "uplink", "tso", "off")
+    (tmp_path / "var/lib").mkdir(parents=True)
+    before = state(place)
+    given = ("--radio", "radio", "--uplink", "uplink", "--down", "14mbit", "--up", "1mbit", "--root", str(tmp_path))
+    done = apctl(place, "init", *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"wrote {tmp_path}/etc/access-point/access-point.json" in done.stdout and "not started" in done.stdout
+    (configured,) = load(tmp_path / install.CONFIG).access_points
+    assert [(port.role, port.capacity_bps) for port in configured.ports] == [
+        ("station", 14_000_000),
+        ("uplink", 1_000_000),
+    ]
+    again = apctl(place, "init", *given)
+    assert again.returncode == 1 and "`apctl uninstall` takes it away" in again.stdout
+
+    (tmp_path / install.STATE).mkdir()
+    switch, controller = install.UNITS
+    place.run(*commands(tmp_path, switch, "ExecStartPre"))
+    running: list[subprocess.Popen[Any]] = []
+    try:
+        for unit in (switch, controller):
+            with (tmp_path / "said").open("ab") as said:
+                words = [*bounded(tmp_path, unit), *commands(tmp_path, unit, "ExecStart")]
+                running.append(place.popen(*words, cwd=ROOT, stdout=said, stderr=said))
+        token_file = tmp_path / install.TOKEN
+
+        def ready() -> bool:
+            with place.entered():
+                try:
+                    return token_file.exists() and httpx.get(f"{install.URL}/readyz").status_code == 200
+                except httpx.HTTPError:
+                    return False
+
+        wait_for(ready)
+        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "5", "10.7.0.2")
+        with place.entered():
+            assert [str(finding) for port in PORTS for finding in doctor.interface(port.name)] == []
+            found = httpx.get(
+                f"{install.URL}/api/v1/access-points/ap1/ports",
+                headers={"Authorization": f"Bearer {token_file.read_text().strip()}"},
+            ).json()
+        assert "uplink" in json.dumps(found)
+    finally:
+        for process in running:
+            end(process)
+        said_text = (tmp_path / "said").read_text()
+    assert "panicked" not in said_text
+    (tmp_path / "said").unlink()
+    assert state(place) != before
+    done = apctl(place, "uninstall", "--root", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert left(tmp_path) == ["var", "var/lib"] and state(place) == before
+    done = apctl(place, "uninstall", "--root", str(tmp_path))
+    assert done.returncode == 2 and "no access point was installed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("prepare", "ports", "text"),
+    [
+        ("ip address add 10.9.8.7/24 dev radio", PORTS, "radio has addresses of this machine's (10.9.8.7/24)"),
+        ("ip link add br0 type bridge && ip link set uplink master br0", PORTS, "uplink is a port of br0, too"),
+        ("true", (PORTS[0], install.Port(2, "radio", None)), "cannot be both radio and uplink"),
+        ("true", (PORTS[0], install.Port(2, "wlan7", None)), "wlan7: this machine has no such interface"),
+    ],
+)
+def test_what_stands_in_the_way_is_told(
+    place: Namespace, tmp_path: Path, prepare: str, ports: tuple[install.Port, ...], text: str
+) -> None:
+    place.run("sh", "-c", prepare)
+    with place.entered():
+        bad = [finding for finding in install.problems(ports, tmp_path, False) if finding.level == "bad"]
+    assert len(bad) == 1 and text in bad[0].text and bad[0].mend
+
+
+def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
+    with place.entered():
+        (found,) = install.problems(PORTS, tmp_path, False)
+    assert "where services see nothing" in found.text and "git clone" in found.mend
+
+
+def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
+    own = tmp_path / "etc/default/access-point-switch"
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    with place.entered(), pytest.raises(UsageError, match="is not apctl's: move it away"):
+        install.install(PORTS, tmp_path)
+    assert left(tmp_path) == ["etc", "etc/default", "etc/default/access-point-switch"]
+    own.unlink()
+    with place.entered():
+        install.install(PORTS, tmp_path)
+        (tmp_path / install.LIST).write_text("{")
+        with pytest.raises(UsageError, match="cannot be read: remove its units and files by hand"):
+            install.remove(tmp_path, running=False)
+
+
+@pytest.mark.parametrize("text", ["", "14", "14 furlongs", "7kbit", "11gbit", "-1mbit", "1e9mbit", "9999999gbit"])
+def test_a_rate_that_is_none(text: str) -> None:
+    with pytest.raises(UsageError, match="give 8kbit to 10gbit, as 14mbit, or auto"):
+        install.parse_rate(text)
+
+
+def test_rates() -> None:
+    assert [install.parse_rate(text) for text in ("auto", "14mbit", "1.5Mbit")] == [None, 14_000_000, 1_500_000]
+    assert PORTS[0].link == "--link 1:rate=14000000bit,limit=100" and PORTS[1].link == ""
+    assert PORTS[1].as_config()["capacity_bps"] == "auto"
