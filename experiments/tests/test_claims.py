@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments import answers, claims, registry
+from experiments import answers, claims, gains, registry
 from experiments import judge as judge_
 from experiments.claims import Claim, Repeats, judge
 from experiments.experiment import Value
@@ -262,3 +262,22 @@ def test_an_experiment_says_the_words_of_the_claims_that_it_answers() -> None:
 
 def test_the_page_of_the_claims_is_made_of_the_committed_summaries() -> None:
     assert judge_.PAGE.read_text() == judge_.page(judge_.kept()), "`python -m experiments.judge` makes it"
+
+
+def test_ours_stands_beside_the_papers_proposal_and_the_best_peer() -> None:
+    """Ratios are taken repeat by repeat; what was not run has no row."""
+    figures = {"ours": around(930.0, 3.0), "paper": around(620.0, 2.0)}
+
+    def measured(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
+        here = (experiment, measure, point.get("links"), point.get("bytes"))
+        return figures.get(arm) if here == ("batcp", "throughput", "adsl-adsl", 5_000_000) else None
+
+    (row,) = gains.rows("003", measured)
+    assert row[0] == "of the file (kbit/s), [batcp](batcp.md) at links adsl-adsl, bytes 5000000"
+    assert row[1] == "BATCP, the paper's scheduler" and row[4].startswith("1.5 (1.5 to 1.5)")
+    assert not [*gains.rows("000", measured)]
+    for gain in gains.GAINS:
+        experiment = registry.find(gain.experiment)
+        assert experiment.arm(gains.OURS) and experiment.arm(gain.other)
+        assert all(experiment.measure(name) for name in gain.measures)
+        assert gain.points == ({},) or all(point in list(experiment.points(quick=True)) for point in gain.points)
