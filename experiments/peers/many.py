@@ -32,8 +32,9 @@ def _many(point: Point, arm: Arm) -> AccessPoint:
 
 UNEVEN = {
     32: "in one repeat an upload has more than twice its even share (seen, not explained)",
-    200: "of the two programs that open 100 each, one gets nothing in the quick form (seen, not explained); those that "
-    "send share evenly",
+    200: "the initial windows of the program that begins first fill the uplink's 1000 packets, 12 s of it; its ACKs "
+    "let its own next packets in, and what the other one sends is dropped until the first marks come back, as late as "
+    "that (lock-out, RFC 2309, section 2): the quick form's uploads last 14 s. Those that send share evenly",
 }
 
 
