@@ -178,12 +178,13 @@ impl Engine {
         }
         self.switch.serve(now);
         self.switch.pending(now);
+        let mut received = false;
         for port in 0..self.lines.len() {
-            if self.readable[port] {
-                self.receive(port);
-            }
+            received |= self.readable[port] && self.receive(port);
         }
-        self.serve_and_send();
+        // Only packets take time.
+        self.switch.serve(if received { self.clock.now() } else { now });
+        self.send();
         commands
     }
 
@@ -301,19 +302,19 @@ impl Engine {
         self.received.len()
     }
 
-    /// One batch of a port through ingress.
-    fn receive(&mut self, port: usize) {
+    /// One batch of a port through ingress; whether there was one.
+    fn receive(&mut self, port: usize) -> bool {
         if self.fill() == 0 {
-            return;
+            return false;
         }
         let line = &mut self.lines[port];
-        let Some(io) = &mut line.io else { return };
+        let Some(io) = &mut line.io else { return false };
         if !self.switch.is_loaded() && io.waits_for_program() {
-            return;
+            return false;
         }
         let got = match io.receive(&mut self.received) {
             Ok(got) => got,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return false,
             Err(e) => {
                 if self.throttle.allows(self.clock.now()) {
                     tracing::warn!("port {} ({}): {e}", self.switch.ports[port].number, line.interface);
@@ -321,15 +322,15 @@ impl Engine {
                 let failed = line.io.take();
                 line.failed.store(true, Relaxed);
                 self.close(failed);
-                return;
+                return false;
             }
         };
         if got.packets == 0 {
-            return;
+            return false;
         }
         if !line.enabled {
             count(&self.switch.drops.port_disabled, got.packets as u64);
-            return;
+            return true;
         }
         // What the queues owe until now has to leave before something new joins them.
         let now = self.clock.now();
@@ -361,12 +362,7 @@ impl Engine {
         }
         count(&cells.rx_bytes, bytes);
         self.send();
-    }
-
-    fn serve_and_send(&mut self) {
-        let now = self.clock.now();
-        self.switch.serve(now);
-        self.send();
+        true
     }
 
     /// Sends what the ports hold.

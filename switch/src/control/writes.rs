@@ -214,7 +214,7 @@ impl Dataplane {
         if updates.len() > MOST_AT_ONCE {
             return Err(format!("{} updates cannot take effect at once: {MOST_AT_ONCE} can", updates.len()));
         }
-        let reach = self.read(|store, _| {
+        let reach = self.read(|store| {
             let reach = |all: Reach, update| all.and(Reach::of(update, &store.program));
             Ok(updates.iter().fold(Reach::Nowhere, reach))
         });
