@@ -111,15 +111,20 @@ def beaten(claim: Claim, results: Results) -> str:
     limit = f"{claim.beat.sense} {claim.beat.value:g} {claim.beat.unit}"
     if claim.id not in answers.BEATEN:
         return f"{limit}: not measured"
-    experiment, measure, arm, factor = answers.BEATEN[claim.id]
-    found = results(experiment, measure, arm)
-    interval = (found * factor).interval() if found else None
-    if found is None or interval is None or interval.n < claims.LEAST_REPEATS[found.form]:
-        return f"{limit}: not measured"
+    answer = answers.BEATEN[claim.id]
+    intervals = []
+    for point in claim.points or (None,):
+        found = answer(results, claim.sides[0], point)
+        interval = found.interval() if found else None
+        if found is None or interval is None or interval.n < claims.LEAST_REPEATS[found.form]:
+            return f"{limit}: not measured"
+        if interval not in intervals:  # a figure may be the same at every point of the claim
+            intervals.append(interval)
     above = claim.beat.sense == "at least"
-    holds = interval.low >= claim.beat.value if above else interval.high <= claim.beat.value
-    fails = interval.high < claim.beat.value if above else interval.low > claim.beat.value
-    return f"{limit}: {'holds' if holds else 'does not hold' if fails else 'undecided'}, {shown(interval)}"
+    holds = all(one.low >= claim.beat.value if above else one.high <= claim.beat.value for one in intervals)
+    fails = any(one.high < claim.beat.value if above else one.low > claim.beat.value for one in intervals)
+    word = "holds" if holds else "does not hold" if fails else "undecided"
+    return f"{limit}: {word}, {'; '.join(map(shown, intervals))}"
 
 
 def _ours(judgement: Judgement) -> str:
