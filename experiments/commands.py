@@ -80,8 +80,8 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         kept = Store(options.out, name, options.quick)
         _refuse_unfinished(kept, options.fresh)
         plans.append((made, kept))
-    _require([made for made, _ in plans])
     pool = LocalPool(_places(options, [made for made, _ in plans]))
+    _require([made for made, _ in plans])
     for made, kept in plans:
         kept.begin(made)
     return _make(plans, pool, options, console)

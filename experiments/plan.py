@@ -130,10 +130,10 @@ class Needs:
 
 
 def needs(order: Order) -> Needs:
-    if order.clock == VIRTUAL:
-        # A core of its own, and nothing that others do disturbs it.
-        return Needs(VIRTUAL_PACE * (order.seconds + SOLO_OVERHEAD), PER_CORE, False)
     load, solo = _load(order.experiment, order.arm, tuple(order.point.items()))
+    if order.clock == VIRTUAL:
+        # A core of its own, and nothing that others do disturbs it. Who waits takes no time.
+        return Needs(VIRTUAL_PACE * (min(1.0, load) * order.seconds + SOLO_OVERHEAD), PER_CORE, False)
     return Needs(order.seconds + (SOLO_OVERHEAD if solo else OVERHEAD), load, solo)
 
 
@@ -150,7 +150,8 @@ def seconds(orders: Sequence[Order], side_by_side: int = 1) -> float:
     if side_by_side == 1:
         return sum(each.seconds for each in all_)
     solo = sum(each.seconds for each in all_ if each.solo)
-    return max(solo, sum(each.seconds * each.load for each in all_) / side_by_side)
+    # As many of a kind as there is room for: of places that are left over another kind makes use, or nobody.
+    return max(solo, sum(each.seconds / max(1, side_by_side // each.load) for each in all_))
 
 
 def require(plan: Plan) -> None:

@@ -68,17 +68,24 @@ def made(names: list[str], pool: Clock, out: Path, clock: str | None = None) -> 
     return execution
 
 
-@pytest.mark.parametrize(("clock", "minutes"), [(REAL, 60), (VIRTUAL, 100)])
-def test_quick_forms_take_no_longer_than_that_on_two_cores(clock: str, minutes: float, tmp_path: Path) -> None:
-    """The papers' experiments, and the comparisons with peers, each of whose runs has a core of its own."""
+@pytest.mark.parametrize(
+    ("papers", "clock", "minutes"), [(True, REAL, 60), (True, VIRTUAL, 250), (False, VIRTUAL, 100)]
+)
+def test_quick_forms_take_no_longer_than_that_on_two_cores(
+    papers: bool, clock: str, minutes: float, tmp_path: Path
+) -> None:
+    """The papers' experiments, and the comparisons with peers. In virtual time each run has a core of its own, and the
+    papers' take half of what is planned."""
     places = side_by_side(of=2)
     pool = Clock(places)
-    names = [name for name in registry.together() if registry.find(name).clock == clock]
+    declared = {name: registry.find(name) for name in registry.together()}
+    names = [name for name, one in declared.items() if one.clock == clock and (one.asked_by == "the paper") == papers]
     tally = made(names, pool, tmp_path).tally
     orders = [order for name in names for order in quick(name).orders()]
     assert sorted(pool.begun) == sorted(order.key for order in orders) and tally.made == len(orders)
     assert pool.now / 60 < minutes
-    assert pool.now < 1.05 * plan.seconds(orders, places)  # what `list` says of it
+    # What `list` says of it; beside the last run others may have ended.
+    assert pool.now < 1.05 * plan.seconds(orders, places) + max(plan.needs(order).seconds for order in orders)
     assert pool.load <= places and tally.side_by_side == pool.most
 
 
