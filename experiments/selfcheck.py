@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments import window
 from experiments.samples import percentile
+from topologies.kernel import REAL
 
 MAX_LATE_P99 = 5.0  # ms; a packet on the slowest link takes 12
 MAX_CPU = 0.9  # of the machine
@@ -74,6 +75,12 @@ def check_machine(
     if cpu["cpu_steal"] > MAX_STEAL:
         problems.append(f"{cpu['cpu_steal']:.0%} of the CPU went to other virtual machines")
     return {**cpu, "timer_late_p99_ms": None if late_p99 is None else round(late_p99, 3)}, problems
+
+
+def windows_tell(clock: str, radios: bool) -> bool:
+    """Whether anything but the link can hold a flow back. In virtual time no machine does, and a wire has no radio: a
+    window that is not full then tells of the law or of the losses that are studied."""
+    return clock == REAL or radios
 
 
 def check_flow(

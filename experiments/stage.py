@@ -256,15 +256,16 @@ class Stage:
         late = (self._probe.late if self._probe else []) or late
         realtime = os.sched_getscheduler(0) == os.SCHED_RR
         machine, problems = selfcheck.check_machine(load, late, realtime)
+        radios = {} if isinstance(self.lab, PathLab) else self.lab.radio_drops()
+        told = selfcheck.windows_tell(kernel.clock(), bool(radios))
         flows = {}
         for flow, _, looks in self._flows:
             flows[flow.name], found = selfcheck.check_flow(
                 flow.name, looks, flow.cc or self.arm.cc, self.arm.ecn,
-                limited=flow.cwnd_limited and not flow.window,
+                limited=told and flow.cwnd_limited and not flow.window,
             )  # fmt: skip
             problems += found
         problems += selfcheck.check_ecn([looks for _, _, looks in self._flows], self.arm.ecn)
-        radios = {} if isinstance(self.lab, PathLab) else self.lab.radio_drops()
         # What radios throw away is known by radio; their hosts' interfaces count more than that.
         drops = drops if not radios else {}
         problems += [f"{name} dropped {count} packets on their way to the link" for name, count in drops.items()]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ss says about a sender is read right, and a transfer that its window does not limit is told."""
 
+from experiments import selfcheck
 from experiments.window import judge, parse, problem
+from topologies.kernel import REAL, VIRTUAL
 
 CONTROL = """\
 ESTAB 0      0      [::ffff:10.0.0.1]:5201 [::ffff:10.0.0.11]:42400
@@ -68,3 +70,9 @@ def test_a_sender_that_paces_itself_need_not_fill_its_window() -> None:
     """BBR sends at the rate that it has measured; its window is twice what that takes."""
     paced = text(cwnd=80, unacked=40).replace(" cubic ", " bbr ")
     assert problem("uplink", judge([paced] * 5)) is None
+
+
+def test_in_virtual_time_only_a_radio_makes_a_flow_unfit() -> None:
+    """A download under the paper's law once had room in its window at every look, and its run was left out."""
+    assert selfcheck.windows_tell(REAL, radios=False) and selfcheck.windows_tell(REAL, radios=True)
+    assert selfcheck.windows_tell(VIRTUAL, radios=True) and not selfcheck.windows_tell(VIRTUAL, radios=False)
