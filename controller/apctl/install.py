@@ -34,6 +34,18 @@ RADIO, UPLINK = 1, 2
 AUTO = "auto"
 LIMITS = {RADIO: 100, UPLINK: 1000}
 """Packets that a port's queues hold together: the lab's."""
+SWITCH_OPTIONS, CONTROLLER_OPTIONS = (f"etc/default/{unit}" for unit in UNITS)
+NETWORK_MANAGER = "etc/NetworkManager/conf.d/90-access-point.conf"
+WRITTEN = {
+    CONFIG,
+    SWITCH_OPTIONS,
+    CONTROLLER_OPTIONS,
+    NETWORK_MANAGER,
+    *(f"etc/systemd/system/{unit}.service" for unit in UNITS),
+}
+"""All that is ever written, beside the list."""
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
+"""Of an interface, as it may stand in a unit's command; the kernel takes others, too."""
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
@@ -73,6 +85,9 @@ def problems(ports: Sequence[Port], root: Path, start: bool) -> Iterator[Finding
     if len({port.name for port in ports}) < len(ports):
         yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
     for port in ports:
+        if not NAME.fullmatch(port.name):
+            yield Finding("bad", f"{port.name!r} has other characters than letters, digits, _ . and -", "rename it")
+            continue
         missing = list(present(port.name))
         yield from missing or alone(port.name)
     if any(HOME.is_relative_to(hidden) for hidden in HIDDEN):
@@ -97,8 +112,8 @@ def files(ports: Sequence[Port]) -> dict[str, str]:
     config = {"access_points": [{"name": "ap1", "ports": [port.as_config() for port in ports]}]}
     made = {
         CONFIG: json.dumps(config, indent=2) + "\n",
-        "etc/default/access-point-switch": f'PORTS="{names}"\nOPTIONS="{" ".join(options)}"\n',
-        "etc/default/access-point-controller": f'OPTIONS="--config /{CONFIG}"\n',
+        SWITCH_OPTIONS: f'PORTS="{names}"\nOPTIONS="{" ".join(options)}"\n',
+        CONTROLLER_OPTIONS: f'OPTIONS="--config /{CONFIG}"\n',
     }
     for unit in UNITS:
         text = (HOME / f"controller/{unit}.service").read_text()
@@ -106,7 +121,7 @@ def files(ports: Sequence[Port]) -> dict[str, str]:
     # Where there is NetworkManager, a port is not its own.
     if Path("/etc/NetworkManager").is_dir():
         devices = ";".join(f"interface-name:{port.name}" for port in ports)
-        made["etc/NetworkManager/conf.d/90-access-point.conf"] = f"[keyfile]\nunmanaged-devices={devices}\n"
+        made[NETWORK_MANAGER] = f"[keyfile]\nunmanaged-devices={devices}\n"
     return made
 
 
@@ -124,9 +139,14 @@ def install(ports: Sequence[Port], root: Path) -> list[Path]:
         "interfaces": {port.name: _before(port.name) for port in ports},
     }
     # The list is first: whatever ends this, `remove` finds what was written.
-    for path, text in {LIST: json.dumps(kept, indent=2) + "\n", **made}.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+    # Services are users of their own, and read it.
+    before = os.umask(0o022)
+    try:
+        for path, text in {LIST: json.dumps(kept, indent=2) + "\n", **made}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+    finally:
+        os.umask(before)
     return [root / path for path in made]
 
 
@@ -155,6 +175,9 @@ def remove(root: Path, running: bool) -> list[Path]:
     try:
         kept = json.loads((root / LIST).read_text())
         paths, folders, interfaces = kept["files"], kept["folders"], kept["interfaces"]
+        above = {str(parent) for path in (*WRITTEN, LIST) for parent in Path(path).parents}
+        if not (set(paths) <= WRITTEN and set(folders) <= above and all(map(NAME.fullmatch, interfaces))):
+            raise ValueError
     except FileNotFoundError:
         raise UsageError(f"{root / LIST}: none: no access point was installed by `apctl init`") from None
     except (OSError, ValueError, KeyError, TypeError):

@@ -158,6 +158,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
         ("ip link add br0 type bridge && ip link set uplink master br0", PORTS, "uplink is a port of br0, too"),
         ("true", (PORTS[0], install.Port(2, "radio", None)), "cannot be both radio and uplink"),
         ("true", (PORTS[0], install.Port(2, "wlan7", None)), "wlan7: this machine has no such interface"),
+        ("ip link add '$(id)' type bridge", (PORTS[0], install.Port(2, "$(id)", None)), "has other characters than"),
     ],
 )
 def test_what_stands_in_the_way_is_told(
@@ -186,9 +187,26 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
     own.unlink()
     with place.entered():
         install.install(PORTS, tmp_path)
-        (tmp_path / install.LIST).write_text("{")
-        with pytest.raises(UsageError, match="cannot be read: remove its units and files by hand"):
-            install.remove(tmp_path, running=False)
+        kept = json.loads((tmp_path / install.LIST).read_text())
+        (tmp_path / "etc/passwd").write_text("theirs")
+        for odd in ("{", "[]", *map(json.dumps, (
+            kept | {"files": ["etc/passwd"]}, kept | {"files": [str(tmp_path / "etc/passwd")]},
+            kept | {"folders": ["../.."]}, kept | {"interfaces": {"../lo": {}}},
+        ))):  # fmt: skip
+            (tmp_path / install.LIST).write_text(odd)
+            with pytest.raises(UsageError, match="cannot be read: remove its units and files by hand"):
+                install.remove(tmp_path, running=False)
+    assert (tmp_path / "etc/passwd").read_text() == "theirs" and (tmp_path / install.CONFIG).exists()
+
+
+def test_services_may_read_what_is_written(place: Namespace, tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with place.entered():
+            written = install.install(PORTS, tmp_path)
+    finally:
+        os.umask(before)
+    assert all(path.stat().st_mode & 0o004 and path.parent.stat().st_mode & 0o001 for path in written)
 
 
 @pytest.mark.parametrize("text", ["", "14", "14 furlongs", "7kbit", "11gbit", "-1mbit", "1e9mbit", "9999999gbit"])
