@@ -4,11 +4,12 @@
 Exit code: 0 done, 1 the controller refuses or does not answer, 2 bad input.
 """
 
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -363,15 +364,17 @@ def init(
         machine.Port(number, name, rate)
         for number, name, rate in zip((machine.RADIO, machine.UPLINK), (radio, uplink), rates, strict=True)
     ]
-    begins = started and root == Path("/")
-    findings = list(machine.problems(ports, root, begins))
+    root = root.resolve()
+    here = root == Path("/")
+    findings = list(machine.problems(ports, root, here, started and here))
     for finding in findings:
         print(finding)
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
-    for path in machine.install(ports, root):
-        print(f"wrote {path}")
-    if not begins:
+    with _told():
+        for path in machine.install(ports, root, here):
+            print(f"wrote {path}")
+    if not (started and here):
         print(f"not started: `systemctl enable --now {' '.join(machine.UNITS)}` does it")
         return
     machine.start()
@@ -381,6 +384,15 @@ def init(
     print(f"apctl login {machine.URL} --token-file {token_file}")
 
 
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """What the machine refuses is one line, too."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
+
+
 def _await_ready(token_file: Path) -> None:
     """Until the controller holds its session. Raises UsageError with what is in the way."""
     error = "the controller did not start"
@@ -388,8 +400,10 @@ def _await_ready(token_file: Path) -> None:
         time.sleep(POLL)
         try:
             with Client(machine.URL, token_file.read_text().strip()) as client:
-                client.ready()
-                return
+                for one in client.list_access_points():
+                    if one["state"] == "ready":
+                        return
+                    error = f"{one['name']} is {one['state']}: {one['problem'] or 'its switch does not answer'}"
         except (ApiError, OSError) as problem:
             error = str(problem)
     raise UsageError(f"{error}: `journalctl -u {machine.UNITS[0]} -u {machine.UNITS[1]}` says more")
@@ -398,8 +412,10 @@ def _await_ready(token_file: Path) -> None:
 @application.command()
 def uninstall(root: Annotated[Path, typer.Option(help="Where `init` wrote.")] = Path("/")) -> None:
     """Take away what `init` made: units, configuration, state; interfaces are again as they were."""
-    for path in machine.remove(root, running=root == Path("/") and Path("/run/systemd/system").exists()):
-        print(f"removed {path}")
+    root = root.resolve()
+    with _told():
+        for path in machine.remove(root, running=root == Path("/") and Path("/run/systemd/system").exists()):
+            print(f"removed {path}")
 
 
 @application.command()

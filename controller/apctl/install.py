@@ -9,13 +9,16 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from .doctor import Finding, alone, is_up, offloads, present
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .doctor import OFFLOADS, Finding, alone, interfaces, is_up, offloads, present
 from .settings import UsageError
 
 HOME = Path(__file__).resolve().parents[2]
@@ -25,11 +28,12 @@ NAMED = "/opt/access-point"
 UNITS = ("access-point-switch", "access-point-controller")
 LIST = "etc/access-point/installed.json"
 CONFIG = "etc/access-point/access-point.json"
-STATE = "var/lib/access-point"
+STATE, PRIVATE_STATE = "var/lib/access-point", "var/lib/private/access-point"
+"""With DynamicUser the first is a link to the second."""
 TOKEN = f"{STATE}/controller.token"
 URL = "http://127.0.0.1:8080"
-HIDDEN = ("/home", "/root", "/run/user")
-"""Of which units see nothing (systemd.exec(5), ProtectHome)."""
+HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+"""Of which units see nothing (systemd.exec(5), ProtectHome and PrivateTmp)."""
 RADIO, UPLINK = 1, 2
 AUTO = "auto"
 LIMITS = {RADIO: 100, UPLINK: 1000}
@@ -80,29 +84,59 @@ def parse_rate(text: str) -> int | None:
     return rate
 
 
-def problems(ports: Sequence[Port], root: Path, start: bool) -> Iterator[Finding]:
-    """What stands in the way, and would not be mended by the units themselves."""
+def problems(ports: Sequence[Port], root: Path, here: bool, start: bool) -> Iterator[Finding]:
+    """What stands in the way, and would not be mended by the units themselves. here: the interfaces are this machine's,
+    and not those of one that an image is made for. start: systemd is to start it at once."""
     if len({port.name for port in ports}) < len(ports):
         yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
     for port in ports:
         if not NAME.fullmatch(port.name):
             yield Finding("bad", f"{port.name!r} has other characters than letters, digits, _ . and -", "rename it")
-            continue
-        missing = list(present(port.name))
-        yield from missing or alone(port.name)
-    if any(HOME.is_relative_to(hidden) for hidden in HIDDEN):
-        mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
-        yield Finding("bad", f"the project is in {HOME}, where services see nothing", mend)
-    if not (HOME / "Makefile").exists():
-        yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
-    elif not (HOME / "switch/target/release/apswitch").exists():
-        yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
-    if (root / LIST).exists():
+        elif here:
+            # Another name of an interface (altname) is none that the kernel's settings go by.
+            known = port.name in interfaces()
+            missing = [] if known else [Finding("bad", f"{port.name}: this machine has no such interface", "`ip link`")]
+            yield from missing or alone(port.name)
+    if here and not shutil.which("ethtool"):
+        yield Finding("bad", "ethtool is missing, which the switch's unit needs", "`apt-get install ethtool`")
+    yield from _unfit_home()
+    if os.path.lexists(root / LIST):
         yield Finding("bad", f"an access point is installed already: {root / LIST}", "`apctl uninstall` takes it away")
+    elif found := [path for path in (STATE, PRIVATE_STATE) if os.path.lexists(root / path)]:
+        yield Finding("bad", f"{root / found[0]} is an earlier controller's state", "move it away")
     if start and os.geteuid():
         yield Finding("bad", "units and interfaces are the superuser's", "`sudo apctl init`")
     if start and not Path("/run/systemd/system").exists():
         yield Finding("bad", "systemd does not run here", "--no-start writes what it would start")
+    if start and _taken():
+        yield Finding("bad", f"something answers at {URL} already", "stop it: the controller is to be there")
+
+
+def _unfit_home() -> Iterator[Finding]:
+    """Whether units can run what is installed."""
+    mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
+    python = HOME / ".venv/bin/python"
+    for what, place in (("the project", HOME), ("its Python", python.resolve())):
+        if any(place.is_relative_to(hidden) for hidden in HIDDEN):
+            yield Finding("bad", f"{what} is in {place}, where services see nothing", mend)
+    if re.search(r"[\s%$\\\"']", str(HOME)):
+        yield Finding("bad", f"{HOME} has characters that a unit takes for others", mend)
+    if not (HOME / "Makefile").exists():
+        yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
+    elif not (HOME / "switch/target/release/apswitch").exists():
+        yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
+
+
+def _taken() -> bool:
+    """Whether the place of the controller's page is somebody's."""
+    host, _, port = URL.removeprefix("http://").partition(":")
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, int(port)))
+        except OSError:
+            return True
+    return False
 
 
 def files(ports: Sequence[Port]) -> dict[str, str]:
@@ -121,14 +155,15 @@ def files(ports: Sequence[Port]) -> dict[str, str]:
     # Where there is NetworkManager, a port is not its own.
     if Path("/etc/NetworkManager").is_dir():
         devices = ";".join(f"interface-name:{port.name}" for port in ports)
-        made[NETWORK_MANAGER] = f"[keyfile]\nunmanaged-devices={devices}\n"
+        made[NETWORK_MANAGER] = f"[device-access-point]\nmatch-device={devices}\nmanaged=0\n"
     return made
 
 
-def install(ports: Sequence[Port], root: Path) -> list[Path]:
-    """Writes what there is to write; returns that. What was there is not overwritten: raises UsageError."""
+def install(ports: Sequence[Port], root: Path, here: bool) -> list[Path]:
+    """Writes what there is to write; returns that. here: as in `problems`. What was there is not overwritten: raises
+    UsageError."""
     made = files(ports)
-    if there := [path for path in made if (root / path).exists()]:
+    if there := [path for path in made if os.path.lexists(root / path)]:
         raise UsageError(f"{root / there[0]} exists, and is not apctl's: move it away")
     folders = [
         parent for path in (*made, LIST) for parent in reversed(Path(path).parents) if not (root / parent).exists()
@@ -136,7 +171,7 @@ def install(ports: Sequence[Port], root: Path) -> list[Path]:
     kept = {
         "files": list(made),
         "folders": list(dict.fromkeys(map(str, folders))),
-        "interfaces": {port.name: _before(port.name) for port in ports},
+        "interfaces": {port.name: _before(port.name) for port in ports} if here else {},
     }
     # The list is first: whatever ends this, `remove` finds what was written.
     # Services are users of their own, and read it.
@@ -167,54 +202,88 @@ def _before(name: str) -> dict[str, Any]:
 def start() -> None:
     """Raises UsageError with what systemctl says."""
     _systemctl("daemon-reload")
+    _tell_network_manager()
     _systemctl("enable", "--now", *UNITS)
 
 
-def remove(root: Path, running: bool) -> list[Path]:
-    """Stops what runs, and takes away what `install` and the units left; returns the files. Raises UsageError."""
-    try:
-        kept = json.loads((root / LIST).read_text())
-        paths, folders, interfaces = kept["files"], kept["folders"], kept["interfaces"]
+class _Before(BaseModel):
+    """An interface as `_before` found it."""
+
+    model_config = ConfigDict(extra="forbid")
+    up: bool
+    offloads: list[Literal[OFFLOADS]]  # type: ignore[valid-type]
+    disable_ipv6: Literal["0", "1"] | None
+
+
+class _List(BaseModel):
+    """What was written, and what was before: nothing else is ever taken away."""
+
+    model_config = ConfigDict(extra="forbid")
+    files: list[str]
+    folders: list[str]
+    interfaces: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], _Before]
+
+    @model_validator(mode="after")
+    def _is_ours(self) -> "_List":
         above = {str(parent) for path in (*WRITTEN, LIST) for parent in Path(path).parents}
-        if not (set(paths) <= WRITTEN and set(folders) <= above and all(map(NAME.fullmatch, interfaces))):
-            raise ValueError
+        if not (set(self.files) <= WRITTEN and set(self.folders) <= above):
+            raise ValueError("it names what is never written")
+        return self
+
+
+def remove(root: Path, running: bool) -> list[Path]:
+    """Stops what runs, and takes away what `install` and the units left; returns the files. Whatever ends it, it can be
+    called again. Raises UsageError."""
+    try:
+        kept = _List.model_validate_json((root / LIST).read_text())
     except FileNotFoundError:
         raise UsageError(f"{root / LIST}: none: no access point was installed by `apctl init`") from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         raise UsageError(f"{root / LIST} cannot be read: remove its units and files by hand") from None
-    if running:
-        _systemctl("disable", "--now", *UNITS)
-    for path in (*paths, LIST):
+    there = [unit for unit in UNITS if (root / f"etc/systemd/system/{unit}.service").exists()]
+    if running and there:
+        _systemctl("disable", "--now", *there)
+    for path in kept.files:
         (root / path).unlink(missing_ok=True)
-    # With DynamicUser the folder is a link to one in private.
-    for state in (STATE, "var/lib/private/access-point"):
-        there = root / state
-        there.unlink() if there.is_symlink() else shutil.rmtree(there, ignore_errors=True)
-    for folder in reversed(folders):
-        if (root / folder).is_dir() and not any((root / folder).iterdir()):
-            (root / folder).rmdir()
-    for name, before in interfaces.items():
+    for state in (STATE, PRIVATE_STATE):
+        if (root / state).is_symlink():
+            (root / state).unlink()
+        elif (root / state).exists():
+            shutil.rmtree(root / state)
+    for name, before in kept.interfaces.items():
         _restore(name, before)
     if running:
         _systemctl("daemon-reload")
-    return [root / path for path in paths]
+        _tell_network_manager()
+    (root / LIST).unlink()
+    for folder in reversed(kept.folders):
+        if (root / folder).is_dir() and not any((root / folder).iterdir()):
+            (root / folder).rmdir()
+    return [root / path for path in kept.files]
 
 
-def _restore(name: str, before: dict[str, Any]) -> None:
+def _restore(name: str, before: _Before) -> None:
     """An interface as it was; one that is gone needs nothing."""
     if list(present(name)):
         return
-    if before["offloads"]:
-        words = [word for feature in before["offloads"] for word in (feature, "on")]
+    if before.offloads and shutil.which("ethtool"):
+        words = [word for feature in before.offloads for word in (feature, "on")]
         subprocess.run(["ethtool", "-K", name, *words], capture_output=True, check=False)
-    if before["disable_ipv6"] is not None and _ipv6(name).exists():
-        _ipv6(name).write_text(before["disable_ipv6"])
-    if not before["up"]:
+    if before.disable_ipv6 is not None and _ipv6(name).exists():
+        _ipv6(name).write_text(before.disable_ipv6)
+    if not before.up:
         subprocess.run(["ip", "link", "set", name, "down"], capture_output=True, check=False)
+
+
+def _tell_network_manager() -> None:
+    """Where there is one; whether it runs is its own affair."""
+    if shutil.which("nmcli"):
+        subprocess.run(["nmcli", "general", "reload", "conf"], capture_output=True, check=False)
 
 
 def _systemctl(*words: str) -> None:
     done = subprocess.run(["systemctl", *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise UsageError(f"systemctl {words[0]}: {said[-1]}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        said = " ".join(line for line in lines if not line.startswith("Created symlink")) or "no reason given"
+        raise UsageError(f"systemctl {words[0]}: {said}; `apctl uninstall` takes away what was written")

@@ -93,22 +93,22 @@ def apctl(place: Namespace, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
-    place: Namespace, hosts: list[Namespace], tmp_path: Path
+    place: Namespace, hosts: list[Namespace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.run("ethtool", "-K", "uplink", "tso", "off")
     (tmp_path / "var/lib").mkdir(parents=True)
     before = state(place)
-    given = ("--radio", "radio", "--uplink", "uplink", "--down", "14mbit", "--up", "1mbit", "--root", str(tmp_path))
-    done = apctl(place, "init", *given)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"wrote {tmp_path}/etc/access-point/access-point.json" in done.stdout and "not started" in done.stdout
+    ports = [PORTS[0], install.Port(2, "uplink", 1_000_000)]
+    with place.entered():
+        assert [str(finding) for finding in install.problems(ports, tmp_path, here=True, start=False)] == []
+        install.install(ports, tmp_path, here=True)
+        (again,) = install.problems(ports, tmp_path, here=True, start=False)
+    assert "`apctl uninstall` takes it away" in again.mend
     (configured,) = load(tmp_path / install.CONFIG).access_points
     assert [(port.role, port.capacity_bps) for port in configured.ports] == [
         ("station", 14_000_000),
         ("uplink", 1_000_000),
     ]
-    again = apctl(place, "init", *given)
-    assert again.returncode == 1 and "`apctl uninstall` takes it away" in again.stdout
 
     (tmp_path / install.STATE).mkdir()
     switch, controller = install.UNITS
@@ -144,11 +144,50 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
     assert "panicked" not in said_text
     (tmp_path / "said").unlink()
     assert state(place) != before
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr(install, "_systemctl", lambda *words: called.append(words))
+    with place.entered():
+        assert len(install.remove(tmp_path, running=True)) >= 5
+    assert called == [("disable", "--now", *install.UNITS), ("daemon-reload",)]
+    assert left(tmp_path) == ["var", "var/lib"] and state(place) == before
+
+
+def test_an_image_is_made_elsewhere(place: Namespace, tmp_path: Path) -> None:
+    """Its interfaces are none of this machine's, and nothing of this machine is touched."""
+    before = state(place)
+    given = ("--radio", "wlan7", "--uplink", "uplink", "--down", "14mbit", "--up", "auto", "--root", str(tmp_path))
+    done = apctl(place, "init", *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"wrote {tmp_path}/etc/access-point/access-point.json" in done.stdout and "not started" in done.stdout
+    again = apctl(place, "init", *given)
+    assert again.returncode == 1 and "`apctl uninstall` takes it away" in again.stdout
     done = apctl(place, "uninstall", "--root", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert left(tmp_path) == ["var", "var/lib"] and state(place) == before
+    assert left(tmp_path) == [] and state(place) == before
     done = apctl(place, "uninstall", "--root", str(tmp_path))
     assert done.returncode == 2 and "no access point was installed" in done.stderr
+    full = tmp_path / "full"
+    full.write_text("no folder")
+    done = apctl(place, "init", *given[:-1], str(full))
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and "not a directory" in done.stderr
+
+
+def test_what_was_half_written_is_taken_away(place: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr(install, "_systemctl", lambda *words: called.append(words))
+    with place.entered():
+        install.install(PORTS, tmp_path, here=True)
+        for unit in install.UNITS:
+            (tmp_path / f"etc/systemd/system/{unit}.service").unlink()
+        install.remove(tmp_path, running=True)
+    assert called == [("daemon-reload",)] and left(tmp_path) == []
+
+
+def test_an_earlier_controllers_state_is_not_taken_over(place: Namespace, tmp_path: Path) -> None:
+    (tmp_path / install.STATE).mkdir(parents=True)
+    with place.entered():
+        (found,) = install.problems(PORTS, tmp_path, here=True, start=False)
+    assert "an earlier controller's state" in found.text and "move it away" in found.mend
 
 
 @pytest.mark.parametrize(
@@ -166,14 +205,16 @@ def test_what_stands_in_the_way_is_told(
 ) -> None:
     place.run("sh", "-c", prepare)
     with place.entered():
-        bad = [finding for finding in install.problems(ports, tmp_path, False) if finding.level == "bad"]
+        bad = [
+            finding for finding in install.problems(ports, tmp_path, here=True, start=False) if finding.level == "bad"
+        ]
     assert len(bad) == 1 and text in bad[0].text and bad[0].mend
 
 
 def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
     with place.entered():
-        (found,) = install.problems(PORTS, tmp_path, False)
+        (found,) = install.problems(PORTS, tmp_path, here=True, start=False)
     assert "where services see nothing" in found.text and "git clone" in found.mend
 
 
@@ -182,17 +223,22 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
     own.parent.mkdir(parents=True)
     own.write_text("mine")
     with place.entered(), pytest.raises(UsageError, match="is not apctl's: move it away"):
-        install.install(PORTS, tmp_path)
+        install.install(PORTS, tmp_path, here=True)
     assert left(tmp_path) == ["etc", "etc/default", "etc/default/access-point-switch"]
     own.unlink()
     with place.entered():
-        install.install(PORTS, tmp_path)
+        install.install(PORTS, tmp_path, here=True)
         kept = json.loads((tmp_path / install.LIST).read_text())
         (tmp_path / "etc/passwd").write_text("theirs")
-        for odd in ("{", "[]", *map(json.dumps, (
-            kept | {"files": ["etc/passwd"]}, kept | {"files": [str(tmp_path / "etc/passwd")]},
-            kept | {"folders": ["../.."]}, kept | {"interfaces": {"../lo": {}}},
-        ))):  # fmt: skip
+        wrong: list[dict[str, Any]] = [
+            {"files": ["etc/passwd"]},
+            {"files": [str(tmp_path / "etc/passwd")]},
+            {"folders": ["../.."]},
+            {"interfaces": {"../lo": {}}},
+            {"interfaces": {"lo": {}}},
+            {"interfaces": ["radio"]},
+        ]
+        for odd in ("{", "[]", *(json.dumps(kept | one) for one in wrong)):
             (tmp_path / install.LIST).write_text(odd)
             with pytest.raises(UsageError, match="cannot be read: remove its units and files by hand"):
                 install.remove(tmp_path, running=False)
@@ -203,7 +249,7 @@ def test_services_may_read_what_is_written(place: Namespace, tmp_path: Path) -> 
     before = os.umask(0o077)
     try:
         with place.entered():
-            written = install.install(PORTS, tmp_path)
+            written = install.install(PORTS, tmp_path, here=True)
     finally:
         os.umask(before)
     assert all(path.stat().st_mode & 0o004 and path.parent.stat().st_mode & 0o001 for path in written)

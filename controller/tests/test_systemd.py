@@ -25,6 +25,12 @@ MOST_EXPOSED = 4.0
 """Of 10, as `systemd-analyze security` counts."""
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_it_is_tried_again_for_as_long_as_it_takes(unit: Path) -> None:
+    service = unit.read_text().partition("[Service]")
+    assert "\nStartLimitIntervalSec=0\n" in service[0] and "\nRestart=always\n" in service[2]
+
+
 def settings() -> dict[str, str]:
     lines = UNIT.read_text().replace("\\\n", "").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
