@@ -160,7 +160,8 @@ def over_the_grid(m: Measured, name: str, point: Point | None) -> Repeats | None
         found = [m("ncr-grid", "total", arm, downloads=down, uploads=up) for down in downloads for up in uploads]
         return functools.reduce(lambda one, other: _both(one, other, operator.add), found)
 
-    return over(DOWNLOADS, UPLOADS) or over(THIRDS["downloads"], [up for up in THIRDS["uploads"] if up != ALONE])
+    quick = over(THIRDS["downloads"], [up for up in THIRDS["uploads"] if up != ALONE])
+    return over(DOWNLOADS, UPLOADS) or (quick if quick and quick.form == "quick" else None)
 
 
 def gain_and_loss(m: Measured, name: str, point: Point | None) -> Repeats | None:
@@ -280,9 +281,7 @@ def upload_beside_what_is_kept(m: Measured, name: str, point: Point | None) -> R
     kept, upload = (m("ncr-wlan", measure, "ours") for measure in ("download_during", "upload_during"))
     if kept is None or upload is None:
         return None
-    both = kept.values.keys() & upload.values.keys()
-    shown = {number: KILO * upload.values[number] if kept.values[number] >= 3.26 else 0.0 for number in sorted(both)}
-    return Repeats(shown, upload.form)
+    return upload.together(kept, lambda own, download: KILO * own if download >= 3.26 else 0.0)
 
 
 BEATEN: Mapping[str, Answers] = {

@@ -158,19 +158,20 @@ class Repeats:
     values: Mapping[int, float]
     form: str = "full"
 
-    def _with(self, other: "Repeats", how: Callable[[float, float], float]) -> "Repeats":
+    def together(self, other: "Repeats", how: Callable[[float, float], float]) -> "Repeats":
+        """Of each repeat that both have."""
         both = sorted(self.values.keys() & other.values.keys())
         form = "quick" if "quick" in (self.form, other.form) else "full"
         return Repeats({number: how(self.values[number], other.values[number]) for number in both}, form)
 
     def __add__(self, other: "Repeats") -> "Repeats":
-        return self._with(other, lambda a, b: a + b)
+        return self.together(other, lambda a, b: a + b)
 
     def __sub__(self, other: "Repeats") -> "Repeats":
-        return self._with(other, lambda a, b: a - b)
+        return self.together(other, lambda a, b: a - b)
 
     def __truediv__(self, other: "Repeats") -> "Repeats":
-        return self._with(other, lambda a, b: a / b if b else float("inf") if a else float("nan"))
+        return self.together(other, lambda a, b: a / b if b else float("inf") if a else float("nan"))
 
     def __mul__(self, factor: float) -> "Repeats":
         return Repeats({number: factor * value for number, value in self.values.items()}, self.form)

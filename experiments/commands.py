@@ -215,7 +215,8 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
         assert planned
         name = planned.experiment
         runs = [run for run in kept.runs(planned) if run.fit]
-        made["raw"] = archive.keep(runs, name, directory, kept.directory)
+        if runs:
+            made["raw"] = archive.keep(runs, name, directory, kept.directory)
         shutil.rmtree(pages.plots(directory, name), ignore_errors=True)
         pages.plots(directory, name).mkdir(parents=True)
         figures.write_all(planned.declared(), made, runs, pages.plots(directory, name))

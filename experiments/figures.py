@@ -256,7 +256,8 @@ def _scale(ax: Axes, log: bool) -> None:
         ax.margins(y=0.2)
     else:
         # A margin of the data's own span is none for a flat line.
-        ax.set_ylim(0, 1.12 * ax.dataLim.ymax or 1)
+        top = ax.dataLim.ymax  # infinite where nothing was drawn
+        ax.set_ylim(0, 1.12 * top if 0 < top < math.inf else 1)
 
 
 def _named(pattern: str) -> str:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ours beside what a paper proposes, and beside the best of what others offer for the same: no claim of a paper, and no
-part of a word. Both sides are arms of one experiment, so that a repeat of both had one seed."""
+"""Ours beside what a paper proposes, and beside a peer: CAKE with its ACK filter, or kernel MPTCP. No claim of a paper,
+and no part of a word. Both sides are arms of one experiment, so that a repeat of both had one seed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from experiments import registry
-from experiments.claims import Repeats
+from experiments.claims import LEAST_REPEATS, Repeats
 from experiments.experiment import Point, Value
 from experiments.intervals import Interval
 
@@ -45,10 +45,13 @@ def rows(paper: str, measured: Measured) -> Iterator[list[str]]:
             for name in gain.measures:
                 measure = experiment.measure(name)
                 ours, theirs = (measured(experiment.name, name, arm, **point) for arm in (OURS, gain.other))
-                if ours is not None and theirs is not None:
+                if ours is None or theirs is None:
+                    continue
+                over = ours / theirs
+                if len(over.values) >= LEAST_REPEATS[over.form]:
                     at = _at(point)
                     what = f"{measure.text} ({measure.unit}), [{experiment.name}]({experiment.name}.md){at}"
-                    figures = (shown(each.interval()) for each in (theirs, ours, ours / theirs))
+                    figures = (shown(each.interval()) for each in (theirs, ours, over))
                     yield [what, experiment.arm(gain.other).label, *figures]
 
 

@@ -77,19 +77,19 @@ def check_machine(
     return {**cpu, "timer_late_p99_ms": None if late_p99 is None else round(late_p99, 3)}, problems
 
 
-def windows_tell(clock: str, radios: bool) -> bool:
-    """Whether anything but the link can hold a flow back. In virtual time no machine does, and a wire has no radio: a
-    window that is not full then tells of the law or of the losses that are studied."""
+def held_back(clock: str, radios: bool) -> bool:
+    """Whether a machine or a radio can keep a flow from filling its window. In virtual time no machine does, and a wire
+    has no radio: a window that is not full then tells of the law or of the losses that are studied."""
     return clock == REAL or radios
 
 
 def check_flow(
-    flow: str, texts: Sequence[str], cc: str, ecn: bool, limited: bool = True
+    flow: str, texts: Sequence[str], cc: str, ecn: bool, limited: bool = True, held: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     """The TCP that a flow really used, and its problems. texts: what ss said about it, some times. limited: whether its
-    congestion window should be what limits it."""
+    congestion window should be what limits it. held: `held_back`."""
     judged = window.judge(texts)
-    problem = window.problem(flow, judged) if limited else None
+    problem = window.problem(flow, judged, held) if limited else None
     problems = [problem] if problem else []
     words = _established(texts)
     used = cc if cc in words else next((word for word in words if word in _CONTROLS), None)

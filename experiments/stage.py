@@ -257,12 +257,12 @@ class Stage:
         realtime = os.sched_getscheduler(0) == os.SCHED_RR
         machine, problems = selfcheck.check_machine(load, late, realtime)
         radios = {} if isinstance(self.lab, PathLab) else self.lab.radio_drops()
-        told = selfcheck.windows_tell(kernel.clock(), bool(radios))
+        held = selfcheck.held_back(kernel.clock(), bool(radios))
         flows = {}
         for flow, _, looks in self._flows:
             flows[flow.name], found = selfcheck.check_flow(
                 flow.name, looks, flow.cc or self.arm.cc, self.arm.ecn,
-                limited=told and flow.cwnd_limited and not flow.window,
+                limited=flow.cwnd_limited and not flow.window, held=held,
             )  # fmt: skip
             problems += found
         problems += selfcheck.check_ecn([looks for _, _, looks in self._flows], self.arm.ecn)

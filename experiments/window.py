@@ -84,13 +84,16 @@ def judge(texts: Sequence[str]) -> dict[str, float] | None:
     }
 
 
-def problem(flow: str, judged: dict[str, float] | None) -> str | None:
-    """Why a flow makes a run unfit, in words; None when it does not."""
+def problem(flow: str, judged: dict[str, float] | None, held_back: bool = True) -> str | None:
+    """Why a flow makes a run unfit, in words; None when it does not. held_back: whether a radio or the machine may be
+    what does it."""
     if judged is None or judged["cwnd_limited"] >= MIN_LIMITED:
         return None
     if max(judged["receive_limited"], judged["buffer_limited"]) > MIN_LIMITED:
         what = "receive window" if judged["receive_limited"] >= judged["buffer_limited"] else "send buffer"
         return f"{flow} was limited by its {what}, not by its congestion window"
+    if not held_back:
+        return None
     return (
         f"{flow} filled its congestion window in {judged['cwnd_limited']:.0%} of the looks only: "
         f"the radio or the machine limited it, not the link"

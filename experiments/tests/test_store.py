@@ -298,7 +298,17 @@ def unlike(results: Path, name: str) -> list[str]:
     return [*found, *map(str, figures)]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "docs/results/raw").glob("*.parquet")))
+def with_samples() -> list[str]:
+    """Experiments whose summary names a file of samples beside it."""
+    kept = {path.stem: json.loads(path.read_text()) for path in (ROOT / "docs/results/summaries").glob("*.json")}
+    return sorted(name for name, one in kept.items() if one.get("raw", {}).get("file"))
+
+
+def test_every_file_of_samples_is_a_summarys() -> None:
+    assert [path.stem for path in sorted((ROOT / "docs/results/raw").glob("*.parquet"))] == with_samples() != []
+
+
+@pytest.mark.parametrize("name", with_samples())
 def test_the_committed_samples_make_the_committed_figures(name: str) -> None:
     assert unlike(ROOT / "docs/results", name) == []
 

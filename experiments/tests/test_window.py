@@ -72,7 +72,11 @@ def test_a_sender_that_paces_itself_need_not_fill_its_window() -> None:
     assert problem("uplink", judge([paced] * 5)) is None
 
 
-def test_in_virtual_time_only_a_radio_makes_a_flow_unfit() -> None:
+def test_in_virtual_time_only_a_radio_or_a_host_makes_a_flow_unfit() -> None:
     """A download under the paper's law once had room in its window at every look, and its run was left out."""
-    assert selfcheck.windows_tell(REAL, radios=False) and selfcheck.windows_tell(REAL, radios=True)
-    assert selfcheck.windows_tell(VIRTUAL, radios=True) and not selfcheck.windows_tell(VIRTUAL, radios=False)
+    assert selfcheck.held_back(REAL, radios=False) and selfcheck.held_back(REAL, radios=True)
+    assert selfcheck.held_back(VIRTUAL, radios=True) and not selfcheck.held_back(VIRTUAL, radios=False)
+    roomy = {"cwnd_limited": 0.0, "receive_limited": 0.0, "buffer_limited": 0.0}
+    assert "the radio or the machine" in str(problem("download", roomy))
+    assert problem("download", roomy, held_back=False) is None
+    assert "its receive window" in str(problem("download", roomy | {"receive_limited": 0.9}, held_back=False))
