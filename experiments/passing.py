@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a TCP flow's full segments pass an interface: `python -m experiments.passing INTERFACE PORT` prints `ready` and
-then `sequence identification time` (s since the epoch, by the kernel) of each one that goes to that port.
+then `sequence identification time` (s since the epoch, by the kernel) of each one to that port or from it.
 
 Sequence number and IPv4 identification together tell a segment from its retransmission, so that two of these programs
 say how long each took from one interface to the other.
@@ -19,12 +19,12 @@ IPV4, TCP = 0x0800, 6
 
 
 def parse(frame: bytes, port: int) -> tuple[int, int] | None:
-    """Sequence number and identification of a full segment to that port; None for any other frame."""
+    """Sequence number and identification of a full segment to or from that port; None for any other frame."""
     if len(frame) < LONG or struct.unpack_from("!H", frame, 12)[0] != IPV4 or frame[23] != TCP:
         return None
     start = 14 + 4 * (frame[14] & 0x0F)
-    to, sequence = struct.unpack_from("!HI", frame, start + 2)
-    return (sequence, struct.unpack_from("!H", frame, 18)[0]) if to == port else None
+    *ports, sequence = struct.unpack_from("!HHI", frame, start)
+    return (sequence, struct.unpack_from("!H", frame, 18)[0]) if port in ports else None
 
 
 def watch(interface: str, port: int) -> None:

@@ -173,12 +173,14 @@ class Stage:
         return program
 
     def transfer(self, flow: Flow, options: list[str], address: str = "") -> None:
-        """Plans a flow: iperf3 at both ends, looked at some times on its way. address: of the server, where it has
+        """Plans a flow: iperf3 at both ends, looked at some times on its way. address: of who sends, where it has
         another one for this flow."""
+        ends, up = [self.server, self.station(flow.station)], flow.direction == "up"
+        sender, receiver = ends[::-1] if up else ends
         made = traffic.Transfer(
-            self.station(flow.station), self.server, address or self.address, flow.direction, self.samples,
-            self.started, quantity="rate_mbps", source=flow.name, port=traffic.IPERF_PORT + len(self._flows),
-            streams=flow.streams, each=flow.each, options=options,
+            sender, receiver, address or self._address_of(flow), self.samples, self.started, quantity="rate_mbps",
+            source=flow.name, port=traffic.IPERF_PORT + len(self._flows), streams=flow.streams, each=flow.each,
+            options=options, stops="sender" if up else "receiver",
         )  # fmt: skip
         looks: list[str] = []
         self._flows.append((flow, made, looks))
@@ -189,6 +191,15 @@ class Stage:
         for look in range(LOOKS):
             self.at(flow.start + (end - flow.start) * (look + 0.5) / LOOKS, lambda: looks.append(made.tcp_info()))
         self.at(end, made.end)
+
+    def _address_of(self, flow: Flow) -> str:
+        """Of the host that sends."""
+        if flow.direction == "down":
+            return self.address
+        station = self.station(flow.station)
+        if not isinstance(self.lab, PathLab):
+            return str(station.IP())
+        return next(str(link.a_ip) for link in self.lab.links if link.a is station)
 
     def _begin(self, flow: Flow, made: traffic.Transfer, seconds: float) -> None:
         """Says that it was started, too: of a flow that never comes up there is no other sample."""

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from experiments.probe import PER_SECOND
 from experiments.samples import INTERVAL, Sample
@@ -55,17 +55,19 @@ class Reader(threading.Thread):
 class Transfer:
     """A flow at work: iperf3 at both ends, sampled where its data arrives.
 
-    client, server: hosts; `address` is the server's. direction: `up` from client to server, or `down`. quantity,
-    source: of the samples, which go to `samples`. started: the arm's start, s since the epoch. each: single streams are
-    sampled, too. options: more of the client's.
+    sender, receiver: hosts; `address` is the sender's. quantity, source: of the samples, which go to `samples`.
+    started: the arm's start, s since the epoch. each: single streams are sampled, too. options: more of the receiver's.
+    stops: which end does in `end`; what a sender's socket has is still sent.
+
+    The receiver connects (`-R`). A client that sends spins from its connection on until the server's word to begin
+    comes, and that word may wait behind an upload: in virtual time each second of it takes minutes.
     """
 
     def __init__(
         self,
-        client: Any,
-        server: Any,
+        sender: Any,
+        receiver: Any,
         address: str,
-        direction: str,
         samples: list[Sample],
         started: float,
         *,
@@ -75,45 +77,44 @@ class Transfer:
         streams: int = 1,
         each: bool = False,
         options: Sequence[str] = (),
+        stops: Literal["sender", "receiver"] = "receiver",
     ) -> None:
         self.name = source or quantity
-        self.sender = server if direction == "down" else client
-        self._reached = client, address, port
-        self._port = port
-        self._down = direction == "down"
+        self.sender = sender
+        self._receiver, self._address, self._port = receiver, address, port
         self._streams, self._each = streams, each
         self._options = options
         self._sampled = quantity, source
         self._samples = samples
         self._arm_started = started
         self._first = float("inf")
-        self._client: subprocess.Popen[str] | None = None
+        self._stops: subprocess.Popen[str] | None = None
         self._ended = False
         self.error = ""
         self.listening = threading.Event()
         self._report = ["-p", str(port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
-        patient = ["--rcv-timeout", str(PATIENCE)]
-        self._receiver = ["-R", *patient] if self._down else []  # a client that sends refuses it
-        self._server = popen(server, ["iperf3", "-s", "-1", *self._report, *([] if self._down else patient)])
-        Reader(self._server, self._note if self._down else self._take)
+        sends = popen(sender, ["iperf3", "-s", "-1", *self._report])
+        Reader(sends, self._note)
+        if stops == "sender":
+            self._stops = sends
 
     def await_listening(self) -> None:
         """Raises LabError when the server does not come up."""
         if not self.listening.wait(LISTEN_TIMEOUT):
-            raise LabError(f"iperf3 did not start on the server: {self.error or 'no output'}")
+            raise LabError(f"iperf3 did not start at the sender: {self.error or 'no output'}")
 
     def begin(self, seconds: float) -> None:
         """Starts to send; `end` stops it, after `seconds` at the latest."""
-        client, address, _ = self._reached
-        command = [*_FAIR, "iperf3", "-c", address, *self._report, "-t", str(round(seconds) + 10)]
-        command += ["-P", str(self._streams)]
-        self._client = popen(client, [*command, *self._options, *self._receiver])
-        Reader(self._client, self._take if self._down else self._note)
+        command = [*_FAIR, "iperf3", "-c", self._address, "-R", *self._report, "-t", str(round(seconds) + 10)]
+        command += ["-P", str(self._streams), "--rcv-timeout", str(PATIENCE), *self._options]
+        receives = popen(self._receiver, command)
+        Reader(receives, self._take)
+        self._stops = self._stops or receives
 
     def end(self) -> None:
         self._ended = True
-        if self._client:
-            self._client.terminate()
+        if self._stops:
+            self._stops.terminate()
 
     def _take(self, line: str) -> None:
         interval = _interval(line)

@@ -38,7 +38,7 @@ class InTunnel(Flow):
     """A flow within the scene's tunnel."""
 
     def prepare(self, stage: "Stage") -> None:
-        stage.transfer(self, [], f"{INNER}.1")
+        stage.transfer(self, [], f"{INNER}.{1 if self.direction == 'down' else 2}")
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,10 @@ def test_multicast_has_its_rate() -> None:
 
 def test_full_segments_are_told_from_all_else() -> None:
     segment = Ether() / IP(id=7) / TCP(dport=5201, seq=123456)
+    back = Ether() / IP(id=8) / TCP(sport=5201, seq=123456)
     assert parse(bytes(segment / Payload(bytes(1448))), 5201) == (123456, 7)
+    assert parse(bytes(back / Payload(bytes(1448))), 5201) == (123456, 8)
+    assert parse(bytes(back / Payload(bytes(1448))), 5202) is None
     assert parse(bytes(segment / Payload(bytes(1448))), 5202) is None
     assert parse(bytes(segment), 5201) is None
     assert parse(bytes(Ether() / IP() / UDP(dport=5201) / Payload(bytes(1448))), 5201) is None

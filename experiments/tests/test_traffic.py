@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -125,20 +125,21 @@ class Loopback:
         return subprocess.Popen(command, **options)
 
 
-@pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(direction: str) -> None:
+@pytest.mark.parametrize("stops", ["sender", "receiver"])
+def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(stops: Literal["sender", "receiver"]) -> None:
     """iperf3 gives up after two minutes without data, which a starved flow may be without."""
     host, samples = Loopback(), list[Sample]()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = Transfer(host, host, "127.0.0.1", direction, samples, time.time(), quantity="rate_mbps", port=port)
+    made = Transfer(host, host, "127.0.0.1", samples, time.time(), quantity="rate_mbps", port=port, stops=stops)
     made.await_listening()
     made.begin(2)
     assert eventually(lambda: len(samples) > 2)
     made.require_alive()
     made.end()
-    receiver = host.commands[direction == "down"]
+    sender, receiver = host.commands
+    assert "-s" in sender and "-R" in receiver  # a client that sends spins until it may begin
     assert int(receiver[receiver.index("--rcv-timeout") + 1]) >= MAX_SECONDS * 1000
 
 
