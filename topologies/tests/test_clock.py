@@ -79,3 +79,30 @@ def test_a_program_that_asks_again_and_again_is_ended(start: Start, tmp_path: Pa
     process = start("-c", boot, str(tmp_path))
     output, _ = process.communicate(timeout=60)
     assert process.returncode == kernel.TOO_LONG and "not done after 5 s" in output, output
+
+
+YIELDER = """
+import mmap, os, time
+shared, (reading, writing) = mmap.mmap(-1, 1), os.pipe()
+if not os.fork():
+    os.read(reading, 1)
+    while not shared[0]:
+        os.sched_yield()
+    os._exit(0)
+for _ in range(200_000):
+    time.monotonic()  # takes some time here: who waits has had less of the processor
+os.write(writing, b".")
+shared[0] = 1
+os.wait()
+"""
+
+
+@needs_kernel
+@pytest.mark.usefixtures("privileged")
+def test_who_yields_lets_others_work(start: Start, tmp_path: Path) -> None:
+    """A fair scheduler goes by time, which stands: who had least of it would be given the processor again and again."""
+    boot = BOOT.replace('"sleeper", sys.argv[1:]', f'"timeit", ["-n", "1", "-r", "1", {YIELDER!r}]')
+    boot = boot.replace("kernel.VIRTUAL)", "kernel.VIRTUAL, 30.0)")
+    process = start("-c", boot, str(tmp_path))
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
