@@ -158,7 +158,7 @@ def _boot(kernel: Kernel, exchange: Path, clock: str, longest: float | None) -> 
         try:
             return _exit_code(process.wait(longest))
         except subprocess.TimeoutExpired:
-            print(f"the kernel {kernel.program} was ended: not done after {longest:.0f} s", file=sys.stderr)
+            print(f"the user-mode kernel was ended: not done after {longest:.0f} s", file=sys.stderr)
             return TOO_LONG
         finally:
             if process.poll() is None:
