@@ -23,6 +23,8 @@ use super::{Interface, Mark, Options};
 pub const HANDSHAKE: Duration = Duration::from_secs(3);
 /// Between two attempts on an interface, growing from the one to the other.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// Between two looks for new interfaces.
+const DISCOVER: Duration = Duration::from_secs(1);
 /// How long subflows are waited for once both directions are complete, or after a reset.
 const FAREWELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
 
@@ -32,6 +34,7 @@ pub struct Client {
     pub interfaces: Vec<Interface>,
     /// No interfaces were named: all that lead to the peer are used, whenever they appear.
     pub discover: bool,
+    discovered: Instant,
     attempts: Vec<Attempt>,
     joining: JoinSet<(usize, io::Result<Joined>)>,
     sequence: u32,
@@ -55,12 +58,14 @@ impl Client {
         interfaces.sort_by_key(|interface| !interface.is_wired());
         interfaces.truncate(MAX_SUBFLOWS);
         let peers = peers.to_vec();
-        Self { peers, interfaces, discover, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
+        let discovered = Instant::now();
+        Self { peers, interfaces, discover, discovered, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
     }
 
     /// Starts joins for the interfaces that have no subflow that gets on. Returns when to come again.
     fn join_missing(&mut self, shared: &Arc<Shared>, now: Instant) {
-        if self.discover {
+        if self.discover && now.saturating_duration_since(self.discovered) >= DISCOVER {
+            self.discovered = now;
             for found in Interface::towards(self.peers[0].ip()) {
                 if self.interfaces.len() < MAX_SUBFLOWS && !self.interfaces.iter().any(|i| i.name == found.name) {
                     self.interfaces.push(found);

@@ -130,15 +130,13 @@ impl Link {
         }
     }
 
-    /// Writes `head` and `body`. Errors: the subflow is dead.
-    pub async fn write_all(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < head.len() + body.len() {
-            let pieces = [&head[done.min(head.len())..], &body[done.saturating_sub(head.len())..]].map(IoSlice::new);
+    /// Writes all of `pieces`, none of which is empty. Errors: the subflow is dead.
+    pub async fn write_all(&self, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        while !pieces.is_empty() {
             // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
-            match SockRef::from(&self.stream).send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL) {
+            match SockRef::from(&self.stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL) {
                 Ok(length) => {
-                    done += length;
+                    IoSlice::advance_slices(&mut pieces, length);
                     self.written.fetch_add(length as u64, Ordering::Release);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,

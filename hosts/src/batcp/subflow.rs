@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A subflow in the books of its connection, and the two tasks that read and write its socket.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ pub const GRAIN: Duration = Duration::from_millis(20);
 pub const MIN_SEGMENT: usize = 4096 - HEADER;
 /// The longest unsent queue in the kernel, in bytes: a fast subflow's writer may be late by some milliseconds.
 const MAX_UNSENT: f64 = 4e6;
+/// Segments that one call to the kernel takes.
+const MAX_BATCH: usize = 16;
 /// Least time between two samples of the throughput.
 pub const SAMPLE: Duration = Duration::from_millis(100);
 
@@ -115,6 +117,11 @@ impl Subflow {
         ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_PAYLOAD)
     }
 
+    /// Segments of the full length that are written at once: as many as go out within a grain of time.
+    pub fn batch(&self) -> usize {
+        ((self.carries * GRAIN.as_secs_f64()) as usize / MAX_PAYLOAD).clamp(1, MAX_BATCH)
+    }
+
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.idle) {
             self.link.ready.notify_one();
@@ -159,10 +166,16 @@ pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<
     loop {
         link.writable().await?;
         match shared.work(id) {
-            Work::Control(octets) => link.write_all(&octets, &[]).await?,
-            Work::Segment(segment) => {
-                link.write_all(&segment::segment_header(segment.number, segment.payload.len()), &segment.payload)
-                    .await?;
+            Work::Control(octets) => link.write_all(&mut [IoSlice::new(&octets)]).await?,
+            Work::Segments(segments) => {
+                let heads: Vec<_> =
+                    segments.iter().map(|s| segment::segment_header(s.number, s.payload.len())).collect();
+                let mut pieces: Vec<_> = heads
+                    .iter()
+                    .zip(&segments)
+                    .flat_map(|(head, segment)| [IoSlice::new(head), IoSlice::new(&segment.payload)])
+                    .collect();
+                link.write_all(&mut pieces).await?;
             }
             Work::Idle(None) => link.ready.notified().await,
             Work::Idle(Some(until)) => {
