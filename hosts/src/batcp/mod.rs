@@ -54,6 +54,7 @@ mod subflow;
 mod tests;
 mod transfer;
 mod transport;
+mod tunnel;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -134,6 +135,9 @@ pub enum Command {
     /// Pair of proxies: connections of unmodified programs, over several interfaces
     #[command(subcommand)]
     Proxy(proxy::Command),
+    /// Carry all traffic of a host or a network, UDP and ICMP too, sealed, over several interfaces
+    #[command(subcommand)]
+    Tunnel(tunnel::Command),
     /// What the TCP option has counted, for each process that uses it
     Status(crate::output::Format),
     /// Send a file over all interfaces
@@ -157,6 +161,7 @@ pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
+        Command::Tunnel(command) => tunnel::run(command),
         Command::Status(format) => option::status(format),
         Command::Send(options) => transfer::send(&options),
         Command::Speed(options) => speed::run(options),

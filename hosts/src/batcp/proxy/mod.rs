@@ -6,7 +6,7 @@
 //! BATCP, to the destination itself where it supports BATCP, or to a remote proxy that connects to it by plain TCP.
 
 mod catch;
-mod destination;
+pub mod destination;
 mod pair;
 mod relay;
 mod socks;
