@@ -23,10 +23,13 @@ use super::noise::{ANSWER, DATA, Identity, MAX_LINKS, OPENING, SEALING, Session,
 const DEADLINE: Duration = Duration::from_millis(250);
 /// Packets and their bytes that are kept for so long at most: beyond 128 Mbit/s a part of them.
 const KEPT: (usize, usize) = (4096, 4 << 20);
-/// Between two probes of a link while packets come and go, and while none do; a tunnel is quiet after some time without.
-const PROBE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
+/// Between two probes while packets come and go, of the link that they go over and of the others, and while none do; a tunnel is
+/// quiet after some time without.
+const PROBE: Duration = Duration::from_millis(25);
+const PROBE_OTHERS: Duration = Duration::from_millis(100);
+const PROBE_QUIET: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(2);
-/// A link that has answered no probe sent within this time is doubted.
+/// A link that has answered no probe sent within this time and a round-trip time is doubted.
 const DOUBT: Duration = Duration::from_millis(200);
 /// How long a session serves before the opener begins the next, and how often it tries.
 const REKEY: Duration = Duration::from_secs(120);
@@ -171,8 +174,9 @@ impl Core {
             self.counters.dropped += u64::from(sent == 0);
             return;
         };
-        let answered = self.links[best].answered;
-        let doubted = answered.is_none_or(|answered| now.saturating_duration_since(answered) > DOUBT);
+        let Link { answered, rtt, .. } = self.links[best];
+        let patience = DOUBT + rtt.map_or(Duration::ZERO, |(rtt, _)| rtt);
+        let doubted = answered.is_none_or(|answered| now.saturating_duration_since(answered) > patience);
         let mut sent = self.transmit(best, frame, now);
         let mut carrier = best;
         if let Some(next) = next
@@ -253,8 +257,13 @@ impl Core {
     }
 
     fn probe(&mut self, now: Instant) {
-        let pause = if self.is_busy(now) { PROBE.0 } else { PROBE.1 };
+        let busy = self.is_busy(now);
         for k in 0..self.links.len() {
+            let pause = match (busy, k == self.preferred || self.double) {
+                (false, _) => PROBE_QUIET,
+                (true, true) => PROBE,
+                (true, false) => PROBE_OTHERS,
+            };
             let link = &mut self.links[k];
             let due = link.probed.is_none_or(|probed| now.saturating_duration_since(probed) >= pause);
             let gone = link.heard.is_some_and(|heard| now.saturating_duration_since(heard) > GONE);
@@ -262,7 +271,8 @@ impl Core {
                 continue;
             }
             // A link whose quota is used up is asked once a second, so that the peer knows it.
-            if link.is_spent() && link.probed.is_some_and(|probed| now.saturating_duration_since(probed) < PROBE.1) {
+            if link.is_spent() && link.probed.is_some_and(|probed| now.saturating_duration_since(probed) < PROBE_QUIET)
+            {
                 continue;
             }
             link.probe_sent(now);

@@ -31,7 +31,7 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
 
 /// The device's addresses and routes, gone when this is dropped.
 pub struct Routes {
-    table: String,
+    table: u32,
     families: Vec<&'static str>,
 }
 
@@ -40,7 +40,7 @@ impl Routes {
     /// default route go first, so that the networks of this host's interfaces are never caught; what is excepted is looked up there
     /// too. Errors: `ip` says what.
     pub fn set(config: &Config, except: &[Prefix]) -> Result<Self, Error> {
-        let (device, table) = (&config.device, config.table.to_string());
+        let (device, table) = (&config.device, &config.table.to_string());
         ip(&["link", "set", device, "mtu", &config.mtu.to_string(), "up"])?;
         for address in &config.addresses {
             ip(&["address", "replace", address, "dev", device])?;
@@ -48,44 +48,53 @@ impl Routes {
         let has = |v4: bool| config.routes.iter().any(|route| is_v4(route) == v4);
         let families = [("-4", has(true)), ("-6", has(false))];
         let families: Vec<_> = families.into_iter().filter(|(_, used)| *used).map(|(family, _)| family).collect();
-        let routes = Self { table, families };
-        routes.remove_rules(); // of a run that was killed
-        for family in &routes.families {
-            let _ = ip(&[family, "route", "flush", "table", &routes.table]);
-        }
+        let routes = Self { table: config.table, families };
+        routes.remove(); // what a run has left that was killed
         for prefix in &config.routes {
-            ip(&["route", "replace", &prefix.to_string(), "dev", device, "table", &routes.table])?;
+            ip(&["route", "replace", &prefix.to_string(), "dev", device, "table", table])?;
         }
         for prefix in Prefix::private().iter().chain(except).chain(&config.except) {
             let used = routes.families.contains(&if is_v4(prefix) { "-4" } else { "-6" });
             if used && !config.routes.contains(prefix) {
-                ip(&["route", "replace", "throw", &prefix.to_string(), "table", &routes.table])?;
+                ip(&["route", "replace", "throw", &prefix.to_string(), "table", table])?;
             }
         }
-        for family in &routes.families {
-            let (first, second) = (config.table.to_string(), (config.table + 1).to_string());
-            ip(&[family, "rule", "add", "pref", &first, "lookup", "main", "suppress_prefixlength", "0"])?;
-            ip(&[family, "rule", "add", "pref", &second, "lookup", &routes.table])?;
+        for rule in routes.rules() {
+            Self::change(&rule, "add")?;
         }
         Ok(routes)
     }
 
-    fn remove_rules(&self) {
-        let second = self.table.parse::<u32>().map_or_else(|_| self.table.clone(), |table| (table + 1).to_string());
+    /// The two rules of each family: the main table without its default route, then the tunnel's table.
+    fn rules(&self) -> Vec<Vec<String>> {
+        let (first, second) = (self.table, self.table + 1);
+        let of = |family: &&str| {
+            [
+                format!("{family} rule WHAT pref {first} lookup main suppress_prefixlength 0"),
+                format!("{family} rule WHAT pref {second} lookup {first}"),
+            ]
+        };
+        self.families.iter().flat_map(of).map(|rule| rule.split(' ').map(str::to_owned).collect()).collect()
+    }
+
+    fn change(rule: &[String], what: &str) -> Result<(), Error> {
+        let words: Vec<&str> = rule.iter().map(|word| if word == "WHAT" { what } else { word }).collect();
+        ip(&words)
+    }
+
+    fn remove(&self) {
+        for rule in self.rules() {
+            while Self::change(&rule, "delete").is_ok() {}
+        }
         for family in &self.families {
-            for pref in [&self.table, &second] {
-                while ip(&[family, "rule", "delete", "pref", pref]).is_ok() {}
-            }
+            let _ = ip(&[family, "route", "flush", "table", &self.table.to_string()]);
         }
     }
 }
 
 impl Drop for Routes {
     fn drop(&mut self) {
-        self.remove_rules();
-        for family in &self.families {
-            let _ = ip(&[family, "route", "flush", "table", &self.table]);
-        }
+        self.remove();
     }
 }
 

@@ -96,7 +96,11 @@ async fn carry(config: Config, except: &[Prefix]) -> Result<(), Error> {
     let packets = tokio::spawn(take_packets(shared.clone(), for_reading, config.mtu as usize));
     let (name, watched) = (config.device.clone(), shared.clone());
     tokio::spawn(async move {
-        while let Ok((mut stream, _)) = statuses.accept().await {
+        loop {
+            let Ok((mut stream, _)) = statuses.accept().await else {
+                sleep(RENEW).await; // no descriptor is left, but one may be soon
+                continue;
+            };
             let text = serde_json::to_string(&Status::of(&name, &lock(&watched))).expect("plain data");
             // It fits the socket's buffer: nobody is waited for.
             let _ = stream.write_all(text.as_bytes()).await;
