@@ -30,7 +30,7 @@
 //!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
 //! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
 //!    four-digit connection id is guessable, so both hellos carry random nonces, of which and of the shared [`Key`] come the
-//!    connection's keys, and a join proves that it knows them (`hello.rs`).
+//!    connection's keys, and a join proves that it knows them (`hello.rs`). With a key the subflow is then sealed (`seal.rs`).
 
 mod cgroup;
 mod connection;
@@ -45,6 +45,7 @@ mod option;
 mod proxy;
 mod reassembly;
 mod scheduler;
+mod seal;
 mod segment;
 mod sender;
 mod speed;
@@ -102,7 +103,7 @@ impl Key {
 #[derive(Clone)]
 pub struct Options {
     pub scheduler: Scheduler,
-    /// Proved by both ends before either keeps anything for the other. It does not encrypt.
+    /// Proved by both ends before either keeps anything for the other; what is carried is sealed, unless the key is the empty one.
     pub key: Key,
     /// Connections that a listener has at a time; further clients are told that it is busy. Those of an open listener share
     /// 64 MiB of windows in each direction.

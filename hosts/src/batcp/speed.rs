@@ -30,9 +30,9 @@ pub struct SpeedOptions {
     /// Bytes to send
     #[arg(long, value_name = "BYTES", default_value_t = 1_000_000_000, conflicts_with = "listen")]
     bytes: u64,
-    /// File with the key that both ends have
+    /// File with the key that both ends have; without it nothing is proved, and nothing sealed
     #[arg(long, value_name = "FILE")]
-    key_file: PathBuf,
+    key_file: Option<PathBuf>,
     #[command(flatten)]
     transport: TransportOptions,
     #[command(flatten)]
@@ -51,7 +51,7 @@ struct Summary {
 
 /// `hosts batcp speed`. Errors: the address cannot be listened on, the peer is not reached, vanishes, or has read something else.
 pub fn run(options: SpeedOptions) -> Result<(), Error> {
-    let key = Key::read(&options.key_file)?;
+    let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let transport = Options { key, connections: 1, ..options.transport.receiver.options() };
     // On a thread of those that carry the subflows: whoever waits for bytes is then woken without the kernel.
     let runtime = runtime()?;

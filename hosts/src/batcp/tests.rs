@@ -129,7 +129,7 @@ async fn by_hand(address: SocketAddr) -> (TcpStream, Keys, u64) {
 async fn greeted(address: SocketAddr) -> (TcpStream, Hello, Answer) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mark = Mark { interface: 0, connection: 1234 };
-    let hello = Hello::open(mark, &Interface::new("lo"), [1; 16], 100_000);
+    let hello = Hello::open(mark, &Interface::new("lo"), [1; 16], 100_000, false);
     stream.write_all(&hello.encode()).await.unwrap();
     let answer = answer(&mut stream).await;
     (stream, hello, answer)
@@ -150,12 +150,12 @@ async fn only_who_knows_the_keys_joins_and_only_once() {
     let mark = |connection| Mark { interface: 1, connection };
     let (open, wrong) = (Key::default(), Keys::new(&Key::default(), [0; 16], [0; 16]));
     for (hello, welcome) in [
-        (Hello::join(mark(1234), &lo, token, 1, &wrong), false),
-        (Hello::join(mark(1234), &lo, token ^ 1, 1, &keys), false),
-        (Hello::join(mark(1235), &lo, token, 1, &keys), false),
-        (Hello::join(mark(1234), &lo, token, 1, &keys), true),
-        (Hello::join(mark(1234), &lo, token, 1, &keys), false),
-        (Hello::join(mark(1234), &lo, token, 2, &keys), true),
+        (Hello::join(mark(1234), &lo, token, 1, &wrong, false), false),
+        (Hello::join(mark(1234), &lo, token ^ 1, 1, &keys, false), false),
+        (Hello::join(mark(1235), &lo, token, 1, &keys, false), false),
+        (Hello::join(mark(1234), &lo, token, 1, &keys, false), true),
+        (Hello::join(mark(1234), &lo, token, 1, &keys, false), false),
+        (Hello::join(mark(1234), &lo, token, 2, &keys, false), true),
     ] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
@@ -354,7 +354,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     let (mut stream, hello, welcome) = greeted(address).await;
     let Answer::Welcome { nonce, token, .. } = welcome else { panic!("not welcome") };
     let keys = Keys::new(&Key::default(), [1; 16], nonce);
-    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys);
+    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys, false);
     let mut quicker = TcpStream::connect(address).await.unwrap();
     quicker.write_all(&join.encode()).await.unwrap();
     assert!(timeout(Duration::from_millis(100), quicker.peek(&mut [0])).await.is_err(), "not refused");
@@ -369,7 +369,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     // It waits for nobody who is gone.
     let (stream, _, welcome) = greeted(address).await;
     let Answer::Welcome { token, .. } = welcome else { panic!("not welcome") };
-    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys);
+    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys, false);
     let mut later = TcpStream::connect(address).await.unwrap();
     later.write_all(&join.encode()).await.unwrap();
     drop(stream);
@@ -435,7 +435,7 @@ async fn a_connection_has_a_bounded_number_of_subflows() {
     let mut streams = Vec::new();
     for number in 1..=99 {
         let mark = Mark { interface: number, connection: 1234 };
-        let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys);
+        let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys, false);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         let expected =
@@ -455,7 +455,8 @@ async fn prices_far_apart_hurt_nobody() {
     let mut streams = Vec::new();
     for (number, price) in [(1, "1e-6"), (2, "1e6")] {
         let interface: Interface = format!("lo:0:1:{price}").parse().unwrap();
-        let hello = Hello::join(Mark { interface: number, connection: 1234 }, &interface, token, number.into(), &keys);
+        let hello =
+            Hello::join(Mark { interface: number, connection: 1234 }, &interface, token, number.into(), &keys, false);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         assert_eq!(answer(&mut stream).await, Answer::joined(&hello, &keys));
@@ -473,7 +474,8 @@ async fn prices_far_apart_hurt_nobody() {
 async fn another_version_is_answered_and_named() {
     let (_listener, address) = listen(options());
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut hello = Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("lo"), [1; 16], 1).encode();
+    let mut hello =
+        Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("lo"), [1; 16], 1, false).encode();
     hello[7] = 1;
     stream.write_all(&hello).await.unwrap();
     assert_eq!(answer(&mut stream).await, Answer::Refused);
@@ -512,6 +514,13 @@ async fn forsaken(key: &[u8], told: impl Fn(&Hello) -> Option<Answer> + Send + '
                 continue; // a reset
             };
             stream.write_all(&answer.encode()).await.unwrap();
+            if let hello::Purpose::Open { nonce, .. } = hello.purpose {
+                let _ = stream.read_exact(&mut [0; PROOF]).await;
+                if hello.sealed {
+                    let secret = Keys::new(&shared, nonce, [2; 16]).secret(&hello);
+                    seal::answer(&mut stream, &secret).await.unwrap();
+                }
+            }
             let _ = stream.read_exact(&mut [0; PROOF]).await;
         }
     });

@@ -292,7 +292,7 @@ impl State {
             let (segment, later) = self.pick(id, now, scheduler);
             let Some(segment) = segment else { break later };
             let subflow = self.subflows.get_mut(&id).expect("it was there");
-            subflow.committed += (HEADER + segment.payload.len()) as u64;
+            subflow.committed += (HEADER + segment.payload.len() + subflow.link.overhead()) as u64;
             let carrier = Carrier { subflow: id, position: subflow.committed };
             if subflow.dearness > 1.0 {
                 let time = segment.payload.len() as f64 * subflow.dearness / subflow.throughput();
@@ -324,7 +324,8 @@ impl State {
 
     fn control(&mut self, id: u32, frame: &Frame) -> Work {
         let octets = segment::encode(frame);
-        self.subflows.get_mut(&id).expect("it was there").committed += octets.len() as u64;
+        let subflow = self.subflows.get_mut(&id).expect("it was there");
+        subflow.committed += (octets.len() + subflow.link.overhead()) as u64;
         Work::Control(octets)
     }
 
