@@ -176,7 +176,7 @@ def test_no_question_is_late_while_a_link_dies(make: Callable[..., Tunnel]) -> N
     tunnel.asks(3, tunnel.links[0].blackhole)
     assert tunnel.chosen() == tunnel.links[1].a_if
     tunnel.links[0].restore()
-    tunnel.until(lambda: tunnel.chosen() == tunnel.links[0].a_if, "the nearer one is used again")
+    tunnel.until(lambda: tunnel.chosen() == tunnel.links[0].a_if, "the nearer one is used again", 20)
 
 
 def test_no_question_is_late_while_an_interface_goes_down(make: Callable[..., Tunnel]) -> None:
@@ -184,7 +184,7 @@ def test_no_question_is_late_while_an_interface_goes_down(make: Callable[..., Tu
     link = tunnel.links[0]
     tunnel.asks(3, lambda: link.a.ip("link", "set", link.a_if, "down"))
     link.a.ip("link", "set", link.a_if, "up")
-    tunnel.until(lambda: tunnel.chosen() == link.a_if, "the interface is used again")
+    tunnel.until(lambda: tunnel.chosen() == link.a_if, "the interface is used again", 20)
 
 
 def test_a_connection_goes_on(make: Callable[..., Tunnel]) -> None:

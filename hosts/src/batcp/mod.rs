@@ -149,11 +149,13 @@ pub enum Command {
     Receive(transfer::ReceiveOptions),
 }
 
-/// Memory that is freed is used again, up to this many bytes.
+/// Memory that is freed is used again (glibc), up to this many bytes.
+#[cfg(target_env = "gnu")]
 const KEPT_MEMORY: libc::c_int = 64 << 20;
 
 pub fn run(command: Command) -> Result<(), Error> {
     // Buffers come and go with every segment: given back to the kernel each time, their page faults took half of the time.
+    #[cfg(target_env = "gnu")]
     // SAFETY: sets two numbers of the allocator, before there is a second thread. It may refuse: then it is slower.
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_MEMORY);

@@ -309,6 +309,59 @@ fn with_key(key: &[u8]) -> Options {
     Options { key: Key(key.into()), ..options() }
 }
 
+/// A way to `to` on which somebody listens, and changes one octet of what the first connection's opener sends after `at`.
+async fn listened_to(to: SocketAddr, at: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
+    let way = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, heard) = (way.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
+    let all = heard.clone();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (here, _) = way.accept().await.unwrap();
+            let (mut from, mut back) = here.into_split();
+            let (mut from_there, mut there) = TcpStream::connect(to).await.unwrap().into_split();
+            let heard = all.clone();
+            tokio::spawn(async move { tokio::io::copy(&mut from_there, &mut back).await });
+            tokio::spawn(async move {
+                let (mut octets, mut passed) = (vec![0; 4096], 0);
+                while let Ok(length @ 1..) = from.read(&mut octets).await {
+                    heard.lock().unwrap().extend_from_slice(&octets[..length]);
+                    if number == 0 && (passed..passed + length).contains(&at) {
+                        octets[at - passed] ^= 1;
+                    }
+                    passed += length;
+                    if there.write_all(&octets[..length]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    (address, heard)
+}
+
+#[tokio::test]
+async fn who_listens_on_the_way_sees_nothing_and_changes_nothing() {
+    let (mut listener, address) = listen(with_key(b"the key of both"));
+    let (way, heard) = listened_to(address, 50_000).await;
+    let mut client = connect(&[way], &interfaces(), &with_key(b"the key of both")).await.unwrap();
+    let mut server = listener.accept().await.unwrap();
+    let text = b"what nobody else is to read. ".repeat(10_000);
+    let reading = async {
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).await.unwrap();
+        got
+    };
+    let writing = async {
+        client.write_all(&text).await.unwrap();
+        client.shutdown().await.unwrap();
+    };
+    let (got, ()) = timeout(PATIENCE, async { tokio::join!(reading, writing) }).await.unwrap();
+    assert!(got == text, "the changed octet cost a subflow, and nothing else");
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() > text.len());
+    assert!(!heard.windows(14).any(|part| part == b"nobody else is"));
+}
+
 #[tokio::test]
 async fn only_one_key_connects() {
     let (mut listener, address) = listen(with_key(b"the key of both"));

@@ -94,6 +94,8 @@ impl Link {
         let sample = now - sent;
         self.rtt = Some(match self.rtt {
             None => (sample, sample / 2),
+            // What waited in an outage came late, and says nothing of the path as it is now.
+            Some((rtt, _)) if 2 * sample < rtt => (sample, sample / 2),
             Some((rtt, deviation)) => ((7 * rtt + sample) / 8, (3 * deviation + rtt.abs_diff(sample)) / 4),
         });
         self.answered = Some(sent);
@@ -141,8 +143,12 @@ mod tests {
         link.probe_answered(at(2025), at(2100));
         assert!(link.alive && !link.is_silent(at(9000)), "a later answer counts for those before");
         assert_eq!((link.deaths, link.answered), (1, Some(at(2025))));
+        let late = link.rtt.unwrap().0;
+        link.probe_sent(at(9000));
+        link.probe_answered(at(9000), at(9010));
+        assert!(late > Duration::from_millis(25) && link.rtt.unwrap().0 == Duration::from_millis(10));
         link.probe_answered(at(2000), at(2101));
-        assert_eq!(link.answered, Some(at(2025)), "an answer to what was answered says nothing");
+        assert_eq!(link.answered, Some(at(9000)), "an answer to what was answered says nothing");
     }
 
     #[test]
