@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from bench.report import Measured, Step, run, show
+from bench.report import Measured, Step, merge, run, show
 from topologies.requirements import ROOT, LabError
 
 
@@ -55,7 +55,8 @@ def main() -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         written = options.out / f"hosts-{name}.json"
         written.write_text(json.dumps(summary, indent=2) + "\n")
-        print(f"written: {written}")
+        merge(options.out, measured.rows)
+        print(f"written: {written}, and its rows into {options.out / 'summary.json'}")
 
 
 if __name__ == "__main__":

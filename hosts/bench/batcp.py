@@ -4,7 +4,7 @@
 The ceiling of shaped links is what their rates leave for payload: 1448 of the 1514 octets of a full frame (Ethernet 14,
 IPv4 20, TCP with timestamps 32), less what the link loses. A transfer counts from its first SYN to the receiver's word
 that all is there, BATCP's with its SHA-256 at both ends. All shaped arms of a round run at the same time, each on links
-of its own; those without a limit in turn.
+of its own; those without a limit in turn. `batcp_memory` measures without files.
 """
 
 import os
@@ -65,7 +65,7 @@ SCENARIOS = [
 ]
 
 
-def stream(links: list[PathLink], octets: int, protocol: int = 0) -> float:
+def stream(links: list[PathLink], octets: int, protocol: int = 0, port: int = PORT) -> float:
     """kbit/s over one kernel socket: plain TCP on the first link, or MPTCP over both. Raises LabError."""
     a, b = links[0].a, links[0].b
     if protocol == IPPROTO_MPTCP:
@@ -73,10 +73,10 @@ def stream(links: list[PathLink], octets: int, protocol: int = 0) -> float:
             host.ip("mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
         for link in links[1:]:
             b.ip("mptcp", "endpoint", "add", link.b_ip, "dev", link.b_if, "signal")
-    receiver = b.popen(sys.executable, STREAM, "receive", str(PORT), str(protocol), stdout=subprocess.PIPE)
+    receiver = b.popen(sys.executable, STREAM, "receive", str(port), str(protocol), stdout=subprocess.PIPE)
     assert receiver.stdout
     receiver.stdout.readline()
-    words = ["send", links[0].b_ip, str(PORT), str(protocol), str(octets)]
+    words = ["send", links[0].b_ip, str(port), str(protocol), str(octets)]
     seconds = float(a.run(sys.executable, STREAM, *words))
     receiver.communicate()
     return octets * 8e-3 / seconds
@@ -151,7 +151,7 @@ def measure(step: Step, sizes: tuple[int, ...] = SIZES, unlimited: int = UNLIMIT
     rates = unshaped(unlimited, rounds, step)
     gbit = {name: statistics.median(values) for name, values in rates.items()}
     peers = f"paper's scheduler {gbit['paper']:.2f}, MPTCP {gbit['mptcp']:.2f}, TCP on one {gbit['tcp']:.2f}"
-    text = f"Gbit/s over two bare veths; {peers}"
+    text = f"Gbit/s of a file over two bare veths; {peers}"
     rows.append(Row("unshaped", text, gbit["earliest"], 1.0))
     with Paths() as paths:
         congestion = paths.host("a").run("sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()

@@ -2,6 +2,7 @@
 """BATCP over real links: whatever happens to an interface, the file arrives whole, or both ends say why not."""
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -175,6 +176,18 @@ def test_the_pages_commands(links: Links) -> None:
     assert "interfaces" in links[0].a.run(*send, cwd=ROOT)
     receiver.communicate(timeout=20)
     assert (ROOT / "out/README.md").read_bytes() == (ROOT / "README.md").read_bytes()
+
+
+def test_the_speed_from_memory_to_memory(links: Links, tmp_path: Path) -> None:
+    key = ("--key-file", str(secret(tmp_path / "key")))
+    here = ("--listen", f"0.0.0.0:{PORT}")
+    receiver = links[0].b.popen(HOSTS, "batcp", "speed", *here, *key, stderr=subprocess.PIPE, text=True)
+    assert receiver.stderr and receiver.stderr.readline().startswith("listening on")
+    to = [word for link in links for word in ("--to", f"{link.b_ip}:{PORT}", "--interface", link.a_if)]
+    told = json.loads(links[0].a.run(HOSTS, "batcp", "speed", *to, "--bytes", str(SIZE), *key, "--json"))
+    assert receiver.wait(20) == 0
+    assert told["bytes"] == SIZE and 6_000 < told["kbit_per_second"] < 12_000, "more than one link carries"
+    assert min(carried(told).values()) > 0.3 * SIZE
 
 
 def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) -> tuple[str, str]:

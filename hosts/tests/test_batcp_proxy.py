@@ -342,6 +342,39 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.parametrize("which", ["socks", "local", "remote"])
+def test_connections_beyond_the_limit_are_refused_at_once(wires: Scene, which: str) -> None:
+    wires.serve(SOURCE, "9000", str(1 << 30))
+    one = ("--connections", "1")
+    wires.remote(*one if which == "remote" else ())
+    if which == "socks":
+        wires.socks(*one)
+    else:
+        wires.local(*one if which == "local" else ())
+    reader = """
+import socket, struct, sys, time
+def connect():
+    if sys.argv[2] != "socks":
+        return socket.create_connection((sys.argv[1], 9000))
+    s = socket.create_connection(("127.0.0.1", 1080))
+    s.sendall(b"\\5\\1\\0")
+    s.recv(2)
+    s.sendall(b"\\5\\1\\0\\1" + socket.inet_aton(sys.argv[1]) + struct.pack("!H", 9000))
+    print(s.recv(10)[1], end=" ")
+    return s
+first = connect()
+first.recv(100)
+started = time.monotonic()
+try:
+    answer = connect().recv(100)
+except ConnectionResetError:
+    answer = b""
+print(len(answer), time.monotonic() - started < 2)
+"""
+    said = python(wires.a, reader, wires.server, which).communicate(timeout=30)[0]
+    assert said == {"socks": "0 1 0 True\n"}.get(which, "0 True\n")
+
+
 @pytest.mark.parametrize("who", [("--key-file",), ("--allow", "0.0.0.0/0")])
 def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
     expected = web(wires)

@@ -27,6 +27,8 @@ pub const ANSWER: usize = 64;
 pub const PROOF: usize = 16;
 /// The protocol's name and its version. Version 1 had no shared key.
 const MAGIC: &[u8; 8] = b"BATCP\r\n\x02";
+/// In the kind of a hello: what follows is sealed.
+const SEALED: u8 = 16;
 /// Octets of a hello or an answer that its authentication covers.
 const SIGNED: usize = 48;
 /// A peer of another version.
@@ -73,6 +75,11 @@ impl Keys {
         self.code(b"proof", &[open.encode(), answer.encode()].concat())
     }
 
+    /// What the sealing of the subflow that began with `hello` is made of.
+    pub fn secret(&self, hello: &Hello) -> [u8; 32] {
+        self.mac(b"seal", &hello.encode()).finalize().into_bytes().into()
+    }
+
     /// Whether `proof` is the opener's. Compared in constant time.
     pub fn proves(&self, proof: &Code, open: &Hello, answer: &Answer) -> bool {
         self.mac(b"proof", &[open.encode(), answer.encode()].concat()).verify_truncated_left(proof).is_ok()
@@ -86,6 +93,8 @@ pub struct Hello {
     /// The interface's weights and cost, for the segments of the other direction; its name stays at home.
     pub interface: Interface,
     pub purpose: Purpose,
+    /// What follows the hellos is sealed.
+    pub sealed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -97,13 +106,13 @@ pub enum Purpose {
 }
 
 impl Hello {
-    pub fn open(mark: Mark, interface: &Interface, nonce: [u8; 16], window: u64) -> Self {
-        Self { mark, interface: interface.clone(), purpose: Purpose::Open { nonce, window } }
+    pub fn open(mark: Mark, interface: &Interface, nonce: [u8; 16], window: u64, sealed: bool) -> Self {
+        Self { mark, interface: interface.clone(), purpose: Purpose::Open { nonce, window }, sealed }
     }
 
-    pub fn join(mark: Mark, interface: &Interface, token: u64, sequence: u32, keys: &Keys) -> Self {
+    pub fn join(mark: Mark, interface: &Interface, token: u64, sequence: u32, keys: &Keys, sealed: bool) -> Self {
         let purpose = Purpose::Join { token, sequence, code: [0; 16] };
-        let mut hello = Self { mark, interface: interface.clone(), purpose };
+        let mut hello = Self { mark, interface: interface.clone(), purpose, sealed };
         let code = hello.code(keys);
         hello.purpose = Purpose::Join { token, sequence, code };
         hello
@@ -123,7 +132,8 @@ impl Hello {
         let mut octets = [0; HELLO];
         let mut into = &mut octets[..];
         into.put_slice(MAGIC);
-        into.put_u8(if matches!(self.purpose, Purpose::Open { .. }) { 1 } else { 2 });
+        let kind = if matches!(self.purpose, Purpose::Open { .. }) { 1 } else { 2 };
+        into.put_u8(if self.sealed { kind | SEALED } else { kind });
         into.put_u8(self.mark.interface);
         into.put_u16(self.mark.connection);
         for number in [self.interface.weight_throughput, self.interface.weight_cost, self.interface.cost] {
@@ -157,7 +167,8 @@ impl Hello {
             return Err(Malformed("an interface number of more than two digits or an id of more than four"));
         }
         let number = from.get_u64();
-        let (purpose, rest) = match kind {
+        let sealed = kind & SEALED != 0;
+        let (purpose, rest) = match kind & !SEALED {
             1 => (Purpose::Open { window: number, nonce: take(&mut from) }, from),
             2 => {
                 let sequence = from.get_u32();
@@ -169,7 +180,7 @@ impl Hello {
         if rest.iter().any(|&octet| octet != 0) {
             return Err(Malformed("a hello with something in octets that are zero"));
         }
-        Ok(Self { mark, interface, purpose })
+        Ok(Self { mark, interface, purpose, sealed })
     }
 }
 
@@ -294,7 +305,7 @@ mod tests {
 
     fn join(keys: &Keys) -> Hello {
         let interface = "a:0.25:0.75:2".parse().unwrap();
-        Hello::join(Mark { interface: 7, connection: 1234 }, &interface, 99, 3, keys)
+        Hello::join(Mark { interface: 7, connection: 1234 }, &interface, 99, 3, keys, false)
     }
 
     #[test]
@@ -317,7 +328,7 @@ mod tests {
     #[test]
     fn answers_and_the_openers_proof_show_who_has_the_shared_key() {
         let (open, join) =
-            (Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5), join(&keys()));
+            (Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5, false), join(&keys()));
         let ours = shared(b"shared");
         for (hello, answer) in [
             (&open, Answer::welcome(&open, SERVER, 9, 8, &keys())),
@@ -347,7 +358,7 @@ mod tests {
     fn weights_and_prices_that_no_interface_has_are_refused() {
         let hello = |cost: f32, weights: [f32; 2]| {
             let mut octets =
-                Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5).encode();
+                Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5, false).encode();
             for (at, number) in [(12, weights[0]), (16, weights[1]), (20, cost)] {
                 octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
             }

@@ -17,12 +17,14 @@ use tokio::time::{sleep, timeout};
 use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
 use super::link::Link;
 use super::transport::{MAX_SUBFLOWS, Shared, State};
-use super::{Interface, Mark, Options};
+use super::{Interface, Mark, Options, seal};
 
 /// For TCP's handshake, and then for the hello's answer.
 pub const HANDSHAKE: Duration = Duration::from_secs(3);
 /// Between two attempts on an interface, growing from the one to the other.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// Between two looks for new interfaces.
+const DISCOVER: Duration = Duration::from_secs(1);
 /// How long subflows are waited for once both directions are complete, or after a reset.
 const FAREWELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
 
@@ -32,6 +34,7 @@ pub struct Client {
     pub interfaces: Vec<Interface>,
     /// No interfaces were named: all that lead to the peer are used, whenever they appear.
     pub discover: bool,
+    discovered: Instant,
     attempts: Vec<Attempt>,
     joining: JoinSet<(usize, io::Result<Joined>)>,
     sequence: u32,
@@ -55,12 +58,14 @@ impl Client {
         interfaces.sort_by_key(|interface| !interface.is_wired());
         interfaces.truncate(MAX_SUBFLOWS);
         let peers = peers.to_vec();
-        Self { peers, interfaces, discover, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
+        let discovered = Instant::now();
+        Self { peers, interfaces, discover, discovered, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
     }
 
     /// Starts joins for the interfaces that have no subflow that gets on. Returns when to come again.
     fn join_missing(&mut self, shared: &Arc<Shared>, now: Instant) {
-        if self.discover {
+        if self.discover && now.saturating_duration_since(self.discovered) >= DISCOVER {
+            self.discovered = now;
             for found in Interface::towards(self.peers[0].ip()) {
                 if self.interfaces.len() < MAX_SUBFLOWS && !self.interfaces.iter().any(|i| i.name == found.name) {
                     self.interfaces.push(found);
@@ -89,7 +94,7 @@ impl Client {
         match result {
             Ok(Joined::In(link)) => {
                 attempt.wait = RETRY.0;
-                shared.add(number as u8, self.interfaces[number].clone(), link);
+                shared.add(number as u8, self.interfaces[number].clone(), *link);
             }
             // The key is that of both ends only. What anybody can say, a TCP reset or an open listener's word, ends nothing.
             Ok(Joined::Unknown) if !shared.options.key.is_open() && !shared.state().is_alive() => {
@@ -106,7 +111,7 @@ impl Client {
 
 /// What became of a join.
 enum Joined {
-    In(Link),
+    In(Box<Link>),
     /// The listener has proved that it has the shared key, and does not know the connection.
     Unknown,
 }
@@ -161,7 +166,8 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     for (number, interface) in client.interfaces.iter().enumerate() {
         let mark = Mark { interface: number as u8, connection };
         let ours: [u8; 16] = rand::random();
-        let hello = Hello::open(mark, interface, ours, options.window as u64);
+        let sealed = !options.key.is_open();
+        let hello = Hello::open(mark, interface, ours, options.window as u64, sealed);
         let attempt = async {
             let (mut stream, answered) = reach(&client.peers, interface, mark, options).await?;
             if !answered {
@@ -181,7 +187,8 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             stream.write_all(&keys.proof(&hello, &answer)).await?;
-            let link = Link::new(stream, HELLO + PROOF, options.timeout)?;
+            let seal = if sealed { Some(seal::open(&mut stream, &keys.secret(&hello)).await?) } else { None };
+            let link = Link::new(stream, HELLO + PROOF, seal, options.timeout)?;
             let shared = Shared::new(options.clone(), connection, keys, token, window);
             shared.add(mark.interface, interface.clone(), link);
             Ok(Opened::Batcp(shared))
@@ -219,10 +226,15 @@ async fn join(
     if !answered {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the option does not get through this way"));
     }
-    let hello = Hello::join(mark, interface, shared.token, sequence, &shared.keys);
+    let sealed = !shared.options.key.is_open();
+    let hello = Hello::join(mark, interface, shared.token, sequence, &shared.keys, sealed);
     let answer = exchange(&mut stream, &hello).await?;
     match (answer.is_authentic(&hello, &shared.options.key, &shared.keys), answer) {
-        (true, Answer::Joined { .. }) => Ok(Joined::In(Link::new(stream, HELLO, shared.options.timeout)?)),
+        (true, Answer::Joined { .. }) => {
+            let secret = shared.keys.secret(&hello);
+            let seal = if sealed { Some(seal::open(&mut stream, &secret).await?) } else { None };
+            Ok(Joined::In(Box::new(Link::new(stream, HELLO, seal, shared.options.timeout)?)))
+        }
         (true, Answer::Unknown { .. }) => Ok(Joined::Unknown),
         (_, Answer::Refused) => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the join was refused")),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "who answers is not the peer")),

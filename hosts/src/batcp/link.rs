@@ -13,6 +13,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use super::seal::{MESSAGE, OVERHEAD, Seal};
+
 /// The head of the kernel's struct tcp_info (linux/tcp.h), as far as it is used; the kernel fills as much as is asked for.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -47,24 +49,32 @@ pub struct Link {
     pub keepalive: Duration,
     /// The writer waits for this while it has nothing to write.
     pub ready: Notify,
+    /// What is carried is sealed with these.
+    pub seal: Option<Seal>,
     /// Bytes given to the kernel, the hello among them.
     written: AtomicU64,
 }
 
 impl Link {
     /// Takes over a connected socket on which `hello` octets were written. `timeout`: of the connection.
-    pub fn new(stream: TcpStream, hello: usize, timeout: Duration) -> io::Result<Self> {
+    pub fn new(stream: TcpStream, hello: usize, seal: Option<Seal>, timeout: Duration) -> io::Result<Self> {
+        let hello = hello + seal.as_ref().map_or(0, |_| MESSAGE);
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         let keepalive = (timeout / 4).max(Duration::from_secs(1));
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(keepalive).with_interval(keepalive).with_retries(3))?;
         socket.set_tcp_user_timeout(Some(timeout))?;
-        Ok(Self { stream, local, peer, keepalive, ready: Notify::new(), written: AtomicU64::new(hello as u64) })
+        Ok(Self { stream, local, peer, keepalive, ready: Notify::new(), seal, written: AtomicU64::new(hello as u64) })
     }
 
     fn fd(&self) -> RawFd {
         self.stream.as_raw_fd()
+    }
+
+    /// Octets that a frame becomes longer on this subflow.
+    pub fn overhead(&self) -> usize {
+        self.seal.as_ref().map_or(0, |_| OVERHEAD)
     }
 
     pub fn written(&self) -> u64 {
@@ -130,15 +140,13 @@ impl Link {
         }
     }
 
-    /// Writes `head` and `body`. Errors: the subflow is dead.
-    pub async fn write_all(&self, head: &[u8], body: &[u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < head.len() + body.len() {
-            let pieces = [&head[done.min(head.len())..], &body[done.saturating_sub(head.len())..]].map(IoSlice::new);
+    /// Writes all of `pieces`, none of which is empty. Errors: the subflow is dead.
+    pub async fn write_all(&self, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        while !pieces.is_empty() {
             // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
-            match SockRef::from(&self.stream).send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL) {
+            match SockRef::from(&self.stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL) {
                 Ok(length) => {
-                    done += length;
+                    IoSlice::advance_slices(&mut pieces, length);
                     self.written.fetch_add(length as u64, Ordering::Release);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::hello::{ANSWER, Answer, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
 use super::keeper::{HANDSHAKE, keep, part};
 use super::link::Link;
+use super::seal::{self, Seal};
 use super::transport::Shared;
 use super::{Connection, Options};
 use crate::places::{BACKLOG, Places};
@@ -198,8 +199,9 @@ impl Desk {
         if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a client that has another key"));
         }
+        let seal = seal(&mut stream, hello, &keys).await?;
         SockRef::from(&stream).set_linger(None)?;
-        let link = Link::new(stream, ANSWER, self.options.timeout)?;
+        let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
         let shared = Shared::new(self.options.clone(), hello.mark.connection, keys, token, limit);
         // Others may have come since it was asked.
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
@@ -237,9 +239,10 @@ impl Desk {
             refuse(stream, &Answer::Refused).await?;
             return Err(proves_nothing());
         }
-        SockRef::from(&stream).set_linger(None)?;
         stream.write_all(&Answer::joined(hello, &shared.keys).encode()).await?;
-        let link = Link::new(stream, ANSWER, self.options.timeout)?;
+        let seal = seal(&mut stream, hello, &shared.keys).await?;
+        SockRef::from(&stream).set_linger(None)?;
+        let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
         shared.add(hello.mark.interface, hello.interface.clone(), link);
         Ok(|counters| &counters.joined)
     }
@@ -248,6 +251,11 @@ impl Desk {
     fn hand_over(&self, connection: Connection) -> io::Result<()> {
         self.accept.try_send(connection).map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
+}
+
+/// The keys of a subflow whose opener has proved that it knows the connection's, and wants it sealed.
+async fn seal(stream: &mut TcpStream, hello: &Hello, keys: &Keys) -> io::Result<Option<Seal>> {
+    Ok(if hello.sealed { Some(seal::answer(stream, &keys.secret(hello)).await?) } else { None })
 }
 
 /// What a client has to say, in the time that a handshake has.

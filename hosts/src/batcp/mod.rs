@@ -30,7 +30,7 @@
 //!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
 //! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
 //!    four-digit connection id is guessable, so both hellos carry random nonces, of which and of the shared [`Key`] come the
-//!    connection's keys, and a join proves that it knows them (`hello.rs`).
+//!    connection's keys, and a join proves that it knows them (`hello.rs`). With a key the subflow is then sealed (`seal.rs`).
 
 mod cgroup;
 mod connection;
@@ -45,14 +45,17 @@ mod option;
 mod proxy;
 mod reassembly;
 mod scheduler;
+mod seal;
 mod segment;
 mod sender;
+mod speed;
 mod status;
 mod subflow;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod transport;
+mod tunnel;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +103,7 @@ impl Key {
 #[derive(Clone)]
 pub struct Options {
     pub scheduler: Scheduler,
-    /// Proved by both ends before either keeps anything for the other. It does not encrypt.
+    /// Proved by both ends before either keeps anything for the other; what is carried is sealed, unless the key is the empty one.
     pub key: Key,
     /// Connections that a listener has at a time; further clients are told that it is busy. Those of an open listener share
     /// 64 MiB of windows in each direction.
@@ -133,20 +136,38 @@ pub enum Command {
     /// Pair of proxies: connections of unmodified programs, over several interfaces
     #[command(subcommand)]
     Proxy(proxy::Command),
+    /// Carry all traffic of a host or a network, UDP and ICMP too, sealed, over several interfaces
+    #[command(subcommand)]
+    Tunnel(tunnel::Command),
     /// What the TCP option has counted, for each process that uses it
     Status(crate::output::Format),
     /// Send a file over all interfaces
     Send(transfer::SendOptions),
+    /// Measure how fast a connection is, from memory to memory
+    Speed(speed::SpeedOptions),
     /// Receive files
     Receive(transfer::ReceiveOptions),
 }
 
+/// Memory that is freed is used again (glibc), up to this many bytes.
+#[cfg(target_env = "gnu")]
+const KEPT_MEMORY: libc::c_int = 64 << 20;
+
 pub fn run(command: Command) -> Result<(), Error> {
+    // Buffers come and go with every segment: given back to the kernel each time, their page faults took half of the time.
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets two numbers of the allocator, before there is a second thread. It may refuse: then it is slower.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_MEMORY);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT_MEMORY / 2);
+    }
     match command {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
+        Command::Tunnel(command) => tunnel::run(command),
         Command::Status(format) => option::status(format),
         Command::Send(options) => transfer::send(&options),
+        Command::Speed(options) => speed::run(options),
         Command::Receive(options) => transfer::receive(&options),
     }
 }

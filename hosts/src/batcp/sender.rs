@@ -374,7 +374,7 @@ mod tests {
                         send(&mut sender, &mut wires[k], &mut sent[k], ids[k], length);
                     }
                     Step::Deliver(k) if !stalled[k as usize] => if let Some((segment, _)) = wires[k as usize].pop_front() {
-                        receiver.accept(segment.number, &segment.payload).unwrap();
+                        receiver.accept(segment.number, segment.payload.clone()).unwrap();
                         let (expected, limit) = receiver.acknowledgement();
                         sender.acknowledge(expected, limit).unwrap();
                     },
@@ -413,7 +413,7 @@ mod tests {
             for _ in 0..10_000 {
                 send(&mut sender, &mut wires[0], &mut sent[0], ids[0], 500);
                 if let Some((segment, _)) = wires[0].pop_front() {
-                    receiver.accept(segment.number, &segment.payload).unwrap();
+                    receiver.accept(segment.number, segment.payload.clone()).unwrap();
                 }
                 if let Some(end) = sender.end() {
                     receiver.finish(end).unwrap();

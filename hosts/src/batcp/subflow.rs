@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A subflow in the books of its connection, and the two tasks that read and write its socket.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,9 @@ use tokio::time::sleep_until;
 use super::Interface;
 use super::kalman::Kalman;
 use super::link::{Link, Path};
+use super::seal::{LONGEST, Records, unseal};
 use super::segment::{self, HEADER, MAX_PAYLOAD};
+use super::sender::Segment;
 use super::transport::{Shared, Work};
 
 /// How long a segment may take to go out, and a queue in the kernel to drain: the rate times this is their length.
@@ -22,6 +24,10 @@ pub const GRAIN: Duration = Duration::from_millis(20);
 pub const MIN_SEGMENT: usize = 4096 - HEADER;
 /// The longest unsent queue in the kernel, in bytes: a fast subflow's writer may be late by some milliseconds.
 const MAX_UNSENT: f64 = 4e6;
+/// Segments that one call to the kernel takes.
+const MAX_BATCH: usize = 16;
+/// The same of a sealed subflow, which keeps a buffer for them.
+const MAX_SEALED: usize = 4;
 /// Least time between two samples of the throughput.
 pub const SAMPLE: Duration = Duration::from_millis(100);
 
@@ -112,7 +118,13 @@ impl Subflow {
     }
 
     pub fn segment_length(&self) -> usize {
-        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_PAYLOAD)
+        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, LONGEST - HEADER)
+    }
+
+    /// Segments of the full length that are written at once: as many as go out within a grain of time.
+    pub fn batch(&self) -> usize {
+        let most = if self.link.seal.is_some() { MAX_SEALED } else { MAX_BATCH };
+        ((self.carries * GRAIN.as_secs_f64()) as usize / MAX_PAYLOAD).clamp(1, most)
     }
 
     pub fn wake(&mut self) {
@@ -156,14 +168,31 @@ fn room(window: usize) -> usize {
 
 /// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
 pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
+    let (mut frame, mut sealed) = (Vec::new(), Records::default());
     loop {
         link.writable().await?;
         match shared.work(id) {
-            Work::Control(octets) => link.write_all(&octets, &[]).await?,
-            Work::Segment(segment) => {
-                link.write_all(&segment::segment_header(segment.number, segment.payload.len()), &segment.payload)
-                    .await?;
-            }
+            Work::Control(octets) => match &link.seal {
+                Some(keys) => {
+                    sealed.clear();
+                    sealed.push(keys, &octets);
+                    link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
+                }
+                None => link.write_all(&mut [IoSlice::new(&octets)]).await?,
+            },
+            Work::Segments(segments) => match &link.seal {
+                Some(keys) => {
+                    sealed.clear();
+                    for segment in &segments {
+                        frame.clear();
+                        frame.extend_from_slice(&segment::segment_header(segment.number, segment.payload.len()));
+                        frame.extend_from_slice(&segment.payload);
+                        sealed.push(keys, &frame);
+                    }
+                    link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
+                }
+                None => write_segments(&link, &segments).await?,
+            },
             Work::Idle(None) => link.ready.notified().await,
             Work::Idle(Some(until)) => {
                 tokio::select! {
@@ -179,12 +208,29 @@ pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<
     }
 }
 
+/// Writes segments from where they are.
+async fn write_segments(link: &Link, segments: &[Segment]) -> io::Result<()> {
+    let heads: Vec<_> = segments.iter().map(|s| segment::segment_header(s.number, s.payload.len())).collect();
+    let mut pieces: Vec<_> = heads
+        .iter()
+        .zip(segments)
+        .flat_map(|(head, segment)| [IoSlice::new(head), IoSlice::new(&segment.payload)])
+        .collect();
+    link.write_all(&mut pieces).await
+}
+
 /// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
 pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let mut buffer = BytesMut::new();
+    let (mut buffer, mut opened, mut count) = (BytesMut::new(), BytesMut::new(), 0);
     let room = room(shared.options.window);
     loop {
-        shared.received(id, &mut buffer)?;
+        match &link.seal {
+            Some(keys) => {
+                unseal(keys, &mut count, &mut buffer, &mut opened)?;
+                shared.received(id, &mut opened)?;
+            }
+            None => shared.received(id, &mut buffer)?,
+        }
         link.stream.readable().await?;
         buffer.reserve(room);
         match link.stream.try_read_buf(&mut buffer) {

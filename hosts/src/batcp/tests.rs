@@ -129,7 +129,7 @@ async fn by_hand(address: SocketAddr) -> (TcpStream, Keys, u64) {
 async fn greeted(address: SocketAddr) -> (TcpStream, Hello, Answer) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mark = Mark { interface: 0, connection: 1234 };
-    let hello = Hello::open(mark, &Interface::new("lo"), [1; 16], 100_000);
+    let hello = Hello::open(mark, &Interface::new("lo"), [1; 16], 100_000, false);
     stream.write_all(&hello.encode()).await.unwrap();
     let answer = answer(&mut stream).await;
     (stream, hello, answer)
@@ -150,12 +150,12 @@ async fn only_who_knows_the_keys_joins_and_only_once() {
     let mark = |connection| Mark { interface: 1, connection };
     let (open, wrong) = (Key::default(), Keys::new(&Key::default(), [0; 16], [0; 16]));
     for (hello, welcome) in [
-        (Hello::join(mark(1234), &lo, token, 1, &wrong), false),
-        (Hello::join(mark(1234), &lo, token ^ 1, 1, &keys), false),
-        (Hello::join(mark(1235), &lo, token, 1, &keys), false),
-        (Hello::join(mark(1234), &lo, token, 1, &keys), true),
-        (Hello::join(mark(1234), &lo, token, 1, &keys), false),
-        (Hello::join(mark(1234), &lo, token, 2, &keys), true),
+        (Hello::join(mark(1234), &lo, token, 1, &wrong, false), false),
+        (Hello::join(mark(1234), &lo, token ^ 1, 1, &keys, false), false),
+        (Hello::join(mark(1235), &lo, token, 1, &keys, false), false),
+        (Hello::join(mark(1234), &lo, token, 1, &keys, false), true),
+        (Hello::join(mark(1234), &lo, token, 1, &keys, false), false),
+        (Hello::join(mark(1234), &lo, token, 2, &keys, false), true),
     ] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
@@ -309,6 +309,59 @@ fn with_key(key: &[u8]) -> Options {
     Options { key: Key(key.into()), ..options() }
 }
 
+/// A way to `to` on which somebody listens, and changes one octet of what the first connection's opener sends after `at`.
+async fn listened_to(to: SocketAddr, at: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
+    let way = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, heard) = (way.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
+    let all = heard.clone();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (here, _) = way.accept().await.unwrap();
+            let (mut from, mut back) = here.into_split();
+            let (mut from_there, mut there) = TcpStream::connect(to).await.unwrap().into_split();
+            let heard = all.clone();
+            tokio::spawn(async move { tokio::io::copy(&mut from_there, &mut back).await });
+            tokio::spawn(async move {
+                let (mut octets, mut passed) = (vec![0; 4096], 0);
+                while let Ok(length @ 1..) = from.read(&mut octets).await {
+                    heard.lock().unwrap().extend_from_slice(&octets[..length]);
+                    if number == 0 && (passed..passed + length).contains(&at) {
+                        octets[at - passed] ^= 1;
+                    }
+                    passed += length;
+                    if there.write_all(&octets[..length]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    (address, heard)
+}
+
+#[tokio::test]
+async fn who_listens_on_the_way_sees_nothing_and_changes_nothing() {
+    let (mut listener, address) = listen(with_key(b"the key of both"));
+    let (way, heard) = listened_to(address, 50_000).await;
+    let mut client = connect(&[way], &interfaces(), &with_key(b"the key of both")).await.unwrap();
+    let mut server = listener.accept().await.unwrap();
+    let text = b"what nobody else is to read. ".repeat(10_000);
+    let reading = async {
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).await.unwrap();
+        got
+    };
+    let writing = async {
+        client.write_all(&text).await.unwrap();
+        client.shutdown().await.unwrap();
+    };
+    let (got, ()) = timeout(PATIENCE, async { tokio::join!(reading, writing) }).await.unwrap();
+    assert!(got == text, "the changed octet cost a subflow, and nothing else");
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() > text.len());
+    assert!(!heard.windows(14).any(|part| part == b"nobody else is"));
+}
+
 #[tokio::test]
 async fn only_one_key_connects() {
     let (mut listener, address) = listen(with_key(b"the key of both"));
@@ -354,7 +407,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     let (mut stream, hello, welcome) = greeted(address).await;
     let Answer::Welcome { nonce, token, .. } = welcome else { panic!("not welcome") };
     let keys = Keys::new(&Key::default(), [1; 16], nonce);
-    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys);
+    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys, false);
     let mut quicker = TcpStream::connect(address).await.unwrap();
     quicker.write_all(&join.encode()).await.unwrap();
     assert!(timeout(Duration::from_millis(100), quicker.peek(&mut [0])).await.is_err(), "not refused");
@@ -369,7 +422,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     // It waits for nobody who is gone.
     let (stream, _, welcome) = greeted(address).await;
     let Answer::Welcome { token, .. } = welcome else { panic!("not welcome") };
-    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys);
+    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys, false);
     let mut later = TcpStream::connect(address).await.unwrap();
     later.write_all(&join.encode()).await.unwrap();
     drop(stream);
@@ -435,7 +488,7 @@ async fn a_connection_has_a_bounded_number_of_subflows() {
     let mut streams = Vec::new();
     for number in 1..=99 {
         let mark = Mark { interface: number, connection: 1234 };
-        let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys);
+        let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys, false);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         let expected =
@@ -455,7 +508,8 @@ async fn prices_far_apart_hurt_nobody() {
     let mut streams = Vec::new();
     for (number, price) in [(1, "1e-6"), (2, "1e6")] {
         let interface: Interface = format!("lo:0:1:{price}").parse().unwrap();
-        let hello = Hello::join(Mark { interface: number, connection: 1234 }, &interface, token, number.into(), &keys);
+        let hello =
+            Hello::join(Mark { interface: number, connection: 1234 }, &interface, token, number.into(), &keys, false);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         assert_eq!(answer(&mut stream).await, Answer::joined(&hello, &keys));
@@ -473,7 +527,8 @@ async fn prices_far_apart_hurt_nobody() {
 async fn another_version_is_answered_and_named() {
     let (_listener, address) = listen(options());
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut hello = Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("lo"), [1; 16], 1).encode();
+    let mut hello =
+        Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("lo"), [1; 16], 1, false).encode();
     hello[7] = 1;
     stream.write_all(&hello).await.unwrap();
     assert_eq!(answer(&mut stream).await, Answer::Refused);
@@ -512,6 +567,13 @@ async fn forsaken(key: &[u8], told: impl Fn(&Hello) -> Option<Answer> + Send + '
                 continue; // a reset
             };
             stream.write_all(&answer.encode()).await.unwrap();
+            if let hello::Purpose::Open { nonce, .. } = hello.purpose {
+                let _ = stream.read_exact(&mut [0; PROOF]).await;
+                if hello.sealed {
+                    let secret = Keys::new(&shared, nonce, [2; 16]).secret(&hello);
+                    seal::answer(&mut stream, &secret).await.unwrap();
+                }
+            }
             let _ = stream.read_exact(&mut [0; PROOF]).await;
         }
     });

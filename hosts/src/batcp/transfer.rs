@@ -458,7 +458,7 @@ fn progress(size: u64) -> ProgressBar {
     ProgressBar::new(size).with_style(ProgressStyle::with_template(style).expect("a constant template"))
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+pub fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().about("start threads")
 }
 

@@ -41,7 +41,7 @@ pub const MAX_SUBFLOWS: usize = 16;
 /// What a subflow's writer is to do.
 pub enum Work {
     Control(Vec<u8>),
-    Segment(Segment),
+    Segments(Vec<Segment>),
     /// Nothing before it is told so, or before that time.
     Idle(Option<Instant>),
     /// All is done: send TCP's FIN.
@@ -76,6 +76,8 @@ pub struct State {
     /// The program has let go of the connection.
     pub dropped: Option<Instant>,
     heard: Instant,
+    /// When frames came last.
+    arrived: Instant,
     /// What the peer was last told that it may send.
     told_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
@@ -122,6 +124,7 @@ impl Shared {
             reset_by_peer: false,
             dropped: None,
             heard: Instant::now(),
+            arrived: Instant::now(),
             told_limit: options.window as u64,
             totals: BTreeMap::new(),
             joins: Joins::default(),
@@ -283,10 +286,13 @@ impl State {
         if done {
             return Work::Finish;
         }
-        let (segment, later) = self.pick(id, now, scheduler);
-        if let Some(segment) = segment {
+        let batch = self.subflows[&id].batch();
+        let mut segments = Vec::new();
+        let later = loop {
+            let (segment, later) = self.pick(id, now, scheduler);
+            let Some(segment) = segment else { break later };
             let subflow = self.subflows.get_mut(&id).expect("it was there");
-            subflow.committed += (HEADER + segment.payload.len()) as u64;
+            subflow.committed += (HEADER + segment.payload.len() + subflow.link.overhead()) as u64;
             let carrier = Carrier { subflow: id, position: subflow.committed };
             if subflow.dearness > 1.0 {
                 let time = segment.payload.len() as f64 * subflow.dearness / subflow.throughput();
@@ -296,7 +302,13 @@ impl State {
             total.segments_sent += 1;
             total.bytes_sent += segment.payload.len() as u64;
             self.sender.carried(segment.number, carrier);
-            return Work::Segment(segment);
+            segments.push(segment);
+            if segments.len() == batch {
+                break None;
+            }
+        };
+        if !segments.is_empty() {
+            return Work::Segments(segments);
         }
         let subflow = self.subflows.get_mut(&id).expect("it was there");
         if let Some(number) = self.sender.end()
@@ -312,7 +324,8 @@ impl State {
 
     fn control(&mut self, id: u32, frame: &Frame) -> Work {
         let octets = segment::encode(frame);
-        self.subflows.get_mut(&id).expect("it was there").committed += octets.len() as u64;
+        let subflow = self.subflows.get_mut(&id).expect("it was there");
+        subflow.committed += (octets.len() + subflow.link.overhead()) as u64;
         Work::Control(octets)
     }
 
@@ -388,7 +401,7 @@ impl State {
 
     fn take_frames(&mut self, id: u32, buffer: &mut BytesMut) -> Result<(), Malformed> {
         let now = Instant::now();
-        self.heard = now;
+        (self.heard, self.arrived) = (now, now);
         loop {
             let (expected, _) = self.receiver.acknowledgement();
             let ours = self.sender.next();
@@ -409,7 +422,7 @@ impl State {
                     total.bytes_received += payload.len() as u64;
                     subflow.ack_bytes += payload.len();
                     let urgent = subflow.ack_bytes >= ACK_BYTES;
-                    self.receiver.accept(number, &payload)?;
+                    self.receiver.accept(number, payload)?;
                     subflow.acknowledge_at(if urgent { now } else { now + ACK_DELAY });
                     if self.receiver.readable() > 0
                         && let Some(reader) = self.reader.take()
@@ -519,7 +532,13 @@ impl State {
         }
         let busy = self.sender.unsent_bytes() + self.sender.outstanding_bytes() > 0;
         self.resting = !busy && self.is_alive();
-        if self.resting { REST } else { SAMPLE / 2 }
+        if !self.resting {
+            return SAMPLE / 2;
+        }
+        if now.saturating_duration_since(self.arrived) > REST {
+            self.receiver.rest();
+        }
+        REST
     }
 }
 

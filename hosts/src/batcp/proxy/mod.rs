@@ -6,7 +6,7 @@
 //! BATCP, to the destination itself where it supports BATCP, or to a remote proxy that connects to it by plain TCP.
 
 mod catch;
-mod destination;
+pub mod destination;
 mod pair;
 mod relay;
 mod socks;
@@ -41,9 +41,10 @@ const CONNECT: Duration = Duration::from_secs(15);
 const CONNECT_ALL: Duration = Duration::from_secs(28);
 /// How often the networks of this host's interfaces are looked up.
 const NETWORKS: Duration = Duration::from_secs(2);
-/// Clients that have not said who they are and where to, at a time, and those that have and wait to be served.
+/// Clients that have not said who they are and where to, at a time.
 const UNKNOWN: usize = 256;
-const WAITING: usize = 256;
+/// Connections of the transport beyond those that are served: theirs is told, or they are on their way out.
+const BEYOND: usize = 16;
 
 /// What all proxies can choose.
 #[derive(Args)]
@@ -51,8 +52,8 @@ struct ProxyOptions {
     /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
     #[arg(long)]
     in_band: bool,
-    /// Connections at one time; further ones wait. Without a key, `remote` does not let them wait: whoever has the most of
-    /// them loses the oldest
+    /// Connections at one time; further ones are refused at once. Without a key, at `remote`, whoever has the most of them
+    /// loses the oldest
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
 }
@@ -61,9 +62,7 @@ impl ProxyOptions {
     fn options(&self, transport: &ReceiverOptions, key: &Key) -> Result<Options, Error> {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
-        // Who has no key is never kept waiting, see `Gate`.
-        let waiting = if key.is_open() { 16 } else { WAITING };
-        let connections = usize::from(self.connections) + waiting;
+        let connections = usize::from(self.connections) + BEYOND;
         Ok(Options { negotiation, key: key.clone(), connections, ..transport.options() })
     }
 }
@@ -270,7 +269,6 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
 /// keep no place of the others, and a flood of them pushes out its own.
 struct Gate {
     unknown: Places,
-    waiting: Semaphore,
     served: Semaphore,
     /// Nobody proves anything: all clients are unknown as long as they are here.
     open: bool,
@@ -280,16 +278,13 @@ impl Gate {
     fn new(connections: u16, open: bool) -> Self {
         let connections = usize::from(connections);
         let unknown = Places::new(if open { connections } else { UNKNOWN });
-        Self { unknown, waiting: Semaphore::new(WAITING), served: Semaphore::new(connections), open }
+        Self { unknown, served: Semaphore::new(connections), open }
     }
 
-    /// Waits for a place among those that are served. Errors: too many wait.
-    async fn enter(&self) -> Result<SemaphorePermit<'_>, String> {
-        if let Ok(permit) = self.served.try_acquire() {
-            return Ok(permit);
-        }
-        let _waiting = self.waiting.try_acquire().map_err(|_| "too many connections wait already".to_owned())?;
-        Ok(self.served.acquire().await.expect("nobody closes it"))
+    /// A place among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
+    /// hears nothing could not tell why.
+    fn enter(&self) -> Result<SemaphorePermit<'_>, &'static str> {
+        self.served.try_acquire().map_err(|_| "as many connections as may be are served already (--connections)")
     }
 }
 
@@ -353,8 +348,12 @@ async fn serve_socks(
             return Err(format!("SOCKS5 client: {error}"));
         }
     };
-    let _permit = gate.enter().await.map_err(|error| format!("{destination}: {error}"))?;
-    match carrier.open(&destination).await {
+    let permit = gate.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
+    let opened = match &permit {
+        Ok(_) => carrier.open(&destination).await,
+        Err(refused) => Err(refused.clone()),
+    };
+    match opened {
         Ok(connection) => {
             let line = |error: io::Error| format!("{destination}: {error}");
             let bound = connection.local_address().map_err(line)?;
@@ -377,7 +376,7 @@ async fn serve_caught(
     gate: &Gate,
 ) -> Served {
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
-    let _permit = gate.enter().await.map_err(|error| format!("{original}: {error}"))?;
+    let _permit = gate.enter().map_err(|error| format!("{original}: {error}"))?;
     let connection = carrier.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
@@ -403,9 +402,14 @@ impl Remote {
         }
         let request = self.gate.unknown.hold(peer.ip(), pair::hear(&mut connection, &self.key)).await;
         let request = request.ok_or_else(made_room)?.map_err(line)?;
-        let _permit = match &request {
-            Some(_) => Some(self.gate.enter().await.map_err(|error| format!("local proxy {peer}: {error}"))?),
-            None => None,
+        let _permit = match (&request, self.gate.enter()) {
+            (None, _) => None,
+            (Some(_), Ok(permit)) => Some(permit),
+            (Some(request), Err(error)) => {
+                request.reply(&mut connection, Reply::Failed).await.map_err(line)?;
+                part(connection).await;
+                return Err(format!("local proxy {peer}: {error}"));
+            }
         };
         self.carry(connection, peer, request).await
     }

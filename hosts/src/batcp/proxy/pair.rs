@@ -9,9 +9,8 @@
 //!
 //! The tags are HMAC-SHA-256 (RFC 2104) under the shared key over a word for the direction, challenge, nonce and what
 //! the message says. They prove that both know the key, now and for this destination; a replay fails, as the challenge
-//! is new. Without a key the key is empty. The bytes that follow are neither encrypted nor authenticated: that is the
-//! application's affair (TLS), as without proxies. A connection over BATCP has proved the key before; over plain TCP this is
-//! the only proof.
+//! is new. Without a key the key is empty. A connection over BATCP has proved the key before,
+//! and is sealed; over plain TCP this is the only proof, and the bytes that follow are the application's affair (TLS).
 
 use std::io;
 use std::time::Duration;
