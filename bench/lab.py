@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 
 from topologies.namespace import Namespace
-from topologies.nodes import OFFLOADS
 from topologies.requirements import ROOT, LabError
+from topologies.wires import OFFLOADS
 
 SWITCH = ROOT / "switch/target/release/apswitch"
 TRAFFIC = ROOT / "switch/target/release/apswitch-bench"

@@ -12,10 +12,11 @@ from typing import Any
 from topologies import controllers, requirements
 from topologies.bmv2_switch import Bmv2Switch
 from topologies.features import Features
-from topologies.nodes import OFFLOADS, ApSwitch, PortClaims, run_prefix
+from topologies.nodes import ApSwitch, PortClaims, run_prefix
 from topologies.profiles import LinkProfile, link_profile, parse_rate
 from topologies.requirements import PIPELINE, LabError
 from topologies.targets import Port
+from topologies.wires import OFFLOADS
 
 GRPC_PORT, THRIFT_PORT = 9559, 9090
 

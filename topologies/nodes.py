@@ -18,11 +18,10 @@ from mininet.node import Host, Switch
 from topologies.contain import end_with_parent
 from topologies.requirements import LabError
 from topologies.targets import TARGETS, Port, Wiring
+from topologies.wires import OFFLOADS
 
 START_TIMEOUT = 15.0  # s
 STOP_TIMEOUT = 3.0  # s
-# Segments must cross the lab one by one, as they would cross the air: no segmentation or merging in between.
-OFFLOADS = ["tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"]
 
 
 class Namespaced(Host):

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from topologies.namespace import START_TIMEOUT, Namespace
-from topologies.nodes import OFFLOADS
 from topologies.requirements import LabError, apswitch
+from topologies.wires import OFFLOADS
 
 WIRE = Path(__file__).parent / "wire.json"
 

@@ -8,9 +8,10 @@ from mininet.net import Mininet
 
 from topologies import contain, peers
 from topologies.network import ACCESS_POINT, Lab
-from topologies.nodes import OFFLOADS, Bridge, run
+from topologies.nodes import Bridge, run
 from topologies.port_wires import PortWires
 from topologies.requirements import LabError
+from topologies.wires import OFFLOADS
 
 
 class PeerLab(Lab):

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from topologies.namespace import Namespace
-from topologies.nodes import OFFLOADS, last_line, link_options, run
+from topologies.nodes import last_line, link_options, run
 from topologies.paths import WIRE
 from topologies.requirements import LabError, apswitch
+from topologies.wires import OFFLOADS
 
 
 class PortWires:

@@ -15,6 +15,8 @@ ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33  # socket(7)
 MTU = 9216  # bytes
 LONGEST = 1 << 16  # bytes of a frame
+# Segments must cross the lab one by one, as they would cross the air: no segmentation or merging in between.
+OFFLOADS = ["tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"]
 
 
 def make(ports: tuple[int, ...]) -> tuple[dict[int, str], dict[int, str]]:

@@ -20,8 +20,8 @@ import sys
 from ipaddress import ip_interface
 from typing import Any
 
-from topologies.nodes import OFFLOADS
 from topologies.requirements import ROOT, LabError
+from topologies.wires import OFFLOADS
 
 WRAPS = ("802.1q", "qinq", "pppoe")
 TUNNELS = ("wireguard", "vxlan")

@@ -2,6 +2,8 @@
 """Modules of experiments/ stand in layers: none imports one that imports it, be it late, or for types only."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -82,3 +84,10 @@ def test_a_circle_is_found_wherever_its_import_stands(back: str) -> None:
     with pytest.raises(CycleError):
         order(sources)
     assert order(sources | {"x.c": "import os"}) == ["x.c", "x.b", "x.a"]
+
+
+def test_declared_experiments_leave_the_choice_of_mininet_to_the_lab() -> None:
+    """Labs on radios need another one than wired labs; what is imported first stays."""
+    program = "import sys\nfrom experiments import registry\nregistry.experiments()\nprint(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOM.parent)
+    assert [name for name in said.stdout.split() if name.startswith("mininet.")] == []

@@ -10,10 +10,11 @@ from typing import Any
 from mn_wifi.node import AP, Station
 
 from topologies.bmv2_switch import Bmv2Switch
-from topologies.nodes import OFFLOADS, ApSwitch, EndHost, link_options, run, stop_process
+from topologies.nodes import ApSwitch, EndHost, link_options, run, stop_process
 from topologies.paths import WIRE
 from topologies.requirements import apswitch
 from topologies.targets import Wiring
+from topologies.wires import OFFLOADS
 
 
 class _OnRadio:
