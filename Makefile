@@ -16,7 +16,7 @@ TARGET ?= apswitch
 # bash has a variable SECONDS of its own: only what stands on make's command line counts.
 given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
 LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc) \
-	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(call given,CLOCK,clock) $(if $(WMEDIUMD),--wmediumd)
+	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(call given,CLOCK,clock) $(if $(WMEDIUMD),--wmediumd) $(if $(WPA2),--wpa2)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)

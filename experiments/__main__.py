@@ -18,7 +18,7 @@ from topologies.profiles import PROFILES, ProfileError, link_profile
 from topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600
-OWN_LINKS = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd")
+OWN_LINKS = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd", "wpa2")
 _DEFAULTS = (None, False, "testbed", "cubic", labs.WIRED)
 
 
@@ -137,7 +137,7 @@ def _in_the_foreground(options: argparse.Namespace, argv: list[str] | None) -> i
     labs.lab_class(place.lab)  # not before the check, and before what imports Mininet
     from experiments.foreground import Foreground
 
-    setting = Setting(profile, options.cc, options.target, place.lab, labs.air(options))
+    setting = Setting(profile, options.cc, options.target, place.lab, labs.air(options), options.wpa2)
     declared = registry.find(name)
     assert declared.under
     experiment = declared.under(setting)

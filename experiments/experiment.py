@@ -254,13 +254,15 @@ class Quick:
 @dataclass(frozen=True)
 class Setting:
     """What people choose for a run in the foreground (experiments.foreground): the links, the congestion control of
-    every host, the switch and the kind of lab (topologies.labs) by name, and what its radios do to frames."""
+    every host, the switch and the kind of lab (topologies.labs) by name, what its radios do to frames, and whether they
+    encrypt them."""
 
     profile: LinkProfile = PROFILES["testbed"]
     cc: str = "cubic"
     target: str = targets.DEFAULT
     lab: str = WIRED
     air: str = "plain"
+    wpa2: bool = False
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,8 @@ class Experiment:
     it follows. question: what is asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep:
     parameter -> values; every arm runs at every point. goals: none where claims decide. differences: how this lab
     differs from the paper's, for the report. clock: what keeps the time of its runs unless they are asked for
-    otherwise; VIRTUAL where none needs BPF. phases: parts of the timeline by name, (start, end). under: the same in
+    otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, and so is made when its name is
+    given, and not with all. phases: parts of the timeline by name, (start, end). under: the same in
     another setting, for those that people run in the foreground; None: it names its own links.
     """
 
@@ -290,6 +293,7 @@ class Experiment:
     quick: Quick = Quick()
     differences: tuple[str, ...] = ()
     clock: str = REAL
+    apart: bool = False
     phases: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     under: Callable[[Setting], "Experiment"] | None = None
 

@@ -23,7 +23,7 @@ Summary = dict[str, Any]
 def summarise(experiment: Experiment, setting: Setting, runs: Sequence[Run], cells: Sequence[Cell]) -> Summary:
     """runs: one of each arm, in their order. cells: what these measured."""
     arms = {run.order.arm: by_phase(experiment, run) for run in runs}
-    lab = {"name": setting.lab} | ({"air": setting.air} if setting.lab == labs.WIRELESS else {})
+    lab = {"name": setting.lab} | ({"air": setting.air, "wpa2": setting.wpa2} if setting.lab == labs.WIRELESS else {})
     return {
         "experiment": experiment.name,
         "started": datetime.fromtimestamp(runs[0].facts["started"], UTC).isoformat(timespec="seconds"),

@@ -38,8 +38,8 @@ def foreground() -> list[str]:
 
 
 def together() -> list[str]:
-    """Those that name their own links, and so all that can be made without a question."""
-    return [name for name, experiment in experiments().items() if not experiment.under]
+    """Those that name their own links and need what set-up installs: all that can be made without a question."""
+    return [name for name, experiment in experiments().items() if not experiment.under and not experiment.apart]
 
 
 def _here() -> Iterator[ModuleType]:

@@ -182,7 +182,8 @@ class AccessPoint:
     has them. up_effect, down_effect: take the place of the uplink's and of the downlink's rate. told_means: who is
     told rates, controller or peer, is told the mean of each run's own trace in place of the profile's; an arm whose
     option `capacity` is "auto" is told none. kind: of lab (topologies.labs); on radios there may be several
-    access_points, and air is what these do to frames.
+    access_points, places tells at which one each station begins (none: all at the first), air is what radios do to
+    frames, and wpa2 whether stations have a key.
     """
 
     profile: LinkProfile
@@ -196,7 +197,9 @@ class AccessPoint:
     told_means: bool = False
     kind: str = labs.WIRED
     access_points: int = 1
+    places: tuple[int, ...] = ()
     air: str = "plain"
+    wpa2: bool = False
 
     def __post_init__(self) -> None:
         if self.probed and not any(isinstance(one, Probe) for one in self.traffic):
@@ -229,7 +232,7 @@ class AccessPoint:
 
     def kernel(self) -> Kernel | None:
         if self.kind == labs.WIRELESS:
-            return labs.kernel_of_radios(self.air)
+            return labs.kernel_of_radios(self.air, self.wpa2)
         return kernel_for(list(self.peers)) if self.peers else None
 
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> AbstractContextManager[Any]:
@@ -246,9 +249,9 @@ class AccessPoint:
 
             return PeerLab(profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
         features = Features(**arm.features)
-        radios: dict[str, Any] = (
-            {"access_points": self.access_points, "air": self.air} if self.kind == labs.WIRELESS else {}
-        )
+        radios: dict[str, Any] = {}
+        if self.kind == labs.WIRELESS:
+            radios = {"access_points": self.access_points, "places": self.places, "air": self.air, "wpa2": self.wpa2}
         return made(
             profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
             settings=arm.controller, seed=seed, capacity=arm.options.get("capacity"), **radios,

@@ -90,7 +90,7 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
 
     settings: dict[str, Any] = {"cc": options.cc, "rest_port": REST_PORT, "target": options.target}
     if kind == labs.WIRELESS:
-        settings |= {"access_points": options.access_points, "air": labs.air(options)}
+        settings |= {"access_points": options.access_points, "air": labs.air(options), "wpa2": options.wpa2}
     features = PLAIN if options.plain else Features()
     try:
         with lab_class(profile, directory, options.stations, features, **settings) as lab:

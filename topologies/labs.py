@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
         "--fallback", metavar="LAB", help=f"the lab to take when parts of the wanted one are missing: {WIRED}"
     )
     parser.add_argument("--wmediumd", action="store_true", help="on radios: frames take airtime and fade with distance")
+    parser.add_argument("--wpa2", action="store_true", help="on radios: stations have a key, and frames are encrypted")
 
 
 def choose(options: argparse.Namespace) -> Place:
@@ -54,11 +55,12 @@ def _choose(options: argparse.Namespace) -> Place:
         if lab not in LABS:
             raise LabError(f"lab '{lab}' is unknown: choose one of {', '.join(LABS)}")
     if options.lab == WIRED:
-        if options.wmediumd:
-            raise LabError(f"wmediumd is for radios: give LAB={WIRELESS} too")
+        for name in ("wmediumd", "wpa2"):
+            if getattr(options, name):
+                raise LabError(f"{name} is for radios: give LAB={WIRELESS} too")
         return Place()
     try:
-        return Place(WIRELESS, kernel_of_radios(air(options)))
+        return Place(WIRELESS, kernel_of_radios(air(options), options.wpa2))
     except LabError as error:
         if options.fallback != WIRED:
             raise LabError(f"{error}; FALLBACK={WIRED} would take the wired lab instead") from None
@@ -66,11 +68,11 @@ def _choose(options: argparse.Namespace) -> Place:
         return Place()
 
 
-def kernel_of_radios(air: str) -> Kernel | None:
+def kernel_of_radios(air: str, wpa2: bool = False) -> Kernel | None:
     """The kernel that a lab on radios needs in place of the running one. Raises LabError when a part is missing."""
     from topologies.wifi import requirements
 
-    return kernel.with_radios() if requirements.check(air == "wmediumd") else None
+    return kernel.with_radios() if requirements.check(air == "wmediumd", wpa2) else None
 
 
 def air(options: argparse.Namespace) -> str:

@@ -161,6 +161,7 @@ def under(setting: Setting) -> Experiment:
             (Flow("downlink", "down"), Flow("uplink", "up", *phases["during"])),
             kind=setting.lab,
             air=setting.air,
+            wpa2=setting.wpa2,
         ),
         arms=tuple(replace(arm, cc=setting.cc) for arm in (FIFO, ACKS_FIRST, NCR)),
         measures=measures(phases),

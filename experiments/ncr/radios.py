@@ -35,6 +35,7 @@ def many_stations(setting: Setting) -> Experiment:
             stations=STATIONS,
             kind=setting.lab,
             air=setting.air,
+            wpa2=setting.wpa2,
         ),
         arms=tuple(replace(arm, cc=setting.cc) for arm in (FIFO, NCR)),
         measures=measures(PHASES),
@@ -67,6 +68,7 @@ def handover(setting: Setting) -> Experiment:
             kind=setting.lab,
             access_points=2,
             air=setting.air,
+            wpa2=setting.wpa2,
         ),
         arms=tuple(replace(arm, cc=setting.cc) for arm in (FIFO, NCR)),
         measures=(

@@ -49,6 +49,7 @@ def path_without(program: str, directory: Path) -> str:
         (["--lab", "radio"], "lab 'radio' is unknown: choose one of wired, mininet-wifi"),
         (["--lab", "mininet-wifi", "--fallback", "none"], "lab 'none' is unknown"),
         (["--wmediumd"], "wmediumd is for radios: give LAB=mininet-wifi too"),
+        (["--wpa2"], "wpa2 is for radios: give LAB=mininet-wifi too"),
     ],
 )
 @pytest.mark.parametrize("program", [["topologies.lab"], ["experiments", "run", "headline"]])
@@ -109,6 +110,7 @@ def test_mininet_wifi_that_lacks_something_is_named(start: Start, tmp_path: Path
     [
         ("hostapd", [], "hostapd is missing: install it with `apt install hostapd`"),
         ("hwsim_mgmt", [], "hwsim_mgmt is missing: install it with `util/install.sh -W` of Mininet-WiFi"),
+        ("wpa_supplicant", ["--wpa2"], "wpa_supplicant is missing: install it with `apt install wpasupplicant`"),
         ("wmediumd", ["--wmediumd"], "wmediumd is missing: install it with `util/install.sh -l` of Mininet-WiFi"),
     ],
 )
@@ -135,7 +137,7 @@ from topologies.profiles import PROFILES
 from topologies.requirements import LabError
 WifiLab = labs.lab_class("mininet-wifi")
 print(sorted(WifiLab(PROFILES["testbed"], Path("."), stations=5).ports))
-for options in ({"stations": 65}, {"access_points": 4}, {"air": "thick"}):
+for options in ({"stations": 65}, {"access_points": 4}, {"air": "thick"}, {"places": (2,)}):
     try:
         WifiLab(PROFILES["testbed"], Path("."), **options)
     except LabError as error:
@@ -151,6 +153,7 @@ def test_stations_share_the_radio(start: Start) -> None:
         "65 stations are not possible on radios: give 1 to 64",
         "4 access points are not possible: give 1 to 3",
         "air 'thick' is unknown: choose one of plain, wmediumd",
+        "places (2,) are not possible: give each of 1 stations an access point",
     ]
 
 
@@ -201,13 +204,19 @@ def documented_commands() -> list[str]:
 
 
 @needs_parts
+@pytest.mark.parametrize("security", [[], ["--wpa2"]], ids=["open", "wpa2"])
 @pytest.mark.usefixtures("privileged")
-def test_a_station_walks_from_one_access_point_to_the_next(start: Start) -> None:
+def test_a_station_walks_from_one_access_point_to_the_next(start: Start, security: list[str]) -> None:
     commands = [*documented_commands(), "sta1 ping -c 3 -i 0.2 sta2"]
     assert "py net.lab.walk(1.0)" in commands
     options = ["--lab", "mininet-wifi", "--access-points", "2", "--stations", "2", "--down", "2mbit", "--rtt", "30ms"]
     output = output_of(
-        start, "-m", "topologies.lab", *options, *(word for command in commands for word in ("--exec", command))
+        start,
+        "-m",
+        "topologies.lab",
+        *options,
+        *security,
+        *(word for command in commands for word in ("--exec", command)),
     )
     found = [json.loads(line.replace("'", '"')) for line in output.splitlines() if line.startswith("{")]
     assert found[:2] == [{"sta1": "ap1", "sta2": "ap1"}, {"sta1": "ap2", "sta2": "ap1"}], output
@@ -224,7 +233,7 @@ def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path:
     options = ["--lab", "mininet-wifi", "--down", "2mbit", "--up", "1mbit", "--seconds", "12", "--arms", "fifo"]
     output_of(start, "-m", "experiments", "run", "headline", *options, "--out", str(tmp_path))
     summary = json.loads((tmp_path / "headline/summary.json").read_text())
-    assert summary["lab"] == {"name": "mininet-wifi", "air": "plain"}
+    assert summary["lab"] == {"name": "mininet-wifi", "air": "plain", "wpa2": False}
     assert {"mininet-wifi", "mininet", "hostapd"} <= summary["versions"].keys()
     assert ("-um-" in summary["versions"]["kernel"]) != requirements.has_radios()
     fifo = summary["arms"]["fifo"]

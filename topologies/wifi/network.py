@@ -25,6 +25,7 @@ from topologies.targets import Port
 from topologies.wifi.nodes import ACCESS_POINTS, WifiStation
 
 SSID = "lab"
+PASSPHRASE = "a key that all share"  # without quotes: Mininet-WiFi gives it to hostapd by way of a shell
 AIRS = ("plain", "wmediumd")
 CHANNELS = ("1", "6", "11")  # of 2.4 GHz, without overlap
 DISTANCE = 80.0  # m between two access points
@@ -41,11 +42,20 @@ class WifiLab(Lab):
     An access point's radio is its port 1, shared by its stations, the uplink port 2; each has the link profile's rate,
     and the radios carry more. The lab, its radios included, is in a network namespace of its own and ends with it.
 
-    access_points: how many; more than one for a station to walk between. air: `plain` (every frame arrives) or
-    `wmediumd` (frames take airtime and get lost with the distance).
+    access_points: how many; more than one for a station to walk between. places: the number of the access point that
+    each station begins at; none: all at the first. air: `plain` (every frame arrives) or
+    `wmediumd` (frames take airtime and get lost with the distance). wpa2: whether stations have a key (WPA2-PSK, CCMP).
     """
 
-    def __init__(self, *args: Any, access_points: int = 1, air: str = "plain", **named: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        access_points: int = 1,
+        places: tuple[int, ...] = (),
+        air: str = "plain",
+        wpa2: bool = False,
+        **named: Any,
+    ) -> None:
         super().__init__(*args, **named)
         if not 1 <= access_points <= len(CHANNELS):
             raise LabError(f"{access_points} access points are not possible: give 1 to {len(CHANNELS)}")
@@ -53,8 +63,12 @@ class WifiLab(Lab):
             raise LabError(f"{self._stations} stations are not possible on radios: give 1 to {MAX_STATIONS}")
         if air not in AIRS:
             raise LabError(f"air '{air}' is unknown: choose one of {', '.join(AIRS)}")
+        if places and (len(places) != self._stations or not all(1 <= place <= access_points for place in places)):
+            raise LabError(f"places {places} are not possible: give each of {self._stations} stations an access point")
         self._access_points = access_points
+        self._places = places or (1,) * self._stations
         self._air = air
+        self._security = {"encrypt": "wpa2", "passwd": PASSPHRASE} if wpa2 else {}
         self._looked = 0.0  # s: when a walk last looked at the association
 
     @staticmethod
@@ -117,7 +131,7 @@ class WifiLab(Lab):
     def _ask_again(self, station: WifiStation) -> None:
         """For an association that failed: the kernel asks an access point three times within a second, and no more."""
         wanted = station.wintfs[0].associatedTo
-        if not station.access_point():
+        if not station.access_point() and not station.tries_again:
             station.connect(wanted or self.net.aps[0].wintfs[0])
 
     def _network(self) -> Mininet:
@@ -136,9 +150,11 @@ class WifiLab(Lab):
                 **self._switch() | {"cls": ACCESS_POINTS[self.target.name]},
                 radio=self.profile.down_model(),
                 **where,
+                **self._security,
             )
         for number in range(1, self._stations + 1):
-            where = {"position": f"0,{-number},0", "range": RANGE, "ip6": None}
+            x = (self._places[number - 1] - 1) * DISTANCE
+            where = {"position": f"{x},{-number},0", "range": RANGE, "ip6": None}
             net.addStation(f"sta{number}", cls=WifiStation, **addresses(10 + number), **self._host, **where)
         server = net.addHost(SERVER, cls=EndHost, **addresses(1), **self._host)
         with contextlib.chdir(self.directory):  # Mininet-WiFi writes hostapd's configuration to where it stands
@@ -147,7 +163,7 @@ class WifiLab(Lab):
             # Mininet-WiFi sets rate and delay of an interface by distance; here they are the link profile's. And its
             # way to connect has the kernel look at every channel of every band first, for seconds.
             station.wintfs[0].config_tc = lambda **_: None
-            station.wintfs[0].iwconfig_connect = station.connect
+            station.wintfs[0].iwconfig_connect = station.wintfs[0].wpa = station.connect
         behind = server
         if self._access_points > 1:
             behind = net.addSwitch("backbone", cls=Bridge, dpid="b")

@@ -16,6 +16,17 @@ from topologies.requirements import apswitch
 from topologies.targets import Wiring
 from topologies.wires import OFFLOADS
 
+NETWORK = """network={{
+    ssid="{radio.ssid}"
+    psk="{radio.passwd}"
+    key_mgmt=WPA-PSK
+    proto=RSN
+    pairwise=CCMP
+    bssid={radio.mac}
+    scan_freq={frequency}
+}}
+"""  # wpa_supplicant.conf(5); the one channel, so that nobody looks at all of them first
+
 
 class _OnRadio:
     """What stations and access points have in common. mac80211_hwsim counts the frames that its full queue dropped."""
@@ -33,17 +44,39 @@ class _OnRadio:
 class WifiStation(_OnRadio, EndHost, Station):
     """A station, with the addresses, the congestion control and the ECN setting of any end host."""
 
+    _supplicant: "subprocess.Popen[bytes] | None" = None
+
     def access_point(self) -> str:
-        """The MAC address of the access point that it is associated with, or an empty string."""
-        words = self.run("iw", "dev", str(self.defaultIntf()), "link").split()
-        return words[2] if words[:2] == ["Connected", "to"] else ""
+        """The MAC address of the access point that lets it in: it is associated, and has the keys where there are any.
+        Or an empty string."""
+        said = self.run("iw", "dev", str(self.defaultIntf()), "station", "dump")
+        return said.split()[1] if re.search(r"authorized:\s+yes", said) else ""
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether it does so by itself when an association has failed."""
+        return self._supplicant is not None
 
     def connect(self, radio: Any) -> None:
         """Leaves its access point for that of another radio, on the channel that this one is known to have."""
-        interface = str(self.defaultIntf())
+        interface, frequency = str(self.defaultIntf()), str(radio.format_freq())
         self.pexec("iw", "dev", interface, "disconnect")
-        self.pexec("iw", "dev", interface, "connect", radio.ssid, str(radio.format_freq()), radio.mac)
+        if radio.passwd:
+            self._authenticate(interface, NETWORK.format(radio=radio, frequency=frequency))
+        else:
+            self.pexec("iw", "dev", interface, "connect", radio.ssid, frequency, radio.mac)
         self.wintfs[0].setConnected(radio)
+
+    def _authenticate(self, interface: str, network: str) -> None:
+        """By a wpa_supplicant for this network alone, in place of an earlier one's."""
+        if self._supplicant:
+            stop_process(self._supplicant)
+        # The user-mode kernel has no /dev/stdin.
+        command = ["wpa_supplicant", "-qq", "-D", "nl80211", "-i", interface, "-c", "/proc/self/fd/0"]
+        self._supplicant = self.popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert self._supplicant and self._supplicant.stdin
+        with self._supplicant.stdin as file:
+            file.write(network.encode())
 
 
 class Radio:

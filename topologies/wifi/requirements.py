@@ -25,11 +25,11 @@ TOOLS = {
 }
 
 
-def check(wmediumd: bool = False) -> bool:
+def check(wmediumd: bool = False, wpa2: bool = False) -> bool:
     """Whether the lab needs the user-mode kernel, since this one has no mac80211_hwsim. Raises LabError for the first
     thing missing: Mininet-WiFi, a tool, the kernel module.
 
-    wmediumd: whether it is needed too.
+    wmediumd, wpa2: whether that daemon, and wpa_supplicant, are needed too.
     """
     if not is_installed():
         raise LabError("Mininet-WiFi is missing: install it for the system's Python as docs/wifi.md says")
@@ -38,6 +38,8 @@ def check(wmediumd: bool = False) -> bool:
             raise LabError(f"{tool} is missing: install it with `{mend}`")
     if wmediumd and not shutil.which("wmediumd"):
         raise LabError("wmediumd is missing: install it with `util/install.sh -l` of Mininet-WiFi, or leave it out")
+    if wpa2 and not shutil.which("wpa_supplicant"):
+        raise LabError("wpa_supplicant is missing: install it with `apt install wpasupplicant`, or leave wpa2 out")
     versions()
     own_kernel = not has_radios()
     if own_kernel and kernel.inside():
