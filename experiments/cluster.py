@@ -41,7 +41,7 @@ QUIET = {
 def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
     """Called in a worker: makes a run. ours: the commit that it is meant for. Returns its folder, packed, and why there
     is none."""
-    from topologies.nodes import stop_process
+    from topologies.contain import stop_process
 
     order, here = Order(**fields), commit()
     if here != ours:

@@ -17,9 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from experiments import claims, flent, measures, plan, provenance, registry, store
+from experiments.controls import Controls
 from experiments.plan import Order
 from experiments.raw import Raw
-from topologies import contain, kernel, requirements
+from topologies import contain, kernel, labs, requirements
 from topologies.lab import fail
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
@@ -36,8 +37,6 @@ def main() -> int:
             os.setpriority(os.PRIO_PROCESS, 0, kernel.NICENESS)  # as what it starts will have
     try:
         requirements.check()
-        from experiments.controls import Controls  # not before the check: it imports Mininet
-
         experiment = registry.find(order.experiment)
         arm = experiment.arm(order.arm)
         needed = None if kernel.inside() else _kernel(order)
@@ -71,7 +70,9 @@ def _make(order: Order, directory: Path) -> int:
         experiment = registry.find(order.experiment)
         arm = experiment.arm(order.arm)
         scene = experiment.scene_of(order.point, arm)
-        stand, versions = claims.sha256(), provenance.versions(order.target)  # as the code is now, not at the end
+        # As the code is now, not at the end.
+        kind = getattr(scene, "kind", labs.WIRED)
+        stand, versions = claims.sha256(), provenance.versions(order.target) | labs.versions(kind)
         with contextlib.ExitStack() as stack:
             lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs", order.seed))
             stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory)

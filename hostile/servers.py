@@ -26,7 +26,8 @@ from typing import Any, ClassVar
 from scapy.utils import RawPcapReader, RawPcapWriter
 
 from topologies import targets, wires
-from topologies.nodes import last_line, stop_process
+from topologies.contain import stop_process
+from topologies.nodes import last_line
 from topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))

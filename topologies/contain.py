@@ -14,13 +14,14 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
 PR_SET_PDEATHSIG = 1
+STOP_TIMEOUT = 3.0  # s
 SI_KERNEL = 0x80  # sent by the kernel: a terminal's Ctrl-C, which the whole foreground group has received
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -123,3 +124,14 @@ def _check(result: int, what: str) -> None:
     if result != 0:
         reason = os.strerror(ctypes.get_errno())
         raise NotPermitted(f"{what}: {reason}; a lab needs root, and in a container also --privileged")
+
+
+def stop_process(process: "subprocess.Popen[Any]") -> None:
+    """Ends a process that we started: politely, then surely."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -18,8 +18,9 @@ from mininet.topo import Topo
 from topologies import controllers, targets
 from topologies.access_point import AccessPoint, WithController
 from topologies.bmv2_switch import Bmv2Switch
+from topologies.contain import stop_process
 from topologies.features import Features
-from topologies.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix, stop_process
+from topologies.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix
 from topologies.profiles import LinkProfile, link_profile
 from topologies.requirements import LabError
 from topologies.targets import Port

@@ -15,13 +15,12 @@ from typing import Any
 from mininet.link import Link
 from mininet.node import Host, Switch
 
-from topologies.contain import end_with_parent
+from topologies.contain import end_with_parent, stop_process
 from topologies.requirements import LabError
 from topologies.targets import TARGETS, Port, Wiring
 from topologies.wires import OFFLOADS
 
 START_TIMEOUT = 15.0  # s
-STOP_TIMEOUT = 3.0  # s
 
 
 class Namespaced(Host):
@@ -205,17 +204,6 @@ def run(*command: str) -> None:
 def link_options(model: Mapping[str, object]) -> str:
     """A link's model as `apswitch --link` takes it."""
     return ",".join(f"{key}={value}" for key, value in model.items())
-
-
-def stop_process(process: "subprocess.Popen[Any]") -> None:
-    """Ends a process that we started: politely, then surely."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def last_line(file: Path) -> str:

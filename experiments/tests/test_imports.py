@@ -88,6 +88,6 @@ def test_a_circle_is_found_wherever_its_import_stands(back: str) -> None:
 
 def test_declared_experiments_leave_the_choice_of_mininet_to_the_lab() -> None:
     """Labs on radios need another one than wired labs; what is imported first stays."""
-    program = "import sys\nfrom experiments import registry\nregistry.experiments()\nprint(*sys.modules)"
+    program = "import sys\nfrom experiments import registry, worker\nregistry.experiments()\nprint(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOM.parent)
     assert [name for name in said.stdout.split() if name.startswith("mininet.")] == []

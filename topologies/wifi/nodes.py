@@ -10,7 +10,8 @@ from typing import Any
 from mn_wifi.node import AP, Station
 
 from topologies.bmv2_switch import Bmv2Switch
-from topologies.nodes import ApSwitch, EndHost, link_options, run, stop_process
+from topologies.contain import stop_process
+from topologies.nodes import ApSwitch, EndHost, link_options, run
 from topologies.paths import WIRE
 from topologies.requirements import apswitch
 from topologies.targets import Wiring
