@@ -207,13 +207,26 @@ def test_group_traffic_takes_what_the_slowest_port_carries(loop: Loop, switch: S
     assert written == {GROUP_PORT << 3 | queue: round(rate) for queue, rate in rates.items()}
 
 
+def test_a_flow_is_counted_to_the_class_that_its_packets_get(loop: Loop) -> None:
+    """B9: what a flow asks for is a key of `classify`; without a rule for it nothing changes in the data plane."""
+    flow = loop._by_index[0]
+    built_in = flow.class_id
+    flow.flow_class = 3
+    loop.change(flow)
+    assert flow.class_id == built_in
+    rules = [
+        {"name": name, "flow_class": 3, "class_id": of, "priority": of * 1000} for name, of in (("a", 4), ("b", 5))
+    ]
+    loop._config.rules = config(rules=rules).rules
+    loop.configure()
+    assert flow.class_id == 5
+    loop._config.rules = []
+    loop.configure()
+    assert flow.class_id == built_in
+
+
 def test_an_entry_that_the_switch_lost_is_inserted_anew(loop: Loop, switch: Switch) -> None:
     """B8: what is shown as feedback is what the switch has."""
-
-    def of_port() -> list[p4r.Update]:
-        key = loop._entry((2, None, ECT0), 0)[1].entity.table_entry
-        return [update for update in switch.written if update.entity.table_entry.match == key.match]
-
     loop._written[2, None, ECT0] = 5000, False
     switch.refuses = {0: rpc_code.NOT_FOUND}
     key = (2, None, ECT0)
