@@ -224,6 +224,13 @@ class Rule(Model):
             raise ValueError(f"{list(ports)} is not a range of ports: [first, last] within 0..65535")
         return ports
 
+    @property
+    def match(self) -> tuple[object, ...]:
+        """What tells rules apart in the switch."""
+        ranges = [None if ports == (0, 65535) else ports for ports in (self.src_port, self.dst_port)]
+        flags = self.pure_ack, self.sparse, self.known_flow
+        return (self.priority, self.direction, self.flow_class, self.dscp, self.protocol, *ranges, *flags)
+
 
 class AccessPointConfig(Model):
     """One access point: a P4Runtime device and what to do with it."""
@@ -280,6 +287,14 @@ class AccessPointConfig(Model):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"rule {name} stands twice in `rules`")
+        matches: dict[tuple[object, ...], str] = {}
+        for rule in self.rules:
+            other = matches.setdefault(rule.match, rule.name)
+            if other != rule.name:
+                raise ValueError(
+                    f"rules {other} and {rule.name} match the same packets with the same priority: give one of them "
+                    f"another `priority`"
+                )
         return self
 
     def direction(self, ingress_port: int, egress_port: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from controller.config import AccessPointConfig, Config, ConfigError, load
 
@@ -152,3 +153,13 @@ def test_the_wrong_p4info_is_one_line_and_code_2(tmp_path: Path, text: str) -> N
     assert result.returncode == 2
     assert str(info) in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_two_rules_of_one_match_are_refused() -> None:
+    """B10: the switch has one place for both."""
+    rule = {"dst_port": [5, 9], "class_id": 3}
+    rules = [{"name": "a", **rule}, {"name": "b", **rule, "src_port": [0, 65535], "queue": 6}]
+    with pytest.raises(ValidationError, match="rules a and b match the same packets"):
+        AccessPointConfig.model_validate(access_point(rules=rules))
+    rules[1]["priority"] = 2000
+    assert len(AccessPointConfig.model_validate(access_point(rules=rules)).rules) == 2

@@ -22,10 +22,11 @@ HERE, THERE = 1, 2
 
 
 class Switch:
-    """Takes every write, and has the entries."""
+    """Takes every write, and has the entries; of the table `full` no more than there are."""
 
     def __init__(self) -> None:
         self.entries: dict[tuple[int, bytes], p4r.TableEntry] = {}
+        self.full: int | None = None
 
     async def write(self, updates: list[p4r.Update]) -> None:
         for update in updates:
@@ -39,8 +40,20 @@ class Switch:
     write_existing = write
 
     async def insert(self, updates: list[p4r.Update]) -> dict[int, str]:
-        await self.write(updates)
-        return {}
+        refused = {number: "no room" for number, update in enumerate(updates) if self._has_no_room(update)}
+        await self.write([update for number, update in enumerate(updates) if number not in refused])
+        return refused
+
+    def _has_no_room(self, update: p4r.Update) -> bool:
+        table = update.entity.table_entry.table_id
+        return update.type == p4r.Update.INSERT and table == self.full and self.count(table) >= self.room
+
+    def count(self, table: int) -> int:
+        return sum(number == table for number, _ in self.entries)
+
+    def fill(self, table: int, room: int | None = None) -> None:
+        """From now on there is room for so many entries, or for those that there are."""
+        self.full, self.room = table, self.count(table) if room is None else room
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +105,7 @@ def test_an_address_that_moves_too_often_stays_until_it_was_quiet(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, switch, now = Stations(config(), program), Switch(), 1000.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "time", lambda loop: now)
     ports = itertools.cycle((HERE, THERE))
     for moves in range(6):
         port = next(ports)
@@ -119,3 +132,36 @@ def test_one_port_leaves_room_for_others(program: Program) -> None:
     # Who is known at the port goes on to be so.
     hear(known, switch, OTHER, HERE)
     assert known.refused.by_reason["port"] == 7
+
+
+def test_a_station_moves_in_a_full_table(program: Program) -> None:
+    """B12: the old entry leaves room for the new one."""
+    known, switch = Stations(config(), program), Switch()
+    hear(known, switch, GATEWAY, THERE)
+    hear(known, switch, OTHER, HERE)
+    switch.fill(program.learn_id)
+    hear(known, switch, OTHER, THERE)
+    assert (port_of(known, OTHER), switch.count(program.learn_id)) == (THERE, 2)
+    # Where the switch has no room at all, the station is forgotten and what goes there flooded, and nothing ends.
+    switch.fill(program.learn_id, 1)
+    hear(known, switch, OTHER, HERE)
+    assert (port_of(known, OTHER), known.refused.by_reason["switch"]) == (None, 1)
+    assert len(switch.entries) == 2
+    switch.fill(program.learn_id, 9)
+    hear(known, switch, OTHER, HERE)
+    assert port_of(known, OTHER) == HERE
+
+
+def test_a_station_that_the_switch_lost_is_written_again(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, switch, now = Stations(config(), program), Switch(), 1000.0
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "time", lambda loop: now)
+    hear(known, switch, OTHER, HERE)
+    there = dict(switch.entries)
+    switch.entries.clear()
+    # A digest that was on its way tells nothing.
+    now += 0.5
+    hear(known, switch, OTHER, HERE)
+    assert not switch.entries
+    now += 1
+    hear(known, switch, OTHER, HERE)
+    assert (switch.entries, port_of(known, OTHER)) == (there, HERE)

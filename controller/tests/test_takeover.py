@@ -77,6 +77,24 @@ def test_the_backup_takes_over(any_lab: Lab) -> None:
     assert backup.get()["state"] == "ready"
 
 
+def test_a_backup_notices_that_its_switch_is_gone(link_lab: Lab) -> None:
+    """B2: a switch without power does not even end its connections."""
+    link_lab.start_switch()
+    primary = link_lab.controller(election_id=2)
+    proxy = Proxy(link_lab.grpc)
+    try:
+        backup = link_lab.controller(election_id=1, ready=False, address=f"127.0.0.1:{proxy.port}")
+        wait_for(lambda: backup.get()["state"] == "backup")
+        proxy.cut()
+        gone = wait_for(lambda: (seen := backup.get())["state"] == "connecting" and seen)
+        assert "does not answer" in gone["problem"]
+        primary.process.kill()
+        proxy.mend()
+        wait_for(lambda: backup.get()["state"] == "ready")
+    finally:
+        proxy.close()
+
+
 def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
     """Only its stream is cut: its loop goes on writing, on a connection of its own."""
     link_lab.start_switch("2:rate=1mbit,limit=100")

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One access point's trouble is its own: a switch that says what no switch should, beside one that is well."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from finsy.proto import p4d, p4r, rpc_code, rpc_status
+
+from controller.config import AccessPointConfig
+from controller.control import Control
+from controller.program import DIGEST_FLOWS, Program, flow_key
+from controller.transport import RpcError
+
+from .test_entries import config
+
+SECONDS = 10.0
+
+
+class Switch:
+    """A transport to a switch without a data plane, which takes every write and says what a test has it say."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.says: asyncio.Queue[p4r.StreamMessageResponse] = asyncio.Queue()
+        self.heard: list[p4r.StreamMessageRequest] = []
+        self.written: list[p4r.Update] = []
+        self.fails: Callable[[str], int] = lambda method: 0
+        self.sessions = 0
+
+    async def call(self, method: str, request: bytes, *, timeout: float = 1.0) -> bytes:
+        if code := self.fails(method):
+            raise RpcError(rpc_status.Status(code=code, message="said a test"))
+        if method == "Write":
+            self.written += p4r.WriteRequest.FromString(request).updates
+        elif method == "GetForwardingPipelineConfig":
+            answer = p4r.GetForwardingPipelineConfigResponse()
+            answer.config.cookie.cookie = self._program.schema.p4cookie
+            return answer.SerializeToString()
+        return b""
+
+    def send(self, message: bytes) -> None:
+        self.heard.append(p4r.StreamMessageRequest.FromString(message))
+        if self.heard[-1].HasField("arbitration"):
+            self.says.put_nowait(p4r.StreamMessageResponse(arbitration=self.heard[-1].arbitration))
+
+    async def receive(self) -> bytes:
+        return (await self.says.get()).SerializeToString()
+
+    async def close(self) -> None:
+        while not self.says.empty():
+            self.says.get_nowait()
+
+
+async def until(what: Callable[[], Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not what():
+            await asyncio.sleep(0.01)
+
+
+class Two:
+    """A control with two access points: one whose switch misbehaves, and one that is well."""
+
+    def __init__(self) -> None:
+        self.configs = [config().model_copy(update={"name": name}) for name in ("bad", "well")]
+        self.program = Program(self.configs[0].pipeline)
+        self.switches = {of.name: Switch(self.program) for of in self.configs}
+        self.control = Control(lambda name: None, self._connect)
+        self.switch = self.switches["bad"]
+
+    def _connect(self, of: AccessPointConfig) -> Any:
+        return _Way(self.switches[of.name])
+
+    async def __aenter__(self) -> "Two":
+        self.control.prepare(self.configs)
+        self.control.start()
+        await until(lambda: all(self.of(name)["ticks"] > 1 for name in self.switches))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        before, ended = self.of("well"), self.switches["well"].sessions
+        await until(lambda: self.of("well")["ticks"] > before["ticks"] + 2)
+        assert (self.of("well")["state"], self.of("well")["problem"], ended) == ("ready", None, 1)
+        await self.control.stop()
+
+    def of(self, name: str) -> Any:
+        return self.control.observe(name)
+
+    def tell(self, name: str, *members: bytes, digest_id: int | None = None) -> None:
+        """A digest, of flows by its name."""
+        ids = {alias: number for number, alias in self.program.digest_names.items()}
+        struct = p4d.P4StructLike(members=[p4d.P4Data(bitstring=member) for member in members])
+        digest = p4r.DigestList(digest_id=digest_id or ids[name], list_id=7, data=[p4d.P4Data(struct=struct)])
+        self.switch.says.put_nowait(p4r.StreamMessageResponse(digest=digest))
+
+
+class _Way:
+    """One session's way to a `Switch`."""
+
+    def __init__(self, switch: Switch) -> None:
+        self.call, self.close, self._switch = switch.call, switch.close, switch
+
+    def stream(self) -> Any:
+        self._switch.sessions += 1
+        return _Stream(self._switch)
+
+
+class _Stream:
+    def __init__(self, switch: Switch) -> None:
+        self.send, self.receive = switch.send, switch.receive
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+IPV4 = next(name for name, version in DIGEST_FLOWS.items() if version == 4)
+MEMBERS = (b"\x0a\0\0\1", b"\x0a\0\0\2", b"\x11", b"\x03\xe8", b"\x07\xd0", b"\1", b"\2", b"\0", b"\0")
+
+
+async def test_a_digest_that_nobody_knows_is_told_and_acknowledged(caplog: pytest.LogCaptureFixture) -> None:
+    async with Two() as two:
+        two.tell("", b"\1", digest_id=123456)
+        await until(lambda: any(heard.digest_ack.list_id == 7 for heard in two.switch.heard))
+        assert two.switch.sessions == 1
+        assert "digest 123456" in caplog.text
+
+
+async def test_what_cannot_be_handled_ends_its_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.connection.FIRST_BACKOFF", 0.05)
+    async with Two() as two:
+        two.tell(IPV4, b"\1")
+        await until(lambda: two.of("bad")["problem"])
+        assert "cannot be handled" in two.of("bad")["problem"]
+        await until(lambda: two.switch.sessions > 1 and two.of("bad")["state"] == "ready")
+
+
+async def test_a_code_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.connection.FIRST_BACKOFF", 0.05)
+    async with Two() as two:
+        two.switch.fails = lambda method: 99 if method == "Read" else 0
+        await until(lambda: two.of("bad")["problem"])
+        assert two.of("bad")["problem"].endswith("answers code 99: said a test")
+        # Each session ends in the same way: they come ever less often.
+        await until(lambda: two.switch.sessions > 3)
+        two.switch.fails = lambda method: 0
+        await until(lambda: two.of("bad")["state"] == "ready")
+
+
+async def test_a_flow_that_the_switch_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B11: else it is known here for ever, and to nobody there."""
+    monkeypatch.setattr("controller.flows.LOST_SECONDS", 0.2)
+    async with Two() as two:
+
+        def inserted() -> int:
+            return sum(update.type == p4r.Update.INSERT for update in two.switch.written if is_flow(update))
+
+        def is_flow(update: p4r.Update) -> bool:
+            return update.entity.table_entry.table_id in two.program.flow_versions
+
+        two.tell(IPV4, *MEMBERS)
+        await until(lambda: inserted() == 1)
+        # This one was on its way.
+        two.tell(IPV4, *MEMBERS)
+        await asyncio.sleep(0.3)
+        assert inserted() == 1
+        two.tell(IPV4, *MEMBERS)
+        await until(lambda: inserted() == 2)
+        flow = two.control.access_points["bad"].flows.by_key[flow_key([*MEMBERS], 4)]
+        of_flow = [
+            update.entity.table_entry.action.action.params[0].value for update in two.switch.written if is_flow(update)
+        ]
+        assert set(of_flow) == {flow.index.to_bytes()}
+
+
+def test_a_refusal_is_one_line_whatever_the_switch_says() -> None:
+    status = rpc_status.Status(code=rpc_code.UNKNOWN, message="two\nlines")
+    status.details.add(type_url="type.googleapis.com/p4.v1.Error", value=b"\xff\xff")
+    status.details.add(type_url="nonsense")
+    status.details.add().Pack(p4r.Error(canonical_code=77, message="no\nroom"))
+    error = RpcError(status)
+    assert (str(error), error.codes) == ("UNKNOWN: two lines; update 2: no room", {77})
