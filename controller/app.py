@@ -153,7 +153,7 @@ async def run(options: Options) -> None:
     service = Service(connect(options.database), control)
     app = create_app(service)
     server = web_server(app.state.guard, options)
-    await service.load(options.config.access_points if options.config else [])
+    await service.load(options.config.access_points if options.config else None)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

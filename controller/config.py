@@ -235,7 +235,9 @@ class AccessPointConfig(Model):
     tls: P4RuntimeTls | None = None
     """Without it P4Runtime is in the clear, as suits loopback and a management network of its own."""
     device_id: Annotated[int, Field(ge=0, lt=2**64)] = 1
-    election_id: Annotated[int, Field(ge=1, lt=2**128)] = 1
+    election_id: Annotated[int, Field(ge=1, lt=2**64)] = 1
+    """Of controllers with databases of their own the highest is primary. Those that share a database have different
+    ones anyway: this is the upper part, and the lower one counts their starts."""
     pipeline: Pipeline = Field(default_factory=Pipeline)
     ports: Annotated[list[Port], Field(min_length=1)]
     features: Features = Field(default_factory=Features)

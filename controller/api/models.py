@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API answers with beside `controller.observation`, and the bodies that it takes. Units are in the names."""
 
-from typing import Annotated, Any, Literal
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
@@ -29,6 +30,8 @@ class AccessPointAnswer(TypedDict):
     """One access point."""
 
     name: str
+    revision: int
+    """Of its configuration."""
     address: str
     device_id: int
     enabled: bool
@@ -151,6 +154,15 @@ class AuditAnswer(TypedDict):
     change: Any
 
 
+class RevisionAnswer(TypedDict):
+    """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
+
+    revision: int
+    time: float
+    actor: str
+    config: dict[str, Any]
+
+
 class HealthAnswer(TypedDict):
     """The process runs."""
 
@@ -195,17 +207,38 @@ class Page(BaseModel):
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
+PATCHES: dict[type[Model], type[Model]] = {}
+"""What `partial` has made."""
+
+
 def partial(model: type[Model], *without: str) -> type[Model]:
-    """The same fields, each of which may be left out; null brings one back to its default."""
-    fields: dict[str, Any] = {
-        name: (field.rebuild_annotation() | None, None)
-        for name, field in model.model_fields.items()
-        if name not in without
-    }
-    made = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
-    made.__doc__ = f"What is to be changed; null brings a field back to its default. {model.__doc__}"
-    made.model_config = ConfigDict(extra="forbid")
+    """What may be said in a merge patch (RFC 7396): the same fields, also those of models inside, each of which may be
+    left out or null."""
+    made = PATCHES.get(model)
+    if made is None:
+        fields: dict[str, Any] = {
+            name: (_partial_type(field.rebuild_annotation()) | None, None)
+            for name, field in model.model_fields.items()
+            if name not in without
+        }
+        made = PATCHES[model] = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
+        made.__doc__ = f"What is to be changed; null brings a field back to its default. {model.__doc__}"
+        made.model_config = ConfigDict(extra="forbid")
     return made
+
+
+def _partial_type(annotation: Any) -> Any:
+    """Lists are replaced as a whole; models and dictionaries are merged."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return Annotated[(_partial_type(arguments[0]), *arguments[1:])]
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_partial_type, arguments))]  # noqa: UP007
+    if origin is dict:
+        return GenericAlias(dict, (arguments[0], _partial_type(arguments[1]) | None))
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return partial(annotation)
+    return annotation
 
 
 NcrPatch = partial(Ncr)

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from controller import config as configuration
@@ -23,7 +24,7 @@ from controller.state.database import connect
 from controller.state.store import Change
 
 from .switches import free_port
-from .test_config import access_point
+from .test_config import PORTS, access_point
 from .test_entries import PIPELINE
 
 AP = "/api/v1/access-points/ap1"
@@ -31,11 +32,13 @@ CHANGE = Change("test", "127.0.0.1", "POST", "/", 201, None)
 
 
 class Api:
-    """An application over a new database, and clients of each role."""
+    """An application over a database, or a new one in a directory, and clients of each role."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, database: Path | sa.Engine) -> None:
         self.control = Control(lambda name: None, Workers())
-        self.service = Service(connect(f"sqlite:///{directory / 'state.db'}"), self.control)
+        if isinstance(database, Path):
+            database = connect(f"sqlite:///{database / 'state.db'}")
+        self.service = Service(database, self.control)
         self.app = create_app(self.service)
         self.secrets: dict[str, str] = {}
 
@@ -122,6 +125,9 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PATCH", f"{AP}/config", {"name": "ap2"}, 422, "body.name: Extra inputs are not permitted"),
     ("PATCH", f"{AP}/flows/7", {"weight": 2}, 404, "no flow has index 7"),
     ("PATCH", f"{AP}/flows/x", {"weight": 2}, 422, "path.flow_index"),
+    ("PATCH", f"{AP}/config", {"features": {"sprase": True}}, 422, "body.features.sprase: Extra inputs"),
+    ("PATCH", f"{AP}/config", [], 422, "body"),
+    ("POST", f"{AP}/revisions/7777/restore", None, 404, "ap1 has no revision 7777"),
     ("PUT", f"{AP}/rules/a", {"name": "b", "class_id": 1}, 422, "the path names rule a, the body b"),
     ("PUT", f"{AP}/rules/a", {"name": "a"}, 422, "body.class_id: Field required"),
     ("PUT", f"{AP}/rules/a", {"name": "a", "class_id": 8}, 422, "body.class_id"),
@@ -199,6 +205,93 @@ async def test_ncr_follows_the_defaults_until_told_otherwise(client: httpx.Async
     ncr = (await client.get(f"{AP}/ncr")).json()
     assert (ncr["queue_target_ms"], ncr["alpha"]) == (9, 0.03)
     assert (await client.patch(f"{AP}/ncr", json={"queue_target_ms": None})).json()["queue_target_ms"] == 8
+
+
+async def test_a_patch_is_a_merge_patch(client: httpx.AsyncClient) -> None:
+    """RFC 7396: objects are merged field by field, null takes out, lists are replaced."""
+    path, headers = f"{AP}/config", {"content-type": "application/merge-patch+json"}
+
+    async def patch(body: object) -> Any:
+        answer = await client.patch(path, content=json.dumps(body), headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    await patch({"features": {"sparse": False, "gate": {"1": {"buffer": 50, "batch": 5}}}, "ncr": {"alpha": 0.5}})
+    await patch({"features": {"ack_filter": False, "gate": {"2": {"buffer": 60, "batch": 6}}}, "ncr": {"beta": 0.6}})
+    found = await patch({"locked_stations": {"02:00:00:00:00:01": 2, "02:00:00:00:00:02": 1}})
+    assert (found["features"]["sparse"], found["features"]["ack_filter"]) == (False, False)
+    assert sorted(found["features"]["gate"]) == ["1", "2"]
+    assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.5, 0.6)
+    found = await patch(
+        {
+            "features": {"gate": {"1": None, "2": {"batch": 7}}},
+            "ncr": {"alpha": None},
+            "locked_stations": {"02:00:00:00:00:02": None},
+            "rules": [{"name": "only", "class_id": 4}],
+        }
+    )
+    assert found["features"]["gate"] == {"2": {"buffer": 60, "batch": 7}}
+    assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.03, 0.6)
+    assert found["locked_stations"] == {"02:00:00:00:00:01": 2}
+    assert [rule["name"] for rule in found["rules"]] == ["only"]
+    refused = await client.patch(path, json={"features": {"gate": {"1": {"batch": 7}}}})
+    assert (refused.status_code, "features.gate.1.buffer" in refused.json()["detail"]) == (422, True)
+
+
+async def test_a_whole_configuration_takes_the_place_of_another(client: httpx.AsyncClient) -> None:
+    await client.patch(f"{AP}/class-weights", json={"downlink": 9})
+    body = access_point(pipeline=PIPELINE, enabled=False)
+    put = await client.put(f"{AP}/config", json=body)
+    assert (put.status_code, put.json()["class_weights"]["downlink"], put.json()["rules"]) == (200, 4, [])
+    other = await client.put(f"{AP}/config", json=body | {"name": "ap2"})
+    assert (other.status_code, other.json()["detail"]) == (422, "the path names access point ap1, the body ap2")
+
+
+async def test_a_dry_run_checks_and_changes_nothing(client: httpx.AsyncClient, api: Api) -> None:
+    before = (await client.get(AP)).json()["revision"]
+    new = access_point(pipeline=PIPELINE) | {"name": "ap2"}
+    for method, path, body, code in (
+        ("PATCH", f"{AP}/config", {"enabled": False}, 200),
+        ("PATCH", f"{AP}/config", {"ports": [{**PORTS[0], "port": 0}]}, 422),
+        ("PATCH", f"{AP}/ncr", {"alpha": 1}, 200),
+        ("PATCH", f"{AP}/features", {"gate": {"9": {"buffer": 5, "batch": 1}}}, 422),
+        ("PATCH", "/api/v1/ncr-defaults", {"alpha": 1}, 200),
+        ("PUT", f"{AP}/rules/a", {"name": "a", "class_id": 1}, 200),
+        ("DELETE", f"{AP}/rules/dns", None, 204),
+        ("DELETE", f"{AP}/rules/nobody", None, 404),
+        ("POST", f"{AP}/revisions/{before}/restore", None, 200),
+        ("POST", "/api/v1/access-points", new, 200),
+        ("POST", "/api/v1/access-points", new | {"name": "ap1"}, 409),
+        ("DELETE", AP, None, 204),
+    ):
+        answer = await client.request(method, f"{path}?validate=true", json=body)
+        assert answer.status_code == code, f"{method} {path}: {answer.text}"
+    told = await client.patch(f"{AP}/ncr?validate=true", json={"alpha": 1})
+    assert told.json()["alpha"] == 1
+    assert (await client.get(f"{AP}/ncr")).json()["alpha"] == 0.03
+    assert (await client.get("/api/v1/ncr-defaults")).json()["alpha"] == 0.03
+    assert (await client.get(AP)).json()["revision"] == before
+    assert sorted(api.control.access_points) == ["ap1"]
+    assert (await client.get("/api/v1/audit")).headers["x-total-count"] == "0"
+
+
+async def test_what_was_desired_before_can_be_desired_again(client: httpx.AsyncClient) -> None:
+    first = (await client.get(AP)).json()["revision"]
+    await client.patch(f"{AP}/class-weights", json={"downlink": 9})
+    await client.patch(f"{AP}/features", json={"sparse": False})
+    listed = await client.get(f"{AP}/revisions?limit=2")
+    assert listed.headers["x-total-count"] == "3"
+    newest, middle = listed.json()
+    assert newest["revision"] == (await client.get(AP)).json()["revision"] > middle["revision"] > first
+    assert newest["actor"].startswith("admin (")
+    assert (await client.get(f"{AP}/revisions/{middle['revision']}")).json() == middle
+    tag = (await client.get(f"{AP}/config")).headers["etag"]
+    back = await client.post(f"{AP}/revisions/{first}/restore", headers={"if-match": tag})
+    assert (back.json()["class_weights"]["downlink"], back.json()["features"]["sparse"]) == (4, True)
+    assert (await client.post(f"{AP}/revisions/{first}/restore", headers={"if-match": tag})).status_code == 412
+    assert (await client.post(f"{AP}/revisions/{middle['revision']}/restore")).json()["class_weights"]["downlink"] == 9
+    assert (await client.get(f"{AP}/revisions")).headers["x-total-count"] == "5"
+    assert (await client.get(f"{AP}/revisions/99999")).status_code == 404
 
 
 async def test_lists_come_in_pages(client: httpx.AsyncClient) -> None:
@@ -290,11 +383,12 @@ def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch:
     for name in ("Pipeline", "P4RuntimeTls"):
         for path in examples.EXAMPLES[name].values():
             (tmp_path / path).touch()
+    patches = {patch.__name__: patch for patch in models.PATCHES.values()}
     for name, example in examples.EXAMPLES.items():
         modules = (models, observation, configuration)
-        found = next((getattr(module, name) for module in modules if hasattr(module, name)), models.AccessPointPatch)
+        found = next((getattr(module, name) for module in modules if hasattr(module, name)), patches.get(name))
+        assert found is not None, name
         TypeAdapter(found).validate_python(example)
-        assert found is not models.AccessPointPatch or name == "AccessPointConfigPatch"
 
 
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:
