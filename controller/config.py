@@ -34,23 +34,11 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
-def existing(path: Path) -> Path:
-    """The path of a file; raises ValueError when there is none."""
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    return path
-
-
 class Pipeline(Model):
     """The compiled program; paths are relative to the working directory."""
 
     p4info: Path = Path("p4src/ap.p4info.txtpb")
     device_config: Path = Path("p4src/ap.json")
-
-    @field_validator("p4info", "device_config")
-    @classmethod
-    def _is_file(cls, path: Path) -> Path:
-        return existing(path)
 
 
 class P4RuntimeTls(Model):
@@ -63,11 +51,6 @@ class P4RuntimeTls(Model):
     """Who we are."""
     server_name: str | None = None
     """The name in the switch's certificate, where it is not that of `address`."""
-
-    @field_validator("ca", "cert", "key")
-    @classmethod
-    def _is_file(cls, path: Path) -> Path:
-        return existing(path)
 
 
 class Port(Model):
@@ -294,6 +277,13 @@ class AccessPointConfig(Model):
                 return "downlink"
         return "local"
 
+    def files(self) -> dict[str, Path]:
+        """The files that it names, by the place where it does."""
+        found = {"pipeline.p4info": self.pipeline.p4info, "pipeline.device_config": self.pipeline.device_config}
+        if self.tls is not None:
+            found |= {f"tls.{name}": getattr(self.tls, name) for name in ("ca", "cert", "key")}
+        return found
+
     def port(self, number: int) -> Port | None:
         """The port with this number, or None."""
         return next((port for port in self.ports if port.port == number), None)
@@ -322,8 +312,16 @@ def one_line(error: ValidationError) -> str:
     return f"{place}: {text}" if place else text
 
 
+def missing_file(config: AccessPointConfig) -> str | None:
+    """A file that it names and that is not there, in one line."""
+    for place, path in config.files().items():
+        if not path.is_file():
+            return f"{place}: {path}: no such file"
+    return None
+
+
 def load(path: Path) -> Config:
-    """Read and check a configuration file; raises `ConfigError`."""
+    """Read and check a configuration file, and that what it names is there; raises `ConfigError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -333,8 +331,12 @@ def load(path: Path) -> Config:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text") from None
     try:
-        return Config.model_validate(json.loads(text))
+        config = Config.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error)}") from None
+    for number, access_point in enumerate(config.access_points):
+        if missing := missing_file(access_point):
+            raise ConfigError(f"{path}: access_points.{number}.{missing}")
+    return config

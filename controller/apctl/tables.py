@@ -136,6 +136,11 @@ COLUMNS: dict[str, list[Column]] = {
             ),
         ),
     ],
+    "revisions": [
+        ("REVISION", field("revision")),
+        ("TIME", lambda row: until(row["time"])),
+        ("ACTOR", field("actor")),
+    ],
     "tokens": [
         ("ID", field("id")),
         ("NAME", field("name")),

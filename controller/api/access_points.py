@@ -148,8 +148,8 @@ async def change_config(
 
     def entry() -> dict[str, Any]:
         require_match(request, service.config(name))
-        wanted: dict[str, Any] = patched(service.wanted[name], patch)
-        return wanted
+        before = service.wanted[name]
+        return service.bounded(patched(before, patch), before)
 
     return tagged(request, await service.change(name, change_of(request, patch), entry, validate))
 
@@ -169,7 +169,7 @@ async def replace_config(
 
     def entry() -> dict[str, Any]:
         require_match(request, service.config(name))
-        return document(body)
+        return service.bounded(document(body), service.wanted[name])
 
     return tagged(request, await service.change(name, change_of(request, body), entry, validate))
 

@@ -13,15 +13,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..config import AccessPointConfig, ConfigError, Ncr, one_line
+from ..config import AccessPointConfig, ConfigError, Ncr, missing_file, one_line
 from ..connection import State
 from ..control import LIVE, Control, Refused
+from ..metrics import TickTimes
 from ..observation import FlowObservation, Observation, StationObservation
 from ..program import Program
 from ..state.database import explain
@@ -34,6 +36,8 @@ LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FILES = Path("p4src")
+"""Relative to the working directory, as the paths of pipelines are."""
 FRESH_SECONDS = 0.1
 SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
@@ -48,13 +52,21 @@ LONG_LIST_SECONDS = 0.5
 
 
 class Service:
-    """The service over one database and the access points of this process."""
+    """The service over one database and the access points of this process.
 
-    def __init__(self, engine: sa.Engine, control: Control) -> None:
+    Args:
+        engine: of the database.
+        control: of the access points.
+        files: the folder of the files that REST may name.
+    """
+
+    def __init__(self, engine: sa.Engine, control: Control, files: Path = FILES) -> None:
+        self._files = files
         self.store = Store(engine)
         self.archive = Archive(engine)
         self.control = control
         self.recorder = Recorder()
+        self.ticks: dict[str, TickTimes] = {}
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
@@ -78,6 +90,7 @@ class Service:
         # SQLite has one writer at a time; two readers beside it, so that a long chart holds up nothing.
         self._writer = ThreadPoolExecutor(1, "database-write")
         self._readers = ThreadPoolExecutor(2, "database-read")
+        self._computing = ThreadPoolExecutor(1, "compute")
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A transaction that writes, off the event loop; raises `SQLAlchemyError`."""
@@ -87,12 +100,14 @@ class Service:
         """A transaction that reads, off the event loop; raises `SQLAlchemyError`."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
 
+    async def compute(self, call: Callable[[], T]) -> T:
+        """What takes long, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._computing, call)
+
     async def load(self, from_file: Iterable[AccessPointConfig] | None) -> None:
         """Take the desired state from database and configuration file, if there is one; raises `ConfigError`."""
         given = None if from_file is None else list(from_file)
-        self._own_election_ids = {
-            config.name: config.election_id for config in given or () if "election_id" in config.model_fields_set
-        }
+        self._own_election_ids = _election_ids(given or [])
         try:
             self._start = await self.write(self.store.begin)
             self.defaults, self._defaults_revision = await self.write(self.store.ncr_defaults)
@@ -136,8 +151,27 @@ class Service:
         own = self._own_election_ids.get(config.name, config.election_id)
         return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
 
+    def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What REST says of an access point, once every file that it names anew is in the folder for such files; none
+        is looked at before. Raises `ProblemError`."""
+        for part, names in (("pipeline", ("p4info", "device_config")), ("tls", ("ca", "cert", "key"))):
+            given, known = entry.get(part) or {}, (before or {}).get(part) or {}
+            for name in names:
+                path = given.get(name)
+                if path is None or path == known.get(name):
+                    continue
+                if not Path(path).resolve().is_relative_to(self._files.resolve()):
+                    raise ProblemError(
+                        422,
+                        f"{part}.{name}: {path}: not in {self._files}, the folder (`--files`) of what REST may name",
+                    )
+        return entry
+
     def _check(self, config: AccessPointConfig) -> None:
-        """Whether its files are the access point's program, and its switch has such ports; raises `ProblemError`."""
+        """Whether its files are there and the access point's program, and its switch has such ports; raises
+        `ProblemError`."""
+        if missing := missing_file(config):
+            raise ProblemError(422, missing)
         try:
             Program(config.pipeline).target.check(config)
         except ConfigError as error:
@@ -175,7 +209,7 @@ class Service:
             await self._follow(config.name)
             if config.name in self._configs:
                 raise ProblemError(409, f"access point {config.name} exists already")
-            entry = document(config)
+            entry = self.bounded(document(config))
             whole = self.whole(entry)
             self._check(whole)
             if dry:
@@ -216,6 +250,7 @@ class Service:
         self._revisions.pop(name, None)
         self.seen.pop(name, None)
         self.recorder.drop(name)
+        self.ticks.pop(name, None)
         with contextlib.suppress(Refused):
             await self.control.remove(name)
 
@@ -299,15 +334,32 @@ class Service:
             await asyncio.sleep(FOLLOW_SECONDS)
             # A database that is away changes nothing; a change that cannot be followed is said once.
             with contextlib.suppress(SQLAlchemyError):
-                await self._follow_defaults()
-                there = await self.read(self.store.revisions)
-                for name in {*there, *self._configs}:
-                    if there.get(name) not in (self._revisions.get(name), self._unusable.get(name, -1)):
-                        async with self.lock(name):
-                            try:
-                                await self._follow(name)
-                            except ProblemError as error:
-                                LOG.warning("%s", error)
+                await self._follow_all()
+
+    async def _follow_all(self) -> None:
+        await self._follow_defaults()
+        there = await self.read(self.store.revisions)
+        for name in {*there, *self._configs}:
+            if there.get(name) not in (self._revisions.get(name), self._unusable.get(name, -1)):
+                async with self.lock(name):
+                    try:
+                        await self._follow(name)
+                    except ProblemError as error:
+                        LOG.warning("%s", error)
+
+    async def reload(self, from_file: Iterable[AccessPointConfig]) -> None:
+        """Take the configuration file in again, as at a start; raises `ConfigError`, and then nothing has changed."""
+        given = list(from_file)
+        try:
+            for config in given:
+                self._check(config)
+            self._own_election_ids = _election_ids(given)
+            await self.write(self.store.adopt, given)
+            await self._follow_all()
+        except ProblemError as error:
+            raise ConfigError(error.detail) from None
+        except SQLAlchemyError as error:
+            raise ConfigError(explain(error)) from None
 
     async def _follow_defaults(self) -> None:
         try:
@@ -392,6 +444,8 @@ class Service:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
+                    loop = self.control.access_points[name].loop
+                    self.ticks.setdefault(name, TickTimes()).look(loop.ticks, loop.durations)
                     # Of what is not under control nothing is measured: history has a gap there, not zeros.
                     if seen["state"] == State.READY.value:
                         self.recorder.add(seen)
@@ -428,4 +482,10 @@ class Service:
         """The end: what was sampled is kept."""
         await self.flush(everything=True)
         self._writer.shutdown(wait=True)
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._readers, self._computing):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _election_ids(given: Iterable[AccessPointConfig]) -> dict[str, int]:
+    """What a configuration file says of them."""
+    return {config.name: config.election_id for config in given if "election_id" in config.model_fields_set}

@@ -26,6 +26,8 @@ IDEMPOTENCY_SECONDS = 86_400
 AUDIT_SECONDS = 400 * 86_400
 MOST_REVISIONS = 100
 """That are kept of one access point."""
+MOST_SESSIONS = 100
+"""Of browsers, that one token has opened; one more ends the oldest."""
 FILE = "configuration file"
 """Who has changed what came from there."""
 THERE = ~ACCESS_POINTS.c.removed
@@ -252,6 +254,10 @@ class Store:
         values = {field: getattr(token, field) for field in Token.__slots__}
         with self._write.begin() as connection:
             connection.execute(sa.insert(TOKENS).values(hash=digest(secret), **values))
+            if kind == "session":
+                mine = (TOKENS.c.kind == kind) & (TOKENS.c.parent == parent)
+                last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MOST_SESSIONS)
+                connection.execute(sa.delete(TOKENS).where(mine, TOKENS.c.id.not_in(last)))
             if change:
                 _audit(connection, change)
         return token, secret

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from pydantic import TypeAdapter
@@ -20,6 +21,7 @@ from controller.api.service import Service
 from controller.config import AccessPointConfig
 from controller.control import Control
 from controller.loop import Workers
+from controller.metrics import TickTimes
 from controller.state.database import connect
 from controller.state.store import Change
 
@@ -389,6 +391,59 @@ def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch:
         found = next((getattr(module, name) for module in modules if hasattr(module, name)), patches.get(name))
         assert found is not None, name
         TypeAdapter(found).validate_python(example)
+
+
+async def test_ticks_and_requests_are_histograms(client: httpx.AsyncClient, api: Api) -> None:
+    times = api.service.ticks["ap1"] = TickTimes()
+    # Of a loop that has ticked 1000, 1500, 2000 times the last 1000.
+    for ticks in (1000, 1500, 2000):
+        times.look(ticks, np.linspace(0.0, 0.02, 1000))
+    assert times.counts[-1] == 2000
+    times.look(10, np.full(10, 0.5))
+    await client.get(AP)
+    await client.get("/api/v1/nothing")
+    text = (await client.get("/metrics")).text
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert found['ap_tick_seconds_bucket{access_point="ap1",le="0.01"}'] == "1000.0"
+    assert found['ap_tick_seconds_bucket{access_point="ap1",le="+Inf"}'] == "2010.0"
+    assert float(found['ap_tick_seconds_sum{access_point="ap1"}']) == pytest.approx(25.0)
+    assert found['controller_request_seconds_count{method="GET",status="404"}'] == "1.0"
+    assert "_p99_" not in text and "_median_" not in text
+
+
+async def test_what_is_refused_and_lost_is_counted(client: httpx.AsyncClient, api: Api) -> None:
+    api.service.recorder.lost = 7
+    async with api.client(None) as nobody:
+        assert (await nobody.get(AP)).status_code == 401
+        assert (await nobody.post("/api/v1/session", json={"token": "ap_wrong"})).status_code == 401
+    text = (await client.get("/metrics")).text
+    for line in (
+        'controller_refused_requests_total{reason="token"} 1.0',
+        'controller_refused_requests_total{reason="login"} 1.0',
+        'controller_refused_requests_total{reason="rate"} 0.0',
+        "controller_lost_samples_total 7.0",
+        "controller_ended_connections_total ",
+    ):
+        assert line in text, line
+
+
+async def test_health_needs_no_token_however_it_is_asked_for(api: Api) -> None:
+    async with api.client(None) as nobody:
+        for path in ("/healthz", "/readyz"):
+            for method in ("GET", "HEAD"):
+                assert (await nobody.request(method, path)).status_code == 200, f"{method} {path}"
+
+
+async def test_the_largest_flows_come_first(client: httpx.AsyncClient, api: Api) -> None:
+    flows = [examples.EXAMPLES["FlowObservation"] | {"flow_index": n, "rate_bps": n * 7919 % 1009} for n in range(1000)]
+    api.service._lists[("flows", "ap1")] = (float("inf"), flows)
+    first = await client.get(f"{AP}/flows?sort=-rate_bps&limit=3&offset=2")
+    assert [flow["rate_bps"] for flow in first.json()] == sorted((flow["rate_bps"] for flow in flows), reverse=True)[
+        2:5
+    ]
+    assert first.headers["x-total-count"] == "1000"
+    second = await client.get(f"{AP}/flows?limit=2&offset=998")
+    assert [flow["flow_index"] for flow in second.json()] == [998, 999]
 
 
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:
