@@ -21,6 +21,7 @@ ClassId = Annotated[int, Field(ge=0, le=7)]
 FlowClass = Annotated[int, Field(ge=0, le=6)]
 """What a flow may ask for; 7 is of flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
+StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 
@@ -232,6 +233,8 @@ class AccessPointConfig(Model):
     limits: Limits = Field(default_factory=Limits)
     locked_stations: Annotated[dict[MacAddress, PortNumber], Field(max_length=1000)] = Field(default_factory=dict)
     """Addresses that are behind one port for ever, such as the gateway's: behind another one they are not learned."""
+    station_names: Annotated[dict[MacAddress, StationName], Field(max_length=4096)] = Field(default_factory=dict)
+    """What people call them; the switch is not told."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
     """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""

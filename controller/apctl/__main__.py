@@ -62,7 +62,7 @@ CHANGES: dict[str, Callable[..., Any]] = {
     "ncr": Client.change_ncr,
 }
 GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
-SETTABLE = [*CHANGES, "ncr-defaults", "flow", "rule"]
+SETTABLE = [*CHANGES, "ncr-defaults", "flow", "station", "rule"]
 
 
 READY_WITHIN, POLL = 30.0, 0.5  # s
@@ -227,11 +227,10 @@ def set_(
     if what not in SETTABLE:
         raise UsageError(f"set {what}: one of {', '.join(SETTABLE)}")
     places = [word for word in words if "=" not in word]
-    wanted = {"ncr-defaults": 0, "flow": 2}.get(what, 1)
+    wanted = {"ncr-defaults": 0, "flow": 2, "station": 2}.get(what, 1)
     if len(places) != wanted:
-        raise UsageError(
-            f"set {what}: {('no place', 'an ACCESS_POINT', 'ACCESS_POINT and FLOW_INDEX')[wanted]}, then NAME=VALUE"
-        )
+        of_two = "ACCESS_POINT and " + ("FLOW_INDEX" if what == "flow" else "MAC_ADDRESS")
+        raise UsageError(f"set {what}: {('no place', 'an ACCESS_POINT', of_two)[wanted]}, then NAME=VALUE")
     body: Any = _values(words[wanted:])
     with _client(context) as client:
         if what == "ncr-defaults":
@@ -240,6 +239,8 @@ def set_(
             if not places[1].isdigit():
                 raise UsageError(f"set flow: {places[1]} is no FLOW_INDEX")
             answer = client.change_flow(places[0], int(places[1]), body)
+        elif what == "station":
+            answer = client.change_station(places[0], places[1].lower(), body)
         elif what == "rule":
             answer = client.put_rule(places[0], str(body.get("name", "")), body)
         else:

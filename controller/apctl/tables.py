@@ -84,6 +84,7 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "stations": [
         ("ADDRESS", field("address")),
+        ("NAME", lambda row: row["name"] or "-"),
         ("PORT", field("port")),
         ("ROLE", field("role")),
         ("MOVES", field("moves")),

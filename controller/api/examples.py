@@ -53,6 +53,15 @@ _NCR = {"law": "pi2", "queue_target_ms": 10.0, "gamma": 0.05}
 _WEIGHTS = {"downlink": 4.0, "uplink": 1.0, "other": 1.0}
 _FEEDBACK_CLASS = {key: _CLASS[key] for key in ("class_id", "feedback", "arriving_bps", "desired_bps")}
 _HISTORY_PORT = {"port": 2, "columns": {"time": [1_790_000_000, 1_790_000_010], "delay_ms": [14.2, 15.9]}}
+_STATION = {
+    "address": "02:00:00:00:00:0b",
+    "outer_vid": 0,
+    "inner_vid": 0,
+    "port": 1,
+    "role": "station",
+    "since": 1_790_000_000.0,
+    "moves": 0,
+}
 _SESSION = {"name": "admin", "role": "admin", "expires": None}
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -168,15 +177,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "SessionAnswer": _SESSION,
     "Sparse": {"fair_share": 1.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
     "SparsePatch": {"share": 0.02},
-    "StationObservation": {
-        "address": "02:00:00:00:00:0b",
-        "outer_vid": 0,
-        "inner_vid": 0,
-        "port": 1,
-        "role": "station",
-        "since": 1_790_000_000.0,
-        "moves": 0,
-    },
+    "StationAnswer": {**_STATION, "name": "Printer", "locked_port": None},
+    "OneStationAnswer": {"address": "02:00:00:00:00:0b", "name": "Printer", "locked_port": None, "seen": [_STATION]},
+    "StationObservation": _STATION,
+    "StationPatch": {"name": "Printer", "locked_port": 1},
     "TokenAnswer": _TOKEN,
 }
 
@@ -185,6 +189,8 @@ PARAMETERS: dict[str, Any] = {
     "port": 2,
     "flow_index": 17,
     "rule": "voice",
+    "station": "02:00:00:00:00:0b",
+    "name_contains": "printer",
     "revision": 17,
     "validate": True,
     "token_id": "4f1d0c9a7b32",

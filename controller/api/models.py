@@ -7,8 +7,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
-from ..config import AccessPointConfig, ClassWeights, Features, FlowClass, Model, Ncr, Weight
-from ..observation import PortObservation
+from ..config import (
+    AccessPointConfig,
+    ClassWeights,
+    Features,
+    FlowClass,
+    Model,
+    Ncr,
+    PortNumber,
+    StationName,
+    Weight,
+)
+from ..observation import PortObservation, StationObservation
 from ..state.store import Role
 
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -163,6 +173,24 @@ class RevisionAnswer(TypedDict):
     config: dict[str, Any]
 
 
+class StationAnswer(StationObservation):
+    """A MAC address that was learned, and what is said of it."""
+
+    name: str | None
+    locked_port: int | None
+    """The port that it is behind for ever."""
+
+
+class OneStationAnswer(TypedDict):
+    """A MAC address: what is said of it, and where it was learned."""
+
+    address: str
+    name: str | None
+    locked_port: int | None
+    seen: list[StationObservation]
+    """In each of its VLANs; empty while it is away."""
+
+
 class HealthAnswer(TypedDict):
     """The process runs."""
 
@@ -183,6 +211,13 @@ class FlowPatch(Model):
 
     weight: Weight | None = None
     flow_class: FlowClass | None = None
+
+
+class StationPatch(Model):
+    """What can be said of a station; null takes it back. A locked port begins a new session."""
+
+    name: StationName | None = None
+    locked_port: PortNumber | None = None
 
 
 class NewToken(Model):

@@ -149,7 +149,9 @@ class Service:
         """The same with an election id that no other controller on this database has. Of two with the same
         `election_id` the one that was started later has the lower: it does not push the other one aside."""
         own = self._own_election_ids.get(config.name, config.election_id)
-        return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
+        election_id = own * STARTS + STARTS - 1 - self._start % STARTS
+        # A name is no reason for a new session.
+        return config.model_copy(update={"election_id": election_id, "station_names": {}})
 
     def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
         """What REST says of an access point, once every file that it names anew is in the folder for such files; none
@@ -274,7 +276,7 @@ class Service:
     async def _bring(self, entry: dict[str, Any], whole: AccessPointConfig, change: Change) -> AccessPointConfig:
         before = self._configs[whole.name]
         changed = {field for field in type(whole).model_fields if getattr(before, field) != getattr(whole, field)}
-        is_live = changed <= {*LIVE}
+        is_live = changed <= {*LIVE, "station_names"}
         if is_live:
             await self.control.change(self._to_run(whole))
         else:

@@ -44,6 +44,7 @@ class AccessPointConfig(TypedDict):
     rules: NotRequired[list[Rule]]
     limits: NotRequired[Limits]
     locked_stations: NotRequired[dict[str, Any]]
+    station_names: NotRequired[dict[str, Any]]
     flow_idle_timeout: NotRequired[float]
     station_idle_timeout: NotRequired[float]
 
@@ -67,6 +68,7 @@ class AccessPointConfigPatch(TypedDict):
     rules: NotRequired[list[Rule] | None]
     limits: NotRequired[LimitsPatch | None]
     locked_stations: NotRequired[dict[str, Any] | None]
+    station_names: NotRequired[dict[str, Any] | None]
     flow_idle_timeout: NotRequired[float | None]
     station_idle_timeout: NotRequired[float | None]
 
@@ -348,6 +350,15 @@ class NewTokenAnswer(TypedDict):
     token: str
 
 
+class OneStationAnswer(TypedDict):
+    """A MAC address: what is said of it, and where it was learned."""
+
+    address: str
+    name: str | None
+    locked_port: int | None
+    seen: list[StationObservation]
+
+
 class P4RuntimeTls(TypedDict):
     """Mutual TLS towards the switch: PEM files, read whenever a session begins."""
 
@@ -518,6 +529,20 @@ class SparsePatch(TypedDict):
     burst_bytes: NotRequired[int | None]
 
 
+class StationAnswer(TypedDict):
+    """A MAC address that was learned, and what is said of it."""
+
+    address: str
+    outer_vid: int
+    inner_vid: int
+    port: int
+    role: str
+    since: float
+    moves: int
+    name: str | None
+    locked_port: int | None
+
+
 class StationObservation(TypedDict):
     """A MAC address behind a port."""
 
@@ -528,6 +553,13 @@ class StationObservation(TypedDict):
     role: str
     since: float
     moves: int
+
+
+class StationPatch(TypedDict):
+    """What can be said of a station; null takes it back. A locked port begins a new session."""
+
+    name: NotRequired[str | None]
+    locked_port: NotRequired[int | None]
 
 
 class TokenAnswer(TypedDict):

@@ -322,14 +322,47 @@ class Client(Transport):
         offset: int | None = None,
         port: int | None = None,
         role: Literal["station", "uplink", "none"] | None = None,
-    ) -> list[models.StationObservation]:
-        """The MAC addresses that were learned, and behind which port."""
+        name_contains: str | None = None,
+    ) -> list[models.StationAnswer]:
+        """The MAC addresses that were learned, behind which port, and what they are called."""
         return cast(
-            list[models.StationObservation],
+            list[models.StationAnswer],
             self.call(
                 "GET",
                 f"/api/v1/access-points/{quote(name)}/stations",
-                query={"limit": limit, "offset": offset, "port": port, "role": role},
+                query={"limit": limit, "offset": offset, "port": port, "role": role, "name_contains": name_contains},
+            ),
+        )
+
+    def get_station(self, name: str, station: str, *, if_none_match: str | None = None) -> models.OneStationAnswer:
+        """One MAC address, also one that is away."""
+        return cast(
+            models.OneStationAnswer,
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
+                headers={"if-none-match": if_none_match},
+            ),
+        )
+
+    def change_station(
+        self,
+        name: str,
+        station: str,
+        body: models.StationPatch,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.OneStationAnswer:
+        """Call a station by a name, or keep it behind one port: `{"name": "Printer", "locked_port": 1}`"""
+        return cast(
+            models.OneStationAnswer,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
+                query={"validate": validate},
+                body=body,
+                headers={"idempotency-key": idempotency_key},
             ),
         )
 

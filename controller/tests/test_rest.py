@@ -446,6 +446,37 @@ async def test_the_largest_flows_come_first(client: httpx.AsyncClient, api: Api)
     assert [flow["flow_index"] for flow in second.json()] == [998, 999]
 
 
+async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: Api) -> None:
+    path, running = f"{AP}/stations/02:00:00:00:00:01", api.control.access_points["ap1"]
+    assert (await client.get(path)).status_code == 404
+    named = await client.patch(path, json={"name": "Zoë: laptop 💻"})
+    assert named.json() == {
+        "address": "02:00:00:00:00:01", "name": "Zoë: laptop 💻", "locked_port": None, "seen": []
+    }  # fmt: skip
+    assert api.control.access_points["ap1"] is running, "a name begins no new session"
+    assert (await client.patch(path, json={"locked_port": 1})).json()["name"] == "Zoë: laptop 💻"
+    config = (await client.get(f"{AP}/config")).json()
+    assert config["locked_stations"] == {"02:00:00:00:00:01": 1}
+    assert api.control.access_points["ap1"].config.locked_stations == {"02:00:00:00:00:01": 1}
+    assert (await client.patch(path, json={"name": None})).json()["locked_port"] == 1
+    assert (await client.get(path)).json()["name"] is None
+    for wrong, words in (
+        ({"locked_port": 9}, "which is not in `ports`"),
+        ({"name": ""}, "body.name"),
+        ({"name": "a\nb"}, "body.name"),
+        ({"nam": "x"}, "body.nam: Extra inputs"),
+    ):
+        refused = await client.patch(path, json=wrong)
+        assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
+    assert (await client.patch(f"{AP}/stations/nobody", json={"name": "x"})).status_code == 422
+    seen = [examples.EXAMPLES["StationObservation"] | {"address": f"02:00:00:00:00:0{n}"} for n in range(3)]
+    api.service._lists[("stations", "ap1")] = (float("inf"), seen)
+    await client.patch(f"{AP}/stations/02:00:00:00:00:02", json={"name": "Printer"})
+    found = (await client.get(f"{AP}/stations?name_contains=PRINT")).json()
+    assert [(station["address"], station["name"]) for station in found] == [("02:00:00:00:00:02", "Printer")]
+    assert len((await client.get(f"{AP}/stations/02:00:00:00:00:02")).json()["seen"]) == 1
+
+
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:
     await client.get(AP)
     assert (await client.get("/metrics")).text.count('ap_ready{access_point="ap1"} 0.0') == 1
