@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from . import app, config, log
+from .api.service import FILES
+from .program import Program
 
 DATABASE = Path("controller.db")
 
@@ -29,13 +31,19 @@ def controller(
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (chain) of the REST API, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     stats: Annotated[Path | None, typer.Option(help="Log queue, feedback and rates here, as CSV.")] = None,
+    files: Annotated[Path, typer.Option(help="Folder of the files that REST may name, as pipelines.")] = FILES,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only look whether --config is in order, and start nothing.")
+    ] = False,
     log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
 ) -> None:
     """Control access points over P4Runtime, and serve the REST API."""
     log.begin(log_format)
     beside = config_file or DATABASE
     try:
-        loaded = config.load(config_file) if config_file else None
+        if check:
+            print(checked(config_file))
+            raise typer.Exit(0)
         for name, path in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
             if path is not None and not path.is_file():
                 raise config.ConfigError(f"{name} {path}: no such file")
@@ -45,15 +53,29 @@ def controller(
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     options = app.Options(
-        config=loaded,
+        config_file=config_file,
         rest=rest,
         database=database or f"sqlite:///{beside.with_suffix('.db')}",
         token_file=token_file or beside.with_suffix(".token"),
         tls_cert=tls_cert,
         tls_key=tls_key,
         stats=stats,
+        files=files,
     )
     raise typer.Exit(app.main(options))
+
+
+def checked(path: Path | None) -> str:
+    """That the file is in order, with all that it names; raises `ConfigError`."""
+    if path is None:
+        raise config.ConfigError("--check: name a file after --config")
+    found = config.load(path).access_points
+    for access_point in found:
+        try:
+            Program(access_point.pipeline).target.check(access_point)
+        except config.ConfigError as error:
+            raise config.ConfigError(f"{path}: {access_point.name}: {error}") from None
+    return f"{path}: in order: {', '.join(access_point.name for access_point in found)}"
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import gc
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -26,13 +27,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from .api.app import create_app
 from .api.connections import BoundedProtocol
-from .api.service import Service
-from .config import Config, ConfigError
+from .api.service import FILES, Service
+from .config import ConfigError, load
 from .control import Control
 from .state.database import connect, explain
 from .state.store import new_secret
 from .stats import Stats
 
+LOG = logging.getLogger(__name__)
+
+RENEW_SECONDS = 60.0
+"""How soon renewed certificates are used."""
 STOP_SECONDS = 2.0
 """How long a clean end may take."""
 
@@ -41,13 +46,14 @@ STOP_SECONDS = 2.0
 class Options:
     """What the command line says."""
 
-    config: Config | None
+    config_file: Path | None
     rest: str
     database: str
     token_file: Path
     tls_cert: Path | None = None
     tls_key: Path | None = None
     stats: Path | None = None
+    files: Path = FILES
 
 
 ACCEPTED_AT_ONCE = 1
@@ -55,6 +61,36 @@ ACCEPTED_AT_ONCE = 1
 several turns."""
 MOST_WAITING = 4096
 """Connections that wait to be accepted: as many as Linux allows (somaxconn)."""
+
+
+class Certificates:
+    """Of REST; read again when they are others, so that a renewal ends no session."""
+
+    def __init__(self, context: ssl.SSLContext, cert: Path, key: Path) -> None:
+        self._context, self._cert, self._key = context, cert, key
+        self._read = self._changed()
+
+    def _changed(self) -> tuple[float, float]:
+        return self._cert.stat().st_mtime, self._key.stat().st_mtime
+
+    def renew(self) -> None:
+        """Use what is there now for the connections to come; what cannot be used is one line, and changes nothing."""
+        try:
+            changed = self._changed()
+            if changed == self._read:
+                return
+            # Of a pair that does not fit the context in use must see nothing.
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self._cert, self._key)
+            self._context.load_cert_chain(self._cert, self._key)
+            self._read = changed
+        except (OSError, ssl.SSLError) as error:
+            LOG.warning("--tls-cert %s: %s: the one before stays in use", self._cert, error.strerror or error)
+
+    async def watch(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            self.renew()
 
 
 class Server(uvicorn.Server):
@@ -154,8 +190,22 @@ async def first_token(service: Service, path: Path, url: str) -> None:
     say(f"token {path}: of an admin; log in with ./apctl login {url} --token-file {path}")
 
 
+async def reload(options: Options, service: Service, certificates: Certificates | None) -> None:
+    """What SIGHUP asks for: configuration file and certificates again. A mistake is one line, and changes nothing."""
+    if certificates:
+        certificates.renew()
+    if options.config_file is None:
+        return
+    try:
+        await service.reload(load(options.config_file).access_points)
+        say(f"reloaded {options.config_file}")
+    except ConfigError as error:
+        LOG.warning("not reloaded: %s", error)
+
+
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
+    config = load(options.config_file) if options.config_file else None
     control = Control(lambda name: say(f"ready {name}"))
     try:
         log = Stats(options.stats, control.access_points) if options.stats else None
@@ -165,20 +215,34 @@ async def run(options: Options) -> None:
     address = listener.getsockname()
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     url = f"{'https' if options.tls_cert else 'http'}://{host}:{address[1]}"
-    service = Service(connect(options.database), control)
+    service = Service(connect(options.database), control, options.files)
     app = create_app(service)
     server = web_server(app.state.guard, options)
-    await service.load(options.config.access_points if options.config else [])
+    await service.load(config.access_points if config else None)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    again = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, again.set)
     punctual()
     await first_token(service, options.token_file, url)
     service.start()
     serving = asyncio.create_task(server.serve([listener]))
     tasks: list[asyncio.Future[Any]] = [serving, *service.tasks()]
+    certificates = None
+    if server.config.ssl and options.tls_cert and options.tls_key:
+        certificates = Certificates(server.config.ssl, options.tls_cert, options.tls_key)
+        tasks.append(asyncio.create_task(certificates.watch()))
+
+    async def reloading() -> None:
+        while True:
+            await again.wait()
+            again.clear()
+            await reload(options, service, certificates)
+
+    tasks.append(asyncio.create_task(reloading()))
     if log:
         tasks.append(asyncio.create_task(log.run()))
     say(f"rest {url}")

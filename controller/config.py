@@ -21,6 +21,7 @@ ClassId = Annotated[int, Field(ge=0, le=7)]
 FlowClass = Annotated[int, Field(ge=0, le=6)]
 """What a flow may ask for; 7 is of flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
+StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 
@@ -34,23 +35,11 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
-def existing(path: Path) -> Path:
-    """The path of a file; raises ValueError when there is none."""
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    return path
-
-
 class Pipeline(Model):
     """The compiled program; paths are relative to the working directory."""
 
     p4info: Path = Path("p4src/ap.p4info.txtpb")
     device_config: Path = Path("p4src/ap.json")
-
-    @field_validator("p4info", "device_config")
-    @classmethod
-    def _is_file(cls, path: Path) -> Path:
-        return existing(path)
 
 
 class P4RuntimeTls(Model):
@@ -63,11 +52,6 @@ class P4RuntimeTls(Model):
     """Who we are."""
     server_name: str | None = None
     """The name in the switch's certificate, where it is not that of `address`."""
-
-    @field_validator("ca", "cert", "key")
-    @classmethod
-    def _is_file(cls, path: Path) -> Path:
-        return existing(path)
 
 
 class Port(Model):
@@ -242,7 +226,9 @@ class AccessPointConfig(Model):
     tls: P4RuntimeTls | None = None
     """Without it P4Runtime is in the clear, as suits loopback and a management network of its own."""
     device_id: Annotated[int, Field(ge=0, lt=2**64)] = 1
-    election_id: Annotated[int, Field(ge=1, lt=2**128)] = 1
+    election_id: Annotated[int, Field(ge=1, lt=2**64)] = 1
+    """Of controllers with databases of their own the highest is primary. Those that share a database have different
+    ones anyway: this is the upper part, and the lower one counts their starts."""
     pipeline: Pipeline = Field(default_factory=Pipeline)
     ports: Annotated[list[Port], Field(min_length=1)]
     features: Features = Field(default_factory=Features)
@@ -254,6 +240,8 @@ class AccessPointConfig(Model):
     limits: Limits = Field(default_factory=Limits)
     locked_stations: Annotated[dict[MacAddress, PortNumber], Field(max_length=1000)] = Field(default_factory=dict)
     """Addresses that are behind one port for ever, such as the gateway's: behind another one they are not learned."""
+    station_names: Annotated[dict[MacAddress, StationName], Field(max_length=4096)] = Field(default_factory=dict)
+    """What people call them; the switch is not told."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
     """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""
@@ -307,6 +295,13 @@ class AccessPointConfig(Model):
                 return "downlink"
         return "local"
 
+    def files(self) -> dict[str, Path]:
+        """The files that it names, by the place where it does."""
+        found = {"pipeline.p4info": self.pipeline.p4info, "pipeline.device_config": self.pipeline.device_config}
+        if self.tls is not None:
+            found |= {f"tls.{name}": getattr(self.tls, name) for name in ("ca", "cert", "key")}
+        return found
+
     def port(self, number: int) -> Port | None:
         """The port with this number, or None."""
         return next((port for port in self.ports if port.port == number), None)
@@ -335,8 +330,16 @@ def one_line(error: ValidationError) -> str:
     return f"{place}: {text}" if place else text
 
 
+def missing_file(config: AccessPointConfig) -> str | None:
+    """A file that it names and that is not there, in one line."""
+    for place, path in config.files().items():
+        if not path.is_file():
+            return f"{place}: {path}: no such file"
+    return None
+
+
 def load(path: Path) -> Config:
-    """Read and check a configuration file; raises `ConfigError`."""
+    """Read and check a configuration file, and that what it names is there; raises `ConfigError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -346,8 +349,12 @@ def load(path: Path) -> Config:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text") from None
     try:
-        return Config.model_validate(json.loads(text))
+        config = Config.model_validate(json.loads(text))
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error)}") from None
+    for number, access_point in enumerate(config.access_points):
+        if missing := missing_file(access_point):
+            raise ConfigError(f"{path}: access_points.{number}.{missing}")
+    return config

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus: what was last seen of the access points, as gauges and counters in base units."""
+"""Prometheus: what was last seen of the access points and of who asks, in base units.
 
-from collections.abc import Callable, Iterable, Iterator
+What percentiles are asked of is a histogram: those of several controllers can be added.
+"""
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
 from .observation import Observation
@@ -19,11 +25,77 @@ COUNTERS = {
 }
 
 
-class Collector(PrometheusCollector):
-    """Tells what is there when Prometheus asks."""
+TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
+"""Upper bounds of a tick's histogram, in seconds; it is due every 0.01."""
+REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Of a request's, in seconds."""
 
-    def __init__(self, seen: Callable[[], Iterable[Observation]]) -> None:
+
+class TickTimes:
+    """How long the ticks of one access point took."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(len(TICK_BOUNDS) + 1, dtype=np.int64)
+        """Ticks within each bound, and all of them."""
+        self.seconds = 0.0
+        self._until = 0
+
+    def look(self, ticks: int, durations: npt.NDArray[np.float64]) -> None:
+        """Take `durations` (s, ascending, of the last of so many ticks) in, once none of them was seen before."""
+        if ticks < self._until:
+            self._until = 0
+        if not durations.size or ticks - self._until < durations.size:
+            return
+        self._until = ticks
+        self.counts[:-1] += np.searchsorted(durations, TICK_BOUNDS, side="right")
+        self.counts[-1] += durations.size
+        self.seconds += float(durations.sum())
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus wants them."""
+        bounds = [*(str(bound) for bound in TICK_BOUNDS), "+Inf"]
+        return list(zip(bounds, self.counts.tolist(), strict=True))
+
+
+class Requests:
+    """What was asked of the API and became of it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.seconds = Histogram(
+            "controller_request_seconds",
+            "From a request to the beginning of its answer",
+            ["method", "status"],
+            buckets=REQUEST_BOUNDS,
+            registry=registry,
+        )
+        self.refused = Counter(
+            "controller_refused_requests",
+            "Requests refused before they were looked at: no valid token (token, login), too many (rate, streams)",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in ("token", "login", "rate", "streams"):
+            self.refused.labels(reason)
+
+
+class Collector(PrometheusCollector):
+    """Tells what is there when Prometheus asks.
+
+    Args:
+        seen: the access points.
+        ticks: how long their ticks took.
+        lost: samples of history that were lost, and connections that were ended for what they took.
+    """
+
+    def __init__(
+        self,
+        seen: Callable[[], Iterable[Observation]],
+        ticks: Mapping[str, TickTimes],
+        lost: Callable[[], tuple[int, int]],
+    ) -> None:
         self._seen = seen
+        self._ticks = ticks
+        self._lost = lost
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of all access points."""
@@ -40,8 +112,7 @@ class Collector(PrometheusCollector):
         ticks = CounterMetricFamily("ap_ticks", "Ticks of the loop", labels=by_ap)
         late = CounterMetricFamily("ap_late_ticks", "Ticks that began late", labels=by_ap)
         missed = CounterMetricFamily("ap_missed_ticks", "Ticks that were left out", labels=by_ap)
-        median = GaugeMetricFamily("ap_tick_median_seconds", "Median of the last 1000 ticks", labels=by_ap)
-        slow = GaugeMetricFamily("ap_tick_p99_seconds", "99th percentile of the last 1000 ticks", labels=by_ap)
+        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took, of at least nine in ten", labels=by_ap)
         delay = GaugeMetricFamily("ap_queue_delay_seconds", "Delay of the port's queue", labels=by_port)
         target = GaugeMetricFamily("ap_queue_target_seconds", "Delay that feedback aims at", labels=by_port)
         queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
@@ -75,8 +146,8 @@ class Collector(PrometheusCollector):
             ticks.add_metric([name], seen["ticks"])
             late.add_metric([name], seen["late"])
             missed.add_metric([name], seen["missed"])
-            median.add_metric([name], seen["tick_ms_p50"] / 1000)
-            slow.add_metric([name], seen["tick_ms_p99"] / 1000)
+            if times := self._ticks.get(name):
+                took.add_metric([name], times.buckets(), times.seconds)
             for entry in seen["ports"]:
                 port = [name, str(entry["port"]), entry["role"]]
                 delay.add_metric(port, entry["delay_ms"] / 1000)
@@ -105,8 +176,12 @@ class Collector(PrometheusCollector):
             ticks,
             late,
             missed,
-            median,
-            slow,
+            took,
         )
         yield from (capacity, learned, mistaken, delay, target, queue, active, link, device, largest, class_term)
         yield from counters.values()
+        samples, connections = self._lost()
+        yield CounterMetricFamily(
+            "controller_lost_samples", "Samples of history lost, as the database was away", samples
+        )
+        yield CounterMetricFamily("controller_ended_connections", "Connections ended for what they took", connections)

@@ -44,7 +44,8 @@ def type_of(schema: dict[str, Any]) -> str:
     if kind == "array":
         return f"list[{type_of(schema.get('items', {}))}]"
     if kind == "object":
-        return f"dict[str, {type_of(schema.get('additionalProperties') or {})}]"
+        of = schema.get("additionalProperties")
+        return f"dict[str, {type_of(of if isinstance(of, dict) else {})}]"
     return {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}.get(kind, "Any")
 
 

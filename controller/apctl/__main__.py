@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`apctl`: get, watch, set, create, delete.
+"""`apctl`: get, watch, set, apply, create, delete.
 
 Exit code: 0 done, 1 the controller refuses or does not answer, 2 bad input.
 """
@@ -17,9 +17,9 @@ import typer
 from typer import completion as completions
 
 from ..client import ApiError, Client
+from . import declared, tables
 from . import doctor as diagnosis
 from . import install as machine
-from . import tables
 from .settings import Place, UsageError, find, keep
 
 application = typer.Typer(
@@ -39,6 +39,7 @@ LISTS: dict[str, Callable[..., Any]] = {
     "feedback": Client.get_feedback,
     "counters": Client.get_counters,
     "rules": Client.get_rules,
+    "revisions": Client.list_revisions,
 }
 OBJECTS: dict[str, Callable[..., Any]] = {
     "config": Client.get_config,
@@ -52,7 +53,7 @@ GLOBAL: dict[str, Callable[..., Any]] = {
     "audit": Client.read_audit,
     "ncr-defaults": Client.get_ncr_defaults,
 }
-PAGED = ("access-points", "stations", "flows", "tokens", "audit")
+PAGED = ("access-points", "stations", "flows", "tokens", "audit", "revisions")
 SHORT = {"ap": "access-points", "aps": "access-points", "access-point": "access-points"}
 CHANGES: dict[str, Callable[..., Any]] = {
     "config": Client.change_config,
@@ -61,7 +62,7 @@ CHANGES: dict[str, Callable[..., Any]] = {
     "ncr": Client.change_ncr,
 }
 GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
-SETTABLE = [*CHANGES, "ncr-defaults", "flow", "rule"]
+SETTABLE = [*CHANGES, "ncr-defaults", "flow", "station", "rule"]
 
 
 READY_WITHIN, POLL = 30.0, 0.5  # s
@@ -226,11 +227,10 @@ def set_(
     if what not in SETTABLE:
         raise UsageError(f"set {what}: one of {', '.join(SETTABLE)}")
     places = [word for word in words if "=" not in word]
-    wanted = {"ncr-defaults": 0, "flow": 2}.get(what, 1)
+    wanted = {"ncr-defaults": 0, "flow": 2, "station": 2}.get(what, 1)
     if len(places) != wanted:
-        raise UsageError(
-            f"set {what}: {('no place', 'an ACCESS_POINT', 'ACCESS_POINT and FLOW_INDEX')[wanted]}, then NAME=VALUE"
-        )
+        of_two = "ACCESS_POINT and " + ("FLOW_INDEX" if what == "flow" else "MAC_ADDRESS")
+        raise UsageError(f"set {what}: {('no place', 'an ACCESS_POINT', of_two)[wanted]}, then NAME=VALUE")
     body: Any = _values(words[wanted:])
     with _client(context) as client:
         if what == "ncr-defaults":
@@ -239,6 +239,8 @@ def set_(
             if not places[1].isdigit():
                 raise UsageError(f"set flow: {places[1]} is no FLOW_INDEX")
             answer = client.change_flow(places[0], int(places[1]), body)
+        elif what == "station":
+            answer = client.change_station(places[0], places[1].lower(), body)
         elif what == "rule":
             answer = client.put_rule(places[0], str(body.get("name", "")), body)
         else:
@@ -280,18 +282,75 @@ def add(
         print(f"{client.add_access_point(body)['name']} added")
 
 
+Declared = Annotated[
+    Path, typer.Option("--file", "-f", help="Access points as JSON: a file, a folder of them, - for standard input.")
+]
+Prune = Annotated[bool, typer.Option("--prune", help="Also remove the access points that are in no file.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def _plan(client: Client, file: Path, prune: bool) -> list[declared.Step]:
+    return list(declared.plan(client, declared.read(file, sys.stdin.read() if str(file) == "-" else ""), prune))
+
+
+@application.command()
+def diff(context: typer.Context, file: Declared, prune: Prune = False) -> None:
+    """What `apply` would change; exit code 1 when there is something."""
+    with _client(context) as client:
+        steps = _plan(client, file, prune)
+    for step in steps:
+        print("\n".join(step.lines), end="\n" if step.lines else "")
+    raise typer.Exit(any(step.kind != "keep" for step in steps))
+
+
+@application.command()
+def apply(context: typer.Context, file: Declared, prune: Prune = False, yes: Yes = False) -> None:
+    """Make access points what files say: `apctl apply -f access-points/`. What they leave out is the default."""
+    with _client(context) as client:
+        steps = _plan(client, file, prune)
+        removed = [step.name for step in steps if step.kind == "remove"]
+        if removed:
+            _confirm(f"remove {', '.join(removed)} and their history?", yes)
+        for line in declared.bring_about(client, steps):
+            print(line)
+
+
+@application.command()
+def rollback(
+    context: typer.Context,
+    access_point: AccessPoint,
+    revision: Annotated[int, typer.Argument(help="As `apctl get revisions` has it.")],
+) -> None:
+    """Make an access point what it was before: `apctl rollback ap1 17`"""
+    with _client(context) as client:
+        client.restore_revision(access_point, revision)
+    print(f"{access_point} is as of revision {revision}")
+
+
+def _confirm(question: str, yes: bool) -> None:
+    """Go on when it may be done."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Say so with --yes")
+    typer.confirm(question, abort=True)
+
+
 @application.command()
 def delete(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="access-point, rule", autocompletion=_starting(["access-point", "rule"]))],
     access_point: AccessPoint,
     rule: Annotated[str | None, typer.Argument(metavar="[RULE]")] = None,
+    yes: Yes = False,
 ) -> None:
-    """Remove an access point, or a rule of one."""
+    """Remove an access point with its history, or a rule of one; asks first."""
     with _client(context) as client:
         if what == "rule" and rule:
+            _confirm(f"remove rule {rule} of {access_point}?", yes)
             client.delete_rule(access_point, rule)
         elif SHORT.get(what) == "access-points" and rule is None:
+            _confirm(f"remove {access_point} and its history?", yes)
             client.remove_access_point(access_point)
         else:
             raise UsageError("delete access-point ACCESS_POINT, or delete rule ACCESS_POINT RULE")

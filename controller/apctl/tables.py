@@ -84,6 +84,7 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "stations": [
         ("ADDRESS", field("address")),
+        ("NAME", lambda row: row["name"] or "-"),
         ("PORT", field("port")),
         ("ROLE", field("role")),
         ("MOVES", field("moves")),
@@ -135,6 +136,11 @@ COLUMNS: dict[str, list[Column]] = {
                 if value is not None and name not in ("name", "priority", "class_id", "queue", "regulated")
             ),
         ),
+    ],
+    "revisions": [
+        ("REVISION", field("revision")),
+        ("TIME", lambda row: until(row["time"])),
+        ("ACTOR", field("actor")),
     ],
     "tokens": [
         ("ID", field("id")),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service: REST, server-sent events, metrics and history, in a process of its own beside the loops.
+"""The service: REST, server-sent events, metrics and history, in one process with the sessions; long work is done in
+threads.
 
 __main__ -> app -+- security        who may do what; limits, headers, audit
                  +- access_points, live, history, events, admin     routes
-                 +- service -+- control (pipe)   the regulating process
+                 +- service -+- control   the access points of this process
                              +- state            database
 """

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access points as they shall be: add, remove, connect; features, weights, rules and NCR parameters.
 
-Every GET has an ETag; a change with `If-Match` is only done when nobody changed the same thing in between.
+Every GET has an ETag; a change with `If-Match` is only done when nobody changed the same thing in between. A PATCH is a
+merge patch (RFC 7396). With `validate` a change is only checked.
 """
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from ..config import AccessPointConfig, ClassWeights, Features, Ncr, Rule
 from ..control import Refused
 from ..observation import Observation
+from ..state.store import Revision, document
 from .http import (
     NOT_MODIFIED,
     PREFIX,
     ApName,
     Serving,
+    Validate,
     change_of,
     needs,
     page_of,
@@ -33,6 +36,7 @@ from .models import (
     LoopAnswer,
     NcrPatch,
     Page,
+    RevisionAnswer,
 )
 from .problems import ProblemError, responses
 from .service import Service
@@ -40,6 +44,8 @@ from .service import Service
 AP = PREFIX + "/access-points/{name}"
 
 router = APIRouter(tags=["access points"])
+
+RevisionPath = Annotated[int, Path(ge=0, lt=2**31, description="The number of a revision.", examples=[17])]
 
 
 def _answer(service: Service, name: str) -> AccessPointAnswer:
@@ -50,6 +56,7 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
         seen = service.seen.get(name)
     return AccessPointAnswer(
         name=name,
+        revision=service.revision(name),
         address=config.address,
         device_id=config.device_id,
         enabled=config.enabled,
@@ -92,9 +99,13 @@ async def list_access_points(
     responses=responses(409, 502),
     dependencies=[needs("admin")],
 )
-async def add_access_point(service: Serving, request: Request, body: AccessPointConfig) -> Response:
+async def add_access_point(
+    service: Serving, request: Request, body: AccessPointConfig, validate: Validate = False
+) -> Response:
     """Add an access point; it is connected at once unless `enabled` is false."""
-    config = await service.add(body, change_of(request, body, 201))
+    config = await service.add(body, change_of(request, body, 201), validate)
+    if validate:
+        return tagged(request, config)
     answer = tagged(request, config, 201)
     answer.headers["location"] = f"{PREFIX}/access-points/{config.name}"
     return answer
@@ -107,11 +118,10 @@ async def get_access_point(service: Serving, name: ApName) -> Any:
 
 
 @router.delete(AP, status_code=204, responses=responses(404, 412), dependencies=[needs("admin")])
-async def remove_access_point(service: Serving, request: Request, name: ApName) -> None:
+async def remove_access_point(service: Serving, request: Request, name: ApName, validate: Validate = False) -> None:
     """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
-    async with service.changing(name):
-        require_match(request, service.config(name))
-        await service.remove(name, change_of(request, None, 204))
+    change = change_of(request, None, 204)
+    await service.remove(name, change, lambda: require_match(request, service.config(name)), validate)
 
 
 @router.get(AP + "/config", response_model=AccessPointConfig, responses={**responses(404), **NOT_MODIFIED})
@@ -131,23 +141,95 @@ async def change_config(
     request: Request,
     name: ApName,
     patch: AccessPointPatch,  # type: ignore[valid-type]
+    validate: Validate = False,
 ) -> Response:
     """Change anything: `{"enabled": false}` disconnects. Another address or other ports begin a new session."""
-    async with service.changing(name):
-        require_match(request, service.config(name))
-        assert isinstance(patch, BaseModel)
-        entry = patched(service.wanted[name], patch) | {"name": name}
-        return tagged(request, await service.change(entry, change_of(request, patch)))
-
-
-async def _change_part(service: Service, request: Request, name: str, part: str, patch: object) -> Response:
     assert isinstance(patch, BaseModel)
-    async with service.changing(name):
+
+    def entry() -> dict[str, Any]:
+        require_match(request, service.config(name))
+        before = service.wanted[name]
+        return service.bounded(patched(before, patch), before)
+
+    return tagged(request, await service.change(name, change_of(request, patch), entry, validate))
+
+
+@router.put(
+    AP + "/config",
+    response_model=AccessPointConfig,
+    responses=responses(404, 412, 502),
+    dependencies=[needs("admin")],
+)
+async def replace_config(
+    service: Serving, request: Request, name: ApName, body: AccessPointConfig, validate: Validate = False
+) -> Response:
+    """Put another configuration in the place of the whole one: what it leaves out is the default again."""
+    if body.name != name:
+        raise ProblemError(422, f"the path names access point {name}, the body {body.name}")
+
+    def entry() -> dict[str, Any]:
+        require_match(request, service.config(name))
+        return service.bounded(document(body), service.wanted[name])
+
+    return tagged(request, await service.change(name, change_of(request, body), entry, validate))
+
+
+@router.get(AP + "/revisions", response_model=list[RevisionAnswer], responses=responses(404))
+async def list_revisions(
+    service: Serving, request: Request, response: Response, name: ApName, page: Annotated[Page, Query()]
+) -> Any:
+    """What was desired of the access point and who changed it, newest first; the last 100 are kept."""
+    found, total = await service.read(service.store.revisions_of, name, page.limit, page.offset)
+    return page_of(request, response, page, [_revision(revision) for revision in found], total)
+
+
+def _revision(revision: Revision) -> RevisionAnswer:
+    return RevisionAnswer(revision=revision.number, time=revision.time, actor=revision.actor, config=revision.config)
+
+
+async def _find_revision(service: Service, name: str, number: int) -> Revision:
+    found = await service.read(service.store.revision, name, number)
+    if found is None:
+        raise ProblemError(404, f"{name} has no revision {number}, or not any more")
+    return found
+
+
+@router.get(AP + "/revisions/{revision}", response_model=RevisionAnswer, responses=responses(404))
+async def get_revision(service: Serving, name: ApName, revision: RevisionPath) -> Any:
+    """One of them."""
+    return _revision(await _find_revision(service, name, revision))
+
+
+@router.post(
+    AP + "/revisions/{revision}/restore",
+    response_model=AccessPointConfig,
+    responses=responses(404, 412, 502),
+    dependencies=[needs("admin")],
+)
+async def restore_revision(
+    service: Serving, request: Request, name: ApName, revision: RevisionPath, validate: Validate = False
+) -> Response:
+    """Desire again what was desired then. `If-Match` is about the whole configuration."""
+    found = await _find_revision(service, name, revision)
+
+    def entry() -> dict[str, Any]:
+        require_match(request, service.config(name))
+        return found.config
+
+    change = change_of(request, {"revision": revision})
+    return tagged(request, await service.change(name, change, entry, validate))
+
+
+async def _change_part(service: Service, request: Request, name: str, part: str, patch: object, dry: bool) -> Response:
+    assert isinstance(patch, BaseModel)
+
+    def entry() -> dict[str, Any]:
         require_match(request, getattr(service.config(name), part))
         wanted = service.wanted[name]
-        entry = wanted | {part: patched(wanted.get(part, {}), patch)}
-        config = await service.change(entry, change_of(request, patch))
-        return tagged(request, getattr(config, part))
+        return wanted | {part: patched(wanted.get(part, {}), patch)}
+
+    config = await service.change(name, change_of(request, patch), entry, dry)
+    return tagged(request, getattr(config, part))
 
 
 @router.get(AP + "/class-weights", response_model=ClassWeights, responses={**responses(404), **NOT_MODIFIED})
@@ -162,9 +244,10 @@ async def change_class_weights(
     request: Request,
     name: ApName,
     patch: ClassWeightsPatch,  # type: ignore[valid-type]
+    validate: Validate = False,
 ) -> Response:
     """Protect a class more or less: `{"downlink": 8}`"""
-    return await _change_part(service, request, name, "class_weights", patch)
+    return await _change_part(service, request, name, "class_weights", patch, validate)
 
 
 @router.get(AP + "/features", response_model=Features, responses={**responses(404), **NOT_MODIFIED})
@@ -179,9 +262,10 @@ async def change_features(
     request: Request,
     name: ApName,
     patch: FeaturesPatch,  # type: ignore[valid-type]
+    validate: Validate = False,
 ) -> Response:
     """Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`"""
-    return await _change_part(service, request, name, "features", patch)
+    return await _change_part(service, request, name, "features", patch, validate)
 
 
 @router.get(AP + "/ncr", response_model=Ncr, responses={**responses(404), **NOT_MODIFIED})
@@ -196,9 +280,10 @@ async def change_ncr(
     request: Request,
     name: ApName,
     patch: NcrPatch,  # type: ignore[valid-type]
+    validate: Validate = False,
 ) -> Response:
     """Change parameters; the next tick uses them: `{"queue_target_ms": 5}`. Null follows the default again."""
-    return await _change_part(service, request, name, "ncr", patch)
+    return await _change_part(service, request, name, "ncr", patch, validate)
 
 
 @router.get(PREFIX + "/ncr-defaults", response_model=Ncr, responses={**responses(), **NOT_MODIFIED})
@@ -212,13 +297,16 @@ async def change_ncr_defaults(
     service: Serving,
     request: Request,
     patch: NcrPatch,  # type: ignore[valid-type]
+    validate: Validate = False,
 ) -> Response:
     """Change the defaults; every access point that follows them does so with its next tick."""
     assert isinstance(patch, BaseModel)
-    async with service.defaults_lock:
+
+    def wanted() -> Ncr:
         require_match(request, service.defaults)
-        wanted = Ncr.model_validate(patched(service.defaults.model_dump(mode="json", exclude_unset=True), patch))
-        return tagged(request, await service.change_defaults(wanted, change_of(request, patch)))
+        return Ncr.model_validate(patched(service.defaults.model_dump(mode="json", exclude_unset=True), patch))
+
+    return tagged(request, await service.change_defaults(change_of(request, patch), wanted, validate))
 
 
 @router.get(AP + "/rules", response_model=list[Rule], responses={**responses(404), **NOT_MODIFIED})
@@ -241,23 +329,32 @@ async def get_rule(service: Serving, request: Request, name: ApName, rule: str) 
 
 
 @router.put(AP + "/rules/{rule}", response_model=Rule, responses=responses(404, 412, 502))
-async def put_rule(service: Serving, request: Request, name: ApName, rule: str, body: Rule) -> Response:
+async def put_rule(
+    service: Serving, request: Request, name: ApName, rule: str, body: Rule, validate: Validate = False
+) -> Response:
     """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated": false}`"""
     if body.name != rule:
         raise ProblemError(422, f"the path names rule {rule}, the body {body.name}")
-    async with service.changing(name):
+
+    def entry() -> dict[str, Any]:
         if request.headers.get("if-match") is not None:
             require_match(request, _rule(service, name, rule))
-        rules = [plain(old) for old in service.config(name).rules if old.name != rule]
-        entry = service.wanted[name] | {"rules": [*rules, plain(body)]}
-        await service.change(entry, change_of(request, body))
-        return tagged(request, body)
+        return service.wanted[name] | {"rules": [*_others(service, name, rule), plain(body)]}
+
+    await service.change(name, change_of(request, body), entry, validate)
+    return tagged(request, body)
 
 
 @router.delete(AP + "/rules/{rule}", status_code=204, responses=responses(404, 412, 502))
-async def delete_rule(service: Serving, request: Request, name: ApName, rule: str) -> None:
+async def delete_rule(service: Serving, request: Request, name: ApName, rule: str, validate: Validate = False) -> None:
     """Take a rule back."""
-    async with service.changing(name):
+
+    def entry() -> dict[str, Any]:
         require_match(request, _rule(service, name, rule))
-        rules = [plain(old) for old in service.config(name).rules if old.name != rule]
-        await service.change(service.wanted[name] | {"rules": rules}, change_of(request, None, 204))
+        return service.wanted[name] | {"rules": _others(service, name, rule)}
+
+    await service.change(name, change_of(request, None, 204), entry, validate)
+
+
+def _others(service: Service, name: str, rule: str) -> list[Any]:
+    return [plain(old) for old in service.config(name).rules if old.name != rule]

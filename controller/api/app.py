@@ -22,8 +22,9 @@ from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
-from ..metrics import Collector
+from ..metrics import Collector, Requests
 from . import access_points, admin, events, examples, live
+from .connections import BoundedProtocol
 from .events import Streams
 from .http import Serving
 from .idempotency import HEADER, Idempotency
@@ -49,11 +50,13 @@ def create_app(service: Service, **limits: float) -> FastAPI:
         openapi_url=None,  # see `_describe`
         generate_unique_id_function=_operation_id,
     )
-    app.state.service, app.state.streams = service, Streams()
+    registry = prometheus_client.CollectorRegistry()
+    requests = Requests(registry)
+    app.state.service, app.state.streams, app.state.requests = service, Streams(), requests
     install(app)
     for router in (access_points.router, live.router, events.router, admin.router):
         app.include_router(router)
-    _system(app, service)
+    _system(app, service, registry)
     app.mount("/static", StaticFiles(directory=PAGE), name="page")
 
     @app.get("/", include_in_schema=False)
@@ -65,7 +68,7 @@ def create_app(service: Service, **limits: float) -> FastAPI:
         return FileResponse(PAGE / "docs.html")
 
     _describe(app)
-    app.state.guard = Guard(Idempotency(app, service), service, **limits)
+    app.state.guard = Guard(Idempotency(app, service), service, requests, **limits)
     return app
 
 
@@ -73,20 +76,26 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _system(app: FastAPI, service: Service) -> None:
-    registry = prometheus_client.CollectorRegistry()
+def _system(app: FastAPI, service: Service, registry: prometheus_client.CollectorRegistry) -> None:
     prometheus_client.ProcessCollector(registry=registry)
-    registry.register(Collector(lambda: [*service.seen.values()]))
+    registry.register(
+        Collector(
+            lambda: [*service.seen.values()], service.ticks, lambda: (service.recorder.lost, BoundedProtocol.ended)
+        )
+    )
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        return Response(prometheus_client.generate_latest(registry), media_type=prometheus_client.CONTENT_TYPE_LATEST)
+        text = await service.compute(lambda: prometheus_client.generate_latest(registry))
+        return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", response_model=HealthAnswer, tags=["health"], openapi_extra={"security": []})
     async def health() -> Any:
         """Whether the process runs; needs no token."""
         return HealthAnswer(status="ok")
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get(
         "/readyz",
         response_model=ReadyAnswer,

@@ -29,6 +29,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     places: ClassVar[dict[str, dict["BoundedProtocol", None]]] = defaultdict(dict)
     """All connections by address, the oldest first."""
+    ended: ClassVar[int] = 0
+    """How many were given up."""
     _head = 0
     _headers = 0
     _in_head = True
@@ -52,6 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def give_up(self) -> None:
         """Ends the connection at once: what waits to be sent waits for nobody."""
+        BoundedProtocol.ended += 1
         self._leave()
         self.transport.abort()
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
@@ -31,7 +32,9 @@ router = APIRouter(tags=["events"])
 
 SECOND = 1.0
 KEEP_ALIVE_SECONDS = 15.0
-MOST_STREAMS = 64
+MOST_STREAMS = 256
+MOST_OF_ONE = 32
+"""Streams of one token: nobody keeps others out."""
 MOST_TICKS = 8
 """Streams of one tick at once: each costs the loops about a hundredth of a core."""
 
@@ -48,6 +51,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.open = 0
+        self.by_token: Counter[str] = Counter()
         self.ticks = 0
         self.closing = asyncio.Event()
         self.told: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
@@ -91,6 +95,7 @@ async def _stream(
     token = token_of(request)
     last: dict[str, int] = {}
     streams.open += 1
+    streams.by_token[token.id] += 1
     streams.ticks += tick
     said = time.monotonic()
     try:
@@ -117,12 +122,16 @@ async def _stream(
                     await streams.closing.wait()
     finally:
         streams.open -= 1
+        streams.by_token[token.id] -= 1
+        streams.by_token += Counter()
         streams.ticks -= tick
 
 
 def _respond(service: Service, request: Request, names: list[str] | None, tick: bool) -> StreamingResponse:
     streams: Streams = request.app.state.streams
-    if streams.open >= MOST_STREAMS or (tick and streams.ticks >= MOST_TICKS):
+    of_one = streams.by_token[token_of(request).id]
+    if streams.open >= MOST_STREAMS or of_one >= MOST_OF_ONE or (tick and streams.ticks >= MOST_TICKS):
+        request.app.state.requests.refused.labels("streams").inc()
         raise ProblemError(429, "too many streams are open", {"retry-after": "5"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(

@@ -53,11 +53,21 @@ _NCR = {"law": "pi2", "queue_target_ms": 10.0, "gamma": 0.05}
 _WEIGHTS = {"downlink": 4.0, "uplink": 1.0, "other": 1.0}
 _FEEDBACK_CLASS = {key: _CLASS[key] for key in ("class_id", "feedback", "arriving_bps", "desired_bps")}
 _HISTORY_PORT = {"port": 2, "columns": {"time": [1_790_000_000, 1_790_000_010], "delay_ms": [14.2, 15.9]}}
+_STATION = {
+    "address": "02:00:00:00:00:0b",
+    "outer_vid": 0,
+    "inner_vid": 0,
+    "port": 1,
+    "role": "station",
+    "since": 1_790_000_000.0,
+    "moves": 0,
+}
 _SESSION = {"name": "admin", "role": "admin", "expires": None}
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "AccessPointAnswer": {
         "name": "ap1",
+        "revision": 17,
         "address": "127.0.0.1:9559",
         "device_id": 1,
         "enabled": True,
@@ -130,6 +140,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "FlowPatch": {"weight": 2.0},
     "Gate": {"buffer": 100, "batch": 16},
+    "GatePatch": {"batch": 8},
     "HealthAnswer": {"status": "ok"},
     "HistoryAnswer": {
         "access_point": "ap1",
@@ -139,6 +150,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "ports": [_HISTORY_PORT],
     },
     "Limits": {"stations_per_port": 2048, "flows_per_port": 32_768, "moves": 5},
+    "LimitsPatch": {"moves": 10},
     "Login": {"token": "ap_3xampleOnly"},
     "LoopAnswer": _LOOP,
     "Ncr": _NCR,
@@ -146,24 +158,29 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "NewToken": {"name": "grafana", "role": "viewer", "expires_in": 7_776_000},
     "NewTokenAnswer": {**_TOKEN, "token": "ap_3xampleOnly"},
     "P4RuntimeTls": {"ca": "ca.pem", "cert": "controller.pem", "key": "controller.key"},
+    "P4RuntimeTlsPatch": {"server_name": "ap1.example"},
     "Pipeline": {"p4info": "p4src/ap.p4info.txtpb", "device_config": "p4src/ap.json"},
+    "PipelinePatch": {"device_config": "p4src/ap.json"},
     "Port": _CONFIG_PORTS[1],
     "PortAnswer": {**_LIVE, "capacity_bps": 1_000_000, "queue_limit": 1000, "regulated": True},
     "PortHistory": _HISTORY_PORT,
     "QueueShares": {"acks": 0.6, "sparse": 0.2, "new_flows": 0.1, "scalable": 1.0, "control": 0.05},
+    "QueueSharesPatch": {"acks": 0.5},
     "ReadyAnswer": {"status": "ready", "access_points": 2, "history": "ok"},
+    "RevisionAnswer": {
+        "revision": 17,
+        "time": 1_790_000_000.5,
+        "actor": "admin (4f1d0c9a7b32)",
+        "config": {"name": "ap1", "ports": _CONFIG_PORTS, "class_weights": {"downlink": 8.0}},
+    },
     "Rule": _RULE,
     "SessionAnswer": _SESSION,
     "Sparse": {"fair_share": 1.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
-    "StationObservation": {
-        "address": "02:00:00:00:00:0b",
-        "outer_vid": 0,
-        "inner_vid": 0,
-        "port": 1,
-        "role": "station",
-        "since": 1_790_000_000.0,
-        "moves": 0,
-    },
+    "SparsePatch": {"share": 0.02},
+    "StationAnswer": {**_STATION, "name": "Printer", "locked_port": None},
+    "OneStationAnswer": {"address": "02:00:00:00:00:0b", "name": "Printer", "locked_port": None, "seen": [_STATION]},
+    "StationObservation": _STATION,
+    "StationPatch": {"name": "Printer", "locked_port": 1},
     "TokenAnswer": _TOKEN,
 }
 
@@ -172,6 +189,10 @@ PARAMETERS: dict[str, Any] = {
     "port": 2,
     "flow_index": 17,
     "rule": "voice",
+    "station": "02:00:00:00:00:0b",
+    "name_contains": "printer",
+    "revision": 17,
+    "validate": True,
     "token_id": "4f1d0c9a7b32",
     "limit": 100,
     "offset": 0,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
@@ -37,6 +37,9 @@ def _access_point(
 
 
 ApName = Annotated[str, Depends(_access_point)]
+Validate = Annotated[
+    bool, Query(description="Only check: the answer is what would be, and nothing is changed.", examples=[True])
+]
 
 
 def token_of(request: Request) -> Token:
@@ -116,7 +119,19 @@ def _among(header: str | None, tag: str) -> bool:
     return "*" in tags or tag in tags
 
 
-def patched(current: dict[str, Any], patch: BaseModel) -> dict[str, Any]:
-    """What was said, with the fields of a patch in place; null takes one out."""
-    given = patch.model_dump(mode="json", exclude_unset=True)
-    return {name: value for name, value in {**current, **given}.items() if value is not None}
+def patched(current: Any, patch: BaseModel) -> Any:
+    """What was said, with a merge patch (RFC 7396) applied: objects field by field, null takes one out."""
+    return merged(current, patch.model_dump(mode="json", exclude_unset=True))
+
+
+def merged(current: Any, patch: Any) -> Any:
+    """`MergePatch` of RFC 7396, section 2."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(current) if isinstance(current, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result

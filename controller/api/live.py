@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access points as they are: ports, queues, feedback, classes, stations, flows, counters; and their history."""
 
+import heapq
 import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
-from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress
+from ..control import Refused
 from ..observation import ClassObservation, FlowObservation, Observation, StationObservation
 from ..state.history import HOUR, MOST, RETENTION, resolution_for
 from .access_points import AP
-from .http import ApName, Serving, change_of, page_of
+from .http import NOT_MODIFIED, ApName, Serving, Validate, change_of, merged, page_of, tagged
 from .models import (
     ClassAnswer,
     ClassFeedbackAnswer,
@@ -19,9 +21,12 @@ from .models import (
     FeedbackAnswer,
     FlowPatch,
     HistoryAnswer,
+    OneStationAnswer,
     Page,
     PortAnswer,
     PortHistory,
+    StationAnswer,
+    StationPatch,
 )
 from .problems import ProblemError, responses
 
@@ -30,6 +35,7 @@ router = APIRouter(tags=["live"])
 CLASS_NAMES = {0: "none", CLASS_DOWNLINK: "downlink", CLASS_UPLINK: "uplink"}
 
 PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
+StationPath = Annotated[MacAddress, Path(description="A MAC address, in lower case.", examples=["02:00:00:00:00:0b"])]
 FlowPath = Annotated[int, Path(ge=0, le=65_535, description="The index of a flow.", examples=[17])]
 
 
@@ -132,7 +138,23 @@ async def get_counters(service: Serving, name: ApName) -> Any:
     ]
 
 
-@router.get(AP + "/stations", response_model=list[StationObservation], responses=responses(404))
+def _station(config: AccessPointConfig, seen: StationObservation) -> StationAnswer:
+    address = seen["address"]
+    return StationAnswer(
+        **seen, name=config.station_names.get(address), locked_port=config.locked_stations.get(address)
+    )
+
+
+def _one_station(config: AccessPointConfig, address: str, seen: list[StationObservation]) -> OneStationAnswer:
+    return OneStationAnswer(
+        address=address,
+        name=config.station_names.get(address),
+        locked_port=config.locked_stations.get(address),
+        seen=[station for station in seen if station["address"] == address],
+    )
+
+
+@router.get(AP + "/stations", response_model=list[StationAnswer], responses=responses(404))
 async def get_stations(
     service: Serving,
     request: Request,
@@ -141,14 +163,54 @@ async def get_stations(
     page: Annotated[Page, Query()],
     port: Annotated[int | None, Query(ge=0, lt=510)] = None,
     role: Literal["station", "uplink", "none"] | None = None,
+    name_contains: Annotated[str | None, Query(max_length=64, description="Of its name or address.")] = None,
 ) -> Any:
-    """The MAC addresses that were learned, and behind which port."""
+    """The MAC addresses that were learned, behind which port, and what they are called."""
+    config, text = service.config(name), (name_contains or "").lower()
     found = [
         station
-        for station in await service.stations(name)
-        if (port is None or station["port"] == port) and (role is None or station["role"] == role)
+        for station in (_station(config, seen) for seen in await service.stations(name))
+        if (port is None or station["port"] == port)
+        and (role is None or station["role"] == role)
+        and (text in station["address"] or text in (station["name"] or "").lower())
     ]
     return page_of(request, response, page, found)
+
+
+@router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses={**responses(404), **NOT_MODIFIED})
+async def get_station(service: Serving, request: Request, name: ApName, station: StationPath) -> Response:
+    """One MAC address, also one that is away."""
+    config = service.config(name)
+    answer = _one_station(config, station, await service.stations(name))
+    if not (answer["seen"] or answer["name"] or answer["locked_port"] is not None):
+        raise ProblemError(404, f"{name} knows no station {station}")
+    return tagged(request, answer)
+
+
+@router.patch(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404, 502))
+async def change_station(
+    service: Serving,
+    request: Request,
+    name: ApName,
+    station: StationPath,
+    patch: StationPatch,
+    validate: Validate = False,
+) -> Any:
+    """Call a station by a name, or keep it behind one port: `{"name": "Printer", "locked_port": 1}`"""
+    given = patch.model_dump(exclude_unset=True)
+    fields = {"name": "station_names", "locked_port": "locked_stations"}
+
+    def entry() -> dict[str, Any]:
+        change = {fields[field]: {station: value} for field, value in given.items()}
+        wanted: dict[str, Any] = merged(service.wanted[name], change)
+        return wanted
+
+    config = await service.change(name, change_of(request, patch), entry, validate)
+    try:
+        seen = await service.stations(name)
+    except Refused:
+        seen = []
+    return _one_station(config, station, seen)
 
 
 @router.get(AP + "/flows", response_model=list[FlowObservation], responses=responses(404))
@@ -182,11 +244,20 @@ async def get_flows(
             and (address is None or address in (flow["src_addr"], flow["dst_addr"]))
         )
 
-    found = [flow for flow in await service.flows(name) if wanted(flow)]
-    if sort.startswith("-"):
-        column: Any = sort[1:]
-        found.sort(key=lambda flow: flow[column], reverse=True)  # type: ignore[literal-required]
-    return page_of(request, response, page, found)
+    flows = await service.flows(name)
+
+    def part() -> tuple[list[FlowObservation], int]:
+        found = [flow for flow in flows if wanted(flow)]
+        end = page.offset + page.limit
+        if sort.startswith("-"):
+            column: Any = sort[1:]
+            first = heapq.nlargest(end, found, key=lambda flow: flow[column])  # type: ignore[literal-required]
+            return first[page.offset :], len(found)
+        return found[page.offset : end], len(found)
+
+    # There may be 65,536.
+    found, total = await service.compute(part)
+    return page_of(request, response, page, found, total)
 
 
 @router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))

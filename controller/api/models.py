@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API answers with beside `controller.observation`, and the bodies that it takes. Units are in the names."""
 
-from typing import Annotated, Any, Literal
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
-from ..config import AccessPointConfig, ClassWeights, Features, FlowClass, Model, Ncr, Weight
-from ..observation import PortObservation
+from ..config import (
+    AccessPointConfig,
+    ClassWeights,
+    Features,
+    FlowClass,
+    Model,
+    Ncr,
+    PortNumber,
+    StationName,
+    Weight,
+)
+from ..observation import PortObservation, StationObservation
 from ..state.store import Role
 
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -29,6 +40,8 @@ class AccessPointAnswer(TypedDict):
     """One access point."""
 
     name: str
+    revision: int
+    """Of its configuration."""
     address: str
     device_id: int
     enabled: bool
@@ -151,6 +164,33 @@ class AuditAnswer(TypedDict):
     change: Any
 
 
+class RevisionAnswer(TypedDict):
+    """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
+
+    revision: int
+    time: float
+    actor: str
+    config: dict[str, Any]
+
+
+class StationAnswer(StationObservation):
+    """A MAC address that was learned, and what is said of it."""
+
+    name: str | None
+    locked_port: int | None
+    """The port that it is behind for ever."""
+
+
+class OneStationAnswer(TypedDict):
+    """A MAC address: what is said of it, and where it was learned."""
+
+    address: str
+    name: str | None
+    locked_port: int | None
+    seen: list[StationObservation]
+    """In each of its VLANs; empty while it is away."""
+
+
 class HealthAnswer(TypedDict):
     """The process runs."""
 
@@ -171,6 +211,13 @@ class FlowPatch(Model):
 
     weight: Weight | None = None
     flow_class: FlowClass | None = None
+
+
+class StationPatch(Model):
+    """What can be said of a station; null takes it back. A locked port begins a new session."""
+
+    name: StationName | None = None
+    locked_port: PortNumber | None = None
 
 
 class NewToken(Model):
@@ -195,17 +242,38 @@ class Page(BaseModel):
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
+PATCHES: dict[type[Model], type[Model]] = {}
+"""What `partial` has made."""
+
+
 def partial(model: type[Model], *without: str) -> type[Model]:
-    """The same fields, each of which may be left out; null brings one back to its default."""
-    fields: dict[str, Any] = {
-        name: (field.rebuild_annotation() | None, None)
-        for name, field in model.model_fields.items()
-        if name not in without
-    }
-    made = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
-    made.__doc__ = f"What is to be changed; null brings a field back to its default. {model.__doc__}"
-    made.model_config = ConfigDict(extra="forbid")
+    """What may be said in a merge patch (RFC 7396): the same fields, also those of models inside, each of which may be
+    left out or null."""
+    made = PATCHES.get(model)
+    if made is None:
+        fields: dict[str, Any] = {
+            name: (_partial_type(field.rebuild_annotation()) | None, None)
+            for name, field in model.model_fields.items()
+            if name not in without
+        }
+        made = PATCHES[model] = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
+        made.__doc__ = f"What is to be changed; null brings a field back to its default. {model.__doc__}"
+        made.model_config = ConfigDict(extra="forbid")
     return made
+
+
+def _partial_type(annotation: Any) -> Any:
+    """Lists are replaced as a whole; models and dictionaries are merged."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return Annotated[(_partial_type(arguments[0]), *arguments[1:])]
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_partial_type, arguments))]  # noqa: UP007
+    if origin is dict:
+        return GenericAlias(dict, (arguments[0], _partial_type(arguments[1]) | None))
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return partial(annotation)
+    return annotation
 
 
 NcrPatch = partial(Ncr)

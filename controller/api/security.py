@@ -10,6 +10,7 @@ operator; routes may ask for more. A cookie alone changes nothing when the reque
 
 import asyncio
 import contextlib
+import logging
 import time
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -20,11 +21,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..metrics import Requests
 from ..state.store import ROLES, Token, digest
 from .problems import problem
 from .service import Service
 
-OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/api/v1/session")}
+LOGIN = ("POST", "/api/v1/session")
+OPEN = {*((method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/readyz")), LOGIN}
 """What needs no token: health, and the way to a session. The pages' own files hold no data (`STATIC`)."""
 STATIC = ("/", "/docs", "/static/")
 
@@ -34,6 +37,11 @@ REQUESTS_PER_SECOND = 500.0
 FAILURES_PER_SECOND = 1.0
 FAILURES_AT_ONCE = 30.0
 """Of one address without a valid token."""
+LOGINS_PER_SECOND = 0.5
+LOGINS_AT_ONCE = 20.0
+"""Of one address, also with a valid token: each makes a session and a line of the audit log."""
+TOLD_SECONDS = 60.0
+"""How often the log tells of one address's failures."""
 MOST_ADDRESSES = 10_000
 MOST_BYTES = 1_000_000
 """Of a request's body."""
@@ -43,6 +51,9 @@ STALE_SECONDS = 1.0
 """How soon a token that was made or revoked elsewhere is known."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
+METHODS = (*SAFE, "POST", "PUT", "PATCH", "DELETE")
+
+LOG = logging.getLogger(__name__)
 
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -76,9 +87,12 @@ class Bucket:
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, service: Service, requests_per_second: float = REQUESTS_PER_SECOND) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, counted: Requests, requests_per_second: float = REQUESTS_PER_SECOND
+    ) -> None:
         self._app = app
         self._service = service
+        self._counted = counted
         self._rate = requests_per_second
         self._tokens: dict[str, Token] = {}
         self._ids: dict[str, Token] = {}
@@ -86,6 +100,9 @@ class Guard:
         self._refreshing = asyncio.Lock()
         self._requests: dict[str, Bucket] = {}
         self._failures: dict[str, Bucket] = {}
+        self._logins: dict[str, Bucket] = {}
+        self._told: dict[str, tuple[float, int]] = {}
+        """By address when its failures were told last, and how many there were since."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is not allowed, pass on what is."""
@@ -93,10 +110,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
         path, headers = scope["path"], Headers(scope=scope)
+        began = time.monotonic()
 
         async def protect(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _protect(MutableHeaders(scope=message), scope)
+                # Methods are whatever a client says.
+                method = scope["method"] if scope["method"] in METHODS else "other"
+                self._counted.seconds.labels(method, str(message["status"])).observe(time.monotonic() - began)
             await send(message)
 
         refusal = await self._refusal(scope, headers, path)
@@ -115,21 +136,21 @@ class Guard:
         wait = self._failing(scope)
         is_open = (method, path) in OPEN or (method in SAFE and (path in STATIC or path.startswith(STATIC[-1])))
         if is_open:
-            if method not in SAFE and wait:
-                return self._too_many(wait, path)
-            return self._cross_site(headers, path) if method not in SAFE else None
+            if method in SAFE:
+                return None
+            wait = wait or self._take(self._logins, _address(scope), LOGINS_PER_SECOND, LOGINS_AT_ONCE)
+            return self._too_many(wait, path) if wait else self._cross_site(headers, path)
         secret, by_cookie = _secret(headers, scope["scheme"])
         token = await self.identify(secret) if secret else None
         if token is None:
             if wait:
                 return self._too_many(wait, path)
-            self.count_failure(scope)
+            self.count_failure(scope, "token")
             text = "this token opens nothing: it is wrong, expired or revoked" if secret else "a token is needed"
             return problem(
                 401, f"{text}: `Authorization: Bearer TOKEN`", path, {"www-authenticate": 'Bearer realm="controller"'}
             )
-        now = time.monotonic()
-        wait = self._requests.setdefault(token.id, Bucket(2 * self._rate, now)).take(self._rate, 2 * self._rate, now)
+        wait = self._take(self._requests, token.id, self._rate, 2 * self._rate)
         if wait:
             return self._too_many(wait, path)
         if method not in SAFE and path != "/api/v1/session":
@@ -150,7 +171,15 @@ class Guard:
         return None
 
     @staticmethod
-    def _too_many(wait: float, path: str) -> Response:
+    def _take(buckets: dict[str, Bucket], whose: str, rate: float, size: float) -> float:
+        """One more of somebody; 0, or the seconds to wait."""
+        now = time.monotonic()
+        if len(buckets) >= MOST_ADDRESSES:
+            buckets.clear()
+        return buckets.setdefault(whose, Bucket(size, now)).take(rate, size, now)
+
+    def _too_many(self, wait: float, path: str) -> Response:
+        self._counted.refused.labels("rate").inc()
         return problem(429, "too many requests: wait", path, {"retry-after": str(int(wait) + 1)})
 
     def _failing(self, scope: Scope) -> float:
@@ -161,13 +190,20 @@ class Guard:
         level = bucket.level + (time.monotonic() - bucket.filled) * FAILURES_PER_SECOND
         return 0.0 if level >= 1 else (1 - level) / FAILURES_PER_SECOND
 
-    def count_failure(self, scope: Scope) -> None:
-        """One more request of this address without a valid token."""
-        now = time.monotonic()
-        if len(self._failures) >= MOST_ADDRESSES:
-            self._failures.clear()
-        bucket = self._failures.setdefault(_address(scope), Bucket(FAILURES_AT_ONCE, now))
-        bucket.take(FAILURES_PER_SECOND, FAILURES_AT_ONCE, now)
+    def count_failure(self, scope: Scope, kind: str) -> None:
+        """One more request (`token`) or login of this address without a valid token; the log has the first, and what
+        came since once a minute."""
+        address, now = _address(scope), time.monotonic()
+        self._counted.refused.labels(kind).inc()
+        self._take(self._failures, address, FAILURES_PER_SECOND, FAILURES_AT_ONCE)
+        if len(self._told) >= MOST_ADDRESSES:
+            self._told.clear()
+        told, since = self._told.get(address, (-TOLD_SECONDS, 0))
+        if now - told < TOLD_SECONDS:
+            self._told[address] = (told, since + 1)
+            return
+        self._told[address] = (now, 0)
+        LOG.warning("%s from %s: no valid token; %d more since it was told last", scope["path"], address, since)
 
     async def identify(self, secret: str) -> Token | None:
         """Whose secret this is; None for nobody's."""

@@ -2,28 +2,33 @@
 """What the routes stand on: the desired state, what is seen of the access points, and the database.
 
 A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
-Changes of one access point wait for each other. What is seen is fresh enough (`FRESH_SECONDS`) and shared by all who
-ask, so that a crowd of readers costs no more than one.
+What begins a new session is kept first. Changes of one access point wait for each other; one that another controller on
+the same database comes before (`Conflict`) is made again, on top of the other's. What is seen is fresh enough
+(`FRESH_SECONDS`) and shared by all who ask, so that a crowd of readers costs no more than one.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..config import AccessPointConfig, ConfigError, Ncr, one_line
+from ..config import AccessPointConfig, ConfigError, Ncr, missing_file, one_line
 from ..connection import State
-from ..control import Control, Refused
+from ..control import LIVE, Control, Refused
+from ..metrics import TickTimes
 from ..observation import FlowObservation, Observation, StationObservation
+from ..program import Program
 from ..state.database import explain
 from ..state.history import FLUSH_SECONDS, Archive, Recorder
-from ..state.store import Change, Store, document
+from ..state.store import Change, Conflict, Store, document
 from .problems import ProblemError
 
 LOG = logging.getLogger(__name__)
@@ -31,32 +36,53 @@ LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FILES = Path("p4src")
+"""Relative to the working directory, as the paths of pipelines are."""
 FRESH_SECONDS = 0.1
 SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 FOLLOW_SECONDS = 1.0
 """How soon a change is known that another controller made in the same database."""
+MOST_TRIES = 50
+"""Of a change that other controllers come before."""
+STARTS = 1 << 32
+"""Starts of controllers on one database that election ids are different for."""
 LONG_LIST_SECONDS = 0.5
 """How old the list of all flows or stations may be."""
 
 
 class Service:
-    """The service over one database and the access points of this process."""
+    """The service over one database and the access points of this process.
 
-    def __init__(self, engine: sa.Engine, control: Control) -> None:
+    Args:
+        engine: of the database.
+        control: of the access points.
+        files: the folder of the files that REST may name.
+    """
+
+    def __init__(self, engine: sa.Engine, control: Control, files: Path = FILES) -> None:
+        self._files = files
         self.store = Store(engine)
         self.archive = Archive(engine)
         self.control = control
         self.recorder = Recorder()
+        self.ticks: dict[str, TickTimes] = {}
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
+        self._defaults_revision: int | None = None
+        self._start = 0
+        """Which start of a controller on this database this is."""
+        self._own_election_ids: dict[str, int] = {}
+        """What this controller's own configuration file says of them."""
         self.seen: dict[str, Observation] = {}
         self.history_problem: str | None = None
         self.started = False
         self._configs: dict[str, AccessPointConfig] = {}
-        self._revisions: dict[str, float] = {}
-        """When what is in use was written, of each access point that `follow` has looked at."""
+        self._revisions: dict[str, int] = {}
+        """Of what is in use."""
+        self._unusable: dict[str, int] = {}
+        """Revisions that are of no use here."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
@@ -64,6 +90,7 @@ class Service:
         # SQLite has one writer at a time; two readers beside it, so that a long chart holds up nothing.
         self._writer = ThreadPoolExecutor(1, "database-write")
         self._readers = ThreadPoolExecutor(2, "database-read")
+        self._computing = ThreadPoolExecutor(1, "compute")
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A transaction that writes, off the event loop; raises `SQLAlchemyError`."""
@@ -73,16 +100,26 @@ class Service:
         """A transaction that reads, off the event loop; raises `SQLAlchemyError`."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
 
-    async def load(self, from_file: Iterable[AccessPointConfig]) -> None:
-        """Take the desired state from the database and the configuration file; raises `ConfigError`."""
+    async def compute(self, call: Callable[[], T]) -> T:
+        """What takes long, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._computing, call)
+
+    async def load(self, from_file: Iterable[AccessPointConfig] | None) -> None:
+        """Take the desired state from database and configuration file, if there is one; raises `ConfigError`."""
+        given = None if from_file is None else list(from_file)
+        self._own_election_ids = _election_ids(given or [])
         try:
-            self.defaults = await self.write(self.store.ncr_defaults)
-            for entry in await self.write(self.store.adopt, from_file):
-                self._take(entry)
+            self._start = await self.write(self.store.begin)
+            self.defaults, self._defaults_revision = await self.write(self.store.ncr_defaults)
+            await self.write(self.store.adopt, given)
+            for name in await self.read(self.store.revisions):
+                found = await self.read(self.store.access_point, name)
+                if found is not None:
+                    self._take(*found)
         except SQLAlchemyError as error:
             raise ConfigError(explain(error)) from None
         try:
-            self.control.prepare(list(self._configs.values()))
+            self.control.prepare([self._to_run(config) for config in self._configs.values()])
         except Refused as error:
             raise ConfigError(error.detail) from None
 
@@ -95,13 +132,52 @@ class Service:
         """What goes on beside the requests."""
         return [asyncio.create_task(work) for work in (self.sample(), self.keep_history(), self.follow())]
 
-    def _take(self, entry: dict[str, Any]) -> None:
+    def _take(self, entry: dict[str, Any], revision: int) -> None:
         try:
             config = self.whole(entry)
         except ValueError as error:
             raise ConfigError(f"access point {entry.get('name')}: {one_line(error)}") from None  # type: ignore[arg-type]
-        self.wanted[config.name] = entry
-        self._configs[config.name] = config
+        self._use(entry, config, revision)
+
+    def _use(self, entry: dict[str, Any], config: AccessPointConfig, revision: int) -> None:
+        self.wanted[config.name], self._configs[config.name] = entry, config
+        self._revisions[config.name] = revision
+        self._unusable.pop(config.name, None)
+        self.seen.pop(config.name, None)
+
+    def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
+        """The same with an election id that no other controller on this database has. Of two with the same
+        `election_id` the one that was started later has the lower: it does not push the other one aside."""
+        own = self._own_election_ids.get(config.name, config.election_id)
+        election_id = own * STARTS + STARTS - 1 - self._start % STARTS
+        # A name is no reason for a new session.
+        return config.model_copy(update={"election_id": election_id, "station_names": {}})
+
+    def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What REST says of an access point, once every file that it names anew is in the folder for such files; none
+        is looked at before. Raises `ProblemError`."""
+        for part, names in (("pipeline", ("p4info", "device_config")), ("tls", ("ca", "cert", "key"))):
+            given, known = entry.get(part) or {}, (before or {}).get(part) or {}
+            for name in names:
+                path = given.get(name)
+                if path is None or path == known.get(name):
+                    continue
+                if not Path(path).resolve().is_relative_to(self._files.resolve()):
+                    raise ProblemError(
+                        422,
+                        f"{part}.{name}: {path}: not in {self._files}, the folder (`--files`) of what REST may name",
+                    )
+        return entry
+
+    def _check(self, config: AccessPointConfig) -> None:
+        """Whether its files are there and the access point's program, and its switch has such ports; raises
+        `ProblemError`."""
+        if missing := missing_file(config):
+            raise ProblemError(422, missing)
+        try:
+            Program(config.pipeline).target.check(config)
+        except ConfigError as error:
+            raise ProblemError(422, str(error)) from None
 
     def whole(self, entry: dict[str, Any], defaults: Ncr | None = None) -> AccessPointConfig:
         """The configuration of an access point, with what follows the defaults; raises `pydantic.ValidationError`."""
@@ -124,65 +200,115 @@ class Service:
         """Held while an access point is changed."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    @contextlib.asynccontextmanager
-    async def changing(self, name: str) -> AsyncIterator[None]:
-        """Nobody else changes this access point in the block, which begins with what is true of it now; raises
-        `SQLAlchemyError`."""
-        async with self.lock(name):
-            await self._follow(name)
-            yield
+    def revision(self, name: str) -> int:
+        """Of what is in use."""
+        return self._revisions[name]
 
-    async def add(self, config: AccessPointConfig, change: Change) -> AccessPointConfig:
-        """One more access point."""
-        entry = document(config)
-        whole = self.whole(entry)
-        async with self.changing(config.name):
+    async def add(self, config: AccessPointConfig, change: Change, dry: bool = False) -> AccessPointConfig:
+        """One more access point; `dry`: only look whether it could be added."""
+        # The defaults that it follows stay what they are meanwhile.
+        async with self.defaults_lock, self.lock(config.name):
+            await self._follow(config.name)
             if config.name in self._configs:
                 raise ProblemError(409, f"access point {config.name} exists already")
-            self.control.add(whole)
+            entry = self.bounded(document(config))
+            whole = self.whole(entry)
+            self._check(whole)
+            if dry:
+                return whole
             try:
-                await self.write(self.store.put, config, change)
-            except SQLAlchemyError:
-                await self.control.remove(config.name)
-                raise
-            self.wanted[config.name], self._configs[config.name] = entry, whole
+                revision = await self.write(self.store.put, config, None, change)
+            except Conflict:
+                raise ProblemError(409, f"access point {config.name} exists already") from None
+            self.control.add(self._to_run(whole))
+            self._use(entry, whole, revision)
         return whole
 
-    async def remove(self, name: str, change: Change) -> None:
-        """One less; call it within `changing`."""
-        await self.write(self.store.remove, name, change)
-        await self._drop(name)
-        await self.write(self.archive.forget, name)
+    async def remove(self, name: str, change: Change, allowed: Callable[[], None], dry: bool = False) -> None:
+        """One less; `allowed` raises when what it is now is not what shall be removed."""
+
+        async def remove() -> None:
+            self.config(name)
+            allowed()
+            if not dry:
+                await self.write(self.store.remove, name, self._revisions[name], change)
+                self.archive.forget(name)
+                await self._drop(name)
+
+        await self._on_top(name, remove)
+
+    async def _on_top(self, name: str, change: Callable[[], Awaitable[T]]) -> T:
+        """Do it on top of what is true of an access point now; nobody else changes it meanwhile. Raises
+        `ProblemError` and `SQLAlchemyError`."""
+        async with self.lock(name):
+            for _ in range(MOST_TRIES):
+                await self._follow(name)
+                with contextlib.suppress(Conflict):
+                    return await change()
+        raise ProblemError(409, f"{name}: others change it all the time: try again")
 
     async def _drop(self, name: str) -> None:
         del self.wanted[name], self._configs[name]
+        self._revisions.pop(name, None)
         self.seen.pop(name, None)
         self.recorder.drop(name)
+        self.ticks.pop(name, None)
         with contextlib.suppress(Refused):
             await self.control.remove(name)
 
-    async def change(self, entry: dict[str, Any], change: Change) -> AccessPointConfig:
-        """Bring an access point to `entry`; call it within `changing`."""
-        whole = self.whole(entry)
+    async def change(
+        self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False
+    ) -> AccessPointConfig:
+        """Bring an access point to what `entry` makes of what it is now; `entry` may be asked again. `dry`: only look
+        whether that could be."""
+
+        async def bring() -> AccessPointConfig:
+            self.config(name)
+            wanted = entry()
+            whole = self.whole(wanted)
+            if dry:
+                self._check(whole)
+                return whole
+            return await self._bring(wanted, whole, change)
+
+        return await self._on_top(name, bring)
+
+    async def _bring(self, entry: dict[str, Any], whole: AccessPointConfig, change: Change) -> AccessPointConfig:
         before = self._configs[whole.name]
-        await self.control.change(whole)
+        changed = {field for field in type(whole).model_fields if getattr(before, field) != getattr(whole, field)}
+        is_live = changed <= {*LIVE, "station_names"}
+        if is_live:
+            await self.control.change(self._to_run(whole))
+        else:
+            self._check(whole)
         try:
-            await self.write(self.store.put, AccessPointConfig.model_validate(entry), change)
-        except SQLAlchemyError:
-            with contextlib.suppress(Refused):
-                await self.control.change(before)
+            based_on = self._revisions[whole.name]
+            revision = await self.write(self.store.put, AccessPointConfig.model_validate(entry), based_on, change)
+        except (SQLAlchemyError, Conflict):
+            if is_live:
+                with contextlib.suppress(Refused):
+                    await self.control.change(self._to_run(before))
             raise
-        self.wanted[whole.name], self._configs[whole.name] = entry, whole
-        self.seen.pop(whole.name, None)
+        if not is_live:
+            await self.control.change(self._to_run(whole))
+        self._use(entry, whole, revision)
         return whole
 
-    async def change_defaults(self, ncr: Ncr, change: Change) -> Ncr:
-        """Other NCR defaults, for every access point that says nothing else."""
-        async with self._all_locked():
-            configs = {name: self.whole(entry, ncr) for name, entry in self.wanted.items()}
-            await self.write(self.store.put_ncr_defaults, ncr, change)
-            await self._use_defaults(ncr, configs)
-        return ncr
+    async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
+        """Other NCR defaults, for every access point that says nothing else; `wanted` may be asked again."""
+        async with self.defaults_lock, self._all_locked():
+            for _ in range(MOST_TRIES):
+                await self._read_defaults()
+                ncr = wanted()
+                for entry in self.wanted.values():
+                    self.whole(entry, ncr)
+                if dry:
+                    return ncr
+                with contextlib.suppress(Conflict):
+                    revision = await self.write(self.store.put_ncr_defaults, ncr, self._defaults_revision, change)
+                    await self._use_defaults(ncr, revision)
+                    return ncr
+        raise ProblemError(409, "others change the defaults all the time: try again")
 
     @contextlib.asynccontextmanager
     async def _all_locked(self) -> AsyncIterator[None]:
@@ -191,11 +317,18 @@ class Service:
                 await stack.enter_async_context(self.lock(name))
             yield
 
-    async def _use_defaults(self, ncr: Ncr, configs: dict[str, AccessPointConfig]) -> None:
-        self.defaults, self._configs = ncr, configs
-        for config in configs.values():
+    async def _use_defaults(self, ncr: Ncr, revision: int | None) -> None:
+        self.defaults, self._defaults_revision = ncr, revision
+        for name, entry in [*self.wanted.items()]:
+            self._configs[name] = self.whole(entry)
             # NCR needs nothing of the switch: no change is refused.
-            await self.control.change(config)
+            await self.control.change(self._to_run(self._configs[name]))
+
+    async def _read_defaults(self) -> None:
+        """Bring the defaults to what the database says; call it with all locks held."""
+        ncr, revision = await self.read(self.store.ncr_defaults)
+        if revision != self._defaults_revision:
+            await self._use_defaults(ncr, revision)
 
     async def follow(self) -> None:
         """Do what another controller on the same database was told; for ever."""
@@ -203,47 +336,68 @@ class Service:
             await asyncio.sleep(FOLLOW_SECONDS)
             # A database that is away changes nothing; a change that cannot be followed is said once.
             with contextlib.suppress(SQLAlchemyError):
-                await self._follow_defaults()
-                there = await self.read(self.store.revisions)
-                for name in {*there, *self._configs}:
-                    if self._revisions.get(name) != there.get(name):
-                        async with self.lock(name):
-                            await self._follow(name)
+                await self._follow_all()
+
+    async def _follow_all(self) -> None:
+        await self._follow_defaults()
+        there = await self.read(self.store.revisions)
+        for name in {*there, *self._configs}:
+            if there.get(name) not in (self._revisions.get(name), self._unusable.get(name, -1)):
+                async with self.lock(name):
+                    try:
+                        await self._follow(name)
+                    except ProblemError as error:
+                        LOG.warning("%s", error)
+
+    async def reload(self, from_file: Iterable[AccessPointConfig]) -> None:
+        """Take the configuration file in again, as at a start; raises `ConfigError`, and then nothing has changed."""
+        given = list(from_file)
+        try:
+            for config in given:
+                self._check(config)
+            self._own_election_ids = _election_ids(given)
+            await self.write(self.store.adopt, given)
+            await self._follow_all()
+        except ProblemError as error:
+            raise ConfigError(error.detail) from None
+        except SQLAlchemyError as error:
+            raise ConfigError(explain(error)) from None
 
     async def _follow_defaults(self) -> None:
         try:
-            if await self.read(self.store.ncr_defaults) == self.defaults:
-                return
-            async with self.defaults_lock, self._all_locked():
-                ncr = await self.read(self.store.ncr_defaults)
-                if ncr != self.defaults:
-                    configs = {name: self.whole(entry, ncr) for name, entry in self.wanted.items()}
-                    await self._use_defaults(ncr, configs)
+            if (await self.read(self.store.ncr_defaults))[1] != self._defaults_revision:
+                async with self.defaults_lock, self._all_locked():
+                    await self._read_defaults()
         except ConfigError as error:
             LOG.warning("%s", error)
 
     async def _follow(self, name: str) -> None:
-        """Bring an access point to what the database says; call it with its lock held."""
+        """Bring an access point to what the database says; call it with its lock held. Raises `ProblemError` for what
+        another release may have written."""
         found = await self.read(self.store.access_point, name)
         if found is None:
-            self._revisions.pop(name, None)
             if name in self._configs:
                 await self._drop(name)
             return
-        entry, self._revisions[name] = found
-        if entry == self.wanted.get(name):
+        entry, revision = found
+        if revision == self._revisions.get(name):
             return
         try:
             whole = self.whole(entry)
+            self._check(whole)
+        except (ValueError, ProblemError) as error:
+            self._unusable[name] = revision
+            reason = one_line(error) if isinstance(error, ValidationError) else str(error)
+            raise ProblemError(503, f"{name}: a change in the database is of no use here: {reason}") from None
+        try:
             if name in self._configs:
-                await self.control.change(whole)
+                await self.control.change(self._to_run(whole))
             else:
-                self.control.add(whole)
-        except (Refused, ValueError) as error:
+                self.control.add(self._to_run(whole))
+        except Refused as error:
+            # It is what shall be all the same: who changes it next does so on top of it.
             LOG.warning("%s: a change in the database is not followed: %s", name, error)
-            return
-        self.wanted[name], self._configs[name] = entry, whole
-        self.seen.pop(name, None)
+        self._use(entry, whole, revision)
 
     def observe(self, name: str, fresh: float = FRESH_SECONDS) -> Observation:
         """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""
@@ -292,6 +446,8 @@ class Service:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
+                    loop = self.control.access_points[name].loop
+                    self.ticks.setdefault(name, TickTimes()).look(loop.ticks, loop.durations)
                     # Of what is not under control nothing is measured: history has a gap there, not zeros.
                     if seen["state"] == State.READY.value:
                         self.recorder.add(seen)
@@ -328,4 +484,10 @@ class Service:
         """The end: what was sampled is kept."""
         await self.flush(everything=True)
         self._writer.shutdown(wait=True)
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._readers, self._computing):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _election_ids(given: Iterable[AccessPointConfig]) -> dict[str, int]:
+    """What a configuration file says of them."""
+    return {config.name: config.election_id for config in given if "election_id" in config.model_fields_set}

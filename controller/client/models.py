@@ -10,6 +10,7 @@ class AccessPointAnswer(TypedDict):
     """One access point."""
 
     name: str
+    revision: int
     address: str
     device_id: int
     enabled: bool
@@ -43,6 +44,7 @@ class AccessPointConfig(TypedDict):
     rules: NotRequired[list[Rule]]
     limits: NotRequired[Limits]
     locked_stations: NotRequired[dict[str, Any]]
+    station_names: NotRequired[dict[str, Any]]
     flow_idle_timeout: NotRequired[float]
     station_idle_timeout: NotRequired[float]
 
@@ -53,19 +55,20 @@ class AccessPointConfigPatch(TypedDict):
 
     enabled: NotRequired[bool | None]
     address: NotRequired[str | None]
-    tls: NotRequired[P4RuntimeTls | None]
+    tls: NotRequired[P4RuntimeTlsPatch | None]
     device_id: NotRequired[int | None]
     election_id: NotRequired[int | None]
-    pipeline: NotRequired[Pipeline | None]
+    pipeline: NotRequired[PipelinePatch | None]
     ports: NotRequired[list[Port] | None]
-    features: NotRequired[Features | None]
-    ncr: NotRequired[Ncr | None]
-    class_weights: NotRequired[ClassWeights | None]
-    sparse: NotRequired[Sparse | None]
-    queue_shares: NotRequired[QueueShares | None]
+    features: NotRequired[FeaturesPatch | None]
+    ncr: NotRequired[NcrPatch | None]
+    class_weights: NotRequired[ClassWeightsPatch | None]
+    sparse: NotRequired[SparsePatch | None]
+    queue_shares: NotRequired[QueueSharesPatch | None]
     rules: NotRequired[list[Rule] | None]
-    limits: NotRequired[Limits | None]
+    limits: NotRequired[LimitsPatch | None]
     locked_stations: NotRequired[dict[str, Any] | None]
+    station_names: NotRequired[dict[str, Any] | None]
     flow_idle_timeout: NotRequired[float | None]
     station_idle_timeout: NotRequired[float | None]
 
@@ -168,7 +171,7 @@ class FeaturesPatch(TypedDict):
     ack_filter: NotRequired[bool | None]
     sparse: NotRequired[bool | None]
     ncr: NotRequired[bool | None]
-    gate: NotRequired[dict[str, Gate] | None]
+    gate: NotRequired[dict[str, GatePatch | None] | None]
 
 
 class FeedbackAnswer(TypedDict):
@@ -224,6 +227,14 @@ class Gate(TypedDict):
     batch: int
 
 
+class GatePatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. A FIFO that, once full, takes packets
+    again only when a whole batch fits."""
+
+    buffer: NotRequired[int | None]
+    batch: NotRequired[int | None]
+
+
 class HealthAnswer(TypedDict):
     """The process runs."""
 
@@ -246,6 +257,15 @@ class Limits(TypedDict):
     stations_per_port: NotRequired[int]
     flows_per_port: NotRequired[int]
     moves: NotRequired[int]
+
+
+class LimitsPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. What may be learned from one port, so
+    that nobody fills a table for all."""
+
+    stations_per_port: NotRequired[int | None]
+    flows_per_port: NotRequired[int | None]
+    moves: NotRequired[int | None]
 
 
 class Login(TypedDict):
@@ -330,6 +350,15 @@ class NewTokenAnswer(TypedDict):
     token: str
 
 
+class OneStationAnswer(TypedDict):
+    """A MAC address: what is said of it, and where it was learned."""
+
+    address: str
+    name: str | None
+    locked_port: int | None
+    seen: list[StationObservation]
+
+
 class P4RuntimeTls(TypedDict):
     """Mutual TLS towards the switch: PEM files, read whenever a session begins."""
 
@@ -339,11 +368,29 @@ class P4RuntimeTls(TypedDict):
     server_name: NotRequired[str | None]
 
 
+class P4RuntimeTlsPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. Mutual TLS towards the switch: PEM
+    files, read whenever a session begins."""
+
+    ca: NotRequired[str | None]
+    cert: NotRequired[str | None]
+    key: NotRequired[str | None]
+    server_name: NotRequired[str | None]
+
+
 class Pipeline(TypedDict):
     """The compiled program; paths are relative to the working directory."""
 
     p4info: NotRequired[str]
     device_config: NotRequired[str]
+
+
+class PipelinePatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. The compiled program; paths are
+    relative to the working directory."""
+
+    p4info: NotRequired[str | None]
+    device_config: NotRequired[str | None]
 
 
 class Port(TypedDict):
@@ -407,12 +454,32 @@ class QueueShares(TypedDict):
     control: NotRequired[float]
 
 
+class QueueSharesPatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. What each priority queue may take of a
+    port's capacity before its packets join the bulk."""
+
+    acks: NotRequired[float | None]
+    sparse: NotRequired[float | None]
+    new_flows: NotRequired[float | None]
+    scalable: NotRequired[float | None]
+    control: NotRequired[float | None]
+
+
 class ReadyAnswer(TypedDict):
     """The service can do its work; how the access points are is among themselves."""
 
     status: Literal["ready"]
     access_points: int
     history: str
+
+
+class RevisionAnswer(TypedDict):
+    """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
+
+    revision: int
+    time: float
+    actor: str
+    config: dict[str, Any]
 
 
 class Rule(TypedDict):
@@ -452,6 +519,30 @@ class Sparse(TypedDict):
     burst_bytes: NotRequired[int]
 
 
+class SparsePatch(TypedDict):
+    """What is to be changed; null brings a field back to its default. What counts as a sparse flow: one
+    within the largest of three rates."""
+
+    fair_share: NotRequired[float | None]
+    share: NotRequired[float | None]
+    min_rate_bps: NotRequired[int | None]
+    burst_bytes: NotRequired[int | None]
+
+
+class StationAnswer(TypedDict):
+    """A MAC address that was learned, and what is said of it."""
+
+    address: str
+    outer_vid: int
+    inner_vid: int
+    port: int
+    role: str
+    since: float
+    moves: int
+    name: str | None
+    locked_port: int | None
+
+
 class StationObservation(TypedDict):
     """A MAC address behind a port."""
 
@@ -462,6 +553,13 @@ class StationObservation(TypedDict):
     role: str
     since: float
     moves: int
+
+
+class StationPatch(TypedDict):
+    """What can be said of a station; null takes it back. A locked port begins a new session."""
+
+    name: NotRequired[str | None]
+    locked_port: NotRequired[int | None]
 
 
 class TokenAnswer(TypedDict):

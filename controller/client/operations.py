@@ -30,21 +30,32 @@ class Client(Transport):
         )
 
     def add_access_point(
-        self, body: models.AccessPointConfig, *, idempotency_key: str | None = None
+        self, body: models.AccessPointConfig, *, validate: bool | None = None, idempotency_key: str | None = None
     ) -> models.AccessPointConfig:
         """Add an access point; it is connected at once unless `enabled` is false."""
         return cast(
             models.AccessPointConfig,
-            self.call("POST", "/api/v1/access-points", body=body, headers={"idempotency-key": idempotency_key}),
+            self.call(
+                "POST",
+                "/api/v1/access-points",
+                query={"validate": validate},
+                body=body,
+                headers={"idempotency-key": idempotency_key},
+            ),
         )
 
     def get_access_point(self, name: str) -> models.AccessPointAnswer:
         """One access point and how it is."""
         return cast(models.AccessPointAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}"))
 
-    def remove_access_point(self, name: str, *, if_match: str | None = None) -> None:
+    def remove_access_point(self, name: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
         """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
-        self.call("DELETE", f"/api/v1/access-points/{quote(name)}", headers={"if-match": if_match})
+        self.call(
+            "DELETE",
+            f"/api/v1/access-points/{quote(name)}",
+            query={"validate": validate},
+            headers={"if-match": if_match},
+        )
 
     def get_config(self, name: str, *, if_none_match: str | None = None) -> models.AccessPointConfig:
         """The whole configuration of an access point, as it is in use."""
@@ -58,6 +69,7 @@ class Client(Transport):
         name: str,
         body: models.AccessPointConfigPatch,
         *,
+        validate: bool | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.AccessPointConfig:
@@ -68,7 +80,61 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/config",
+                query={"validate": validate},
                 body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
+    def replace_config(
+        self, name: str, body: models.AccessPointConfig, *, validate: bool | None = None, if_match: str | None = None
+    ) -> models.AccessPointConfig:
+        """Put another configuration in the place of the whole one: what it leaves out is the default
+        again."""
+        return cast(
+            models.AccessPointConfig,
+            self.call(
+                "PUT",
+                f"/api/v1/access-points/{quote(name)}/config",
+                query={"validate": validate},
+                body=body,
+                headers={"if-match": if_match},
+            ),
+        )
+
+    def list_revisions(
+        self, name: str, *, limit: int | None = None, offset: int | None = None
+    ) -> list[models.RevisionAnswer]:
+        """What was desired of the access point and who changed it, newest first; the last 100 are kept."""
+        return cast(
+            list[models.RevisionAnswer],
+            self.call(
+                "GET", f"/api/v1/access-points/{quote(name)}/revisions", query={"limit": limit, "offset": offset}
+            ),
+        )
+
+    def get_revision(self, name: str, revision: int) -> models.RevisionAnswer:
+        """One of them."""
+        return cast(
+            models.RevisionAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/revisions/{quote(revision)}")
+        )
+
+    def restore_revision(
+        self,
+        name: str,
+        revision: int,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+    ) -> models.AccessPointConfig:
+        """Desire again what was desired then. `If-Match` is about the whole configuration."""
+        return cast(
+            models.AccessPointConfig,
+            self.call(
+                "POST",
+                f"/api/v1/access-points/{quote(name)}/revisions/{quote(revision)}/restore",
+                query={"validate": validate},
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
         )
@@ -87,6 +153,7 @@ class Client(Transport):
         name: str,
         body: models.ClassWeightsPatch,
         *,
+        validate: bool | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.ClassWeights:
@@ -96,6 +163,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/class-weights",
+                query={"validate": validate},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -109,7 +177,13 @@ class Client(Transport):
         )
 
     def change_features(
-        self, name: str, body: models.FeaturesPatch, *, idempotency_key: str | None = None, if_match: str | None = None
+        self,
+        name: str,
+        body: models.FeaturesPatch,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
     ) -> models.Features:
         """Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`"""
         return cast(
@@ -117,6 +191,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/features",
+                query={"validate": validate},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -130,7 +205,13 @@ class Client(Transport):
         )
 
     def change_ncr(
-        self, name: str, body: models.NcrPatch, *, idempotency_key: str | None = None, if_match: str | None = None
+        self,
+        name: str,
+        body: models.NcrPatch,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
     ) -> models.Ncr:
         """Change parameters; the next tick uses them: `{"queue_target_ms": 5}`. Null follows the default
         again."""
@@ -139,6 +220,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/ncr",
+                query={"validate": validate},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -149,7 +231,12 @@ class Client(Transport):
         return cast(models.Ncr, self.call("GET", "/api/v1/ncr-defaults", headers={"if-none-match": if_none_match}))
 
     def change_ncr_defaults(
-        self, body: models.NcrPatch, *, idempotency_key: str | None = None, if_match: str | None = None
+        self,
+        body: models.NcrPatch,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
     ) -> models.Ncr:
         """Change the defaults; every access point that follows them does so with its next tick."""
         return cast(
@@ -157,6 +244,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 "/api/v1/ncr-defaults",
+                query={"validate": validate},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -180,7 +268,9 @@ class Client(Transport):
             ),
         )
 
-    def put_rule(self, name: str, rule: str, body: models.Rule, *, if_match: str | None = None) -> models.Rule:
+    def put_rule(
+        self, name: str, rule: str, body: models.Rule, *, validate: bool | None = None, if_match: str | None = None
+    ) -> models.Rule:
         """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated":
         false}`"""
         return cast(
@@ -188,14 +278,20 @@ class Client(Transport):
             self.call(
                 "PUT",
                 f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
+                query={"validate": validate},
                 body=body,
                 headers={"if-match": if_match},
             ),
         )
 
-    def delete_rule(self, name: str, rule: str, *, if_match: str | None = None) -> None:
+    def delete_rule(self, name: str, rule: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
         """Take a rule back."""
-        self.call("DELETE", f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}", headers={"if-match": if_match})
+        self.call(
+            "DELETE",
+            f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
+            query={"validate": validate},
+            headers={"if-match": if_match},
+        )
 
     def get_ports(self, name: str) -> list[models.PortAnswer]:
         """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and
@@ -226,14 +322,47 @@ class Client(Transport):
         offset: int | None = None,
         port: int | None = None,
         role: Literal["station", "uplink", "none"] | None = None,
-    ) -> list[models.StationObservation]:
-        """The MAC addresses that were learned, and behind which port."""
+        name_contains: str | None = None,
+    ) -> list[models.StationAnswer]:
+        """The MAC addresses that were learned, behind which port, and what they are called."""
         return cast(
-            list[models.StationObservation],
+            list[models.StationAnswer],
             self.call(
                 "GET",
                 f"/api/v1/access-points/{quote(name)}/stations",
-                query={"limit": limit, "offset": offset, "port": port, "role": role},
+                query={"limit": limit, "offset": offset, "port": port, "role": role, "name_contains": name_contains},
+            ),
+        )
+
+    def get_station(self, name: str, station: str, *, if_none_match: str | None = None) -> models.OneStationAnswer:
+        """One MAC address, also one that is away."""
+        return cast(
+            models.OneStationAnswer,
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
+                headers={"if-none-match": if_none_match},
+            ),
+        )
+
+    def change_station(
+        self,
+        name: str,
+        station: str,
+        body: models.StationPatch,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.OneStationAnswer:
+        """Call a station by a name, or keep it behind one port: `{"name": "Printer", "locked_port": 1}`"""
+        return cast(
+            models.OneStationAnswer,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
+                query={"validate": validate},
+                body=body,
+                headers={"idempotency-key": idempotency_key},
             ),
         )
 

@@ -43,6 +43,8 @@ class Transport:
         self.url = url.rstrip("/")
         self.total: int | None = None
         """How long the list is of which the last answer was a part."""
+        self.etag: str | None = None
+        """Of the last answer, for `if_match`."""
         self._http = httpx.Client(
             base_url=self.url, headers={"authorization": f"Bearer {token}"}, verify=verify, timeout=SECONDS
         )
@@ -72,6 +74,7 @@ class Transport:
             raise _problem(answer)
         total = answer.headers.get("x-total-count")
         self.total = int(total) if total else None
+        self.etag = answer.headers.get("etag")
         return answer.json() if answer.content else None
 
     def every(self, call: Callable[..., list[T]], *arguments: Any, **options: Any) -> list[T]:

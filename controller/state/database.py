@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from ..config import ConfigError
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
@@ -31,13 +31,36 @@ ACCESS_POINTS = sa.Table(
     sa.Column("file_hash", sa.String(64)),
     sa.Column("removed", sa.Boolean, nullable=False),
     sa.Column("changed", sa.Float, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
 )
 SETTINGS = sa.Table(
     "settings",
     METADATA,
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
 )
+REVISIONS = sa.Table(
+    "revisions",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("access_point", sa.String(64), index=True),
+    sa.Column("time", sa.Float, nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("config", sa.Text),
+    # No number is given twice, also when the newest is taken away.
+    sqlite_autoincrement=True,
+)
+"""Every state that was desired: numbered through all access points, so that one that is removed and added again has no
+number of before. Without `access_point` it is of the defaults, without `config` a removal."""
+CONTROLLERS = sa.Table(
+    "controllers",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("started", sa.Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Every start of a controller on this database: what its election ids are made of."""
 TOKENS = sa.Table(
     "tokens",
     METADATA,

@@ -182,16 +182,8 @@ class Archive:
                     )
 
     def forget(self, access_point: str) -> None:
-        """An access point was removed: so is what was recorded of it."""
+        """An access point was removed, and with it (`delete_series`) what was recorded of it."""
         self._series = {key: value for key, value in self._series.items() if key[0] != access_point}
-        mine = SERIES.c.access_point == access_point
-        with self._write.begin() as connection:
-            for series in connection.scalars(sa.select(SERIES.c.id).where(mine)).all():
-                for resolution in RETENTION:
-                    connection.execute(
-                        sa.delete(HISTORY).where(HISTORY.c.resolution == resolution, HISTORY.c.series == series)
-                    )
-            connection.execute(sa.delete(SERIES).where(mine))
 
     def query(
         self, access_point: str, port: int | None, start: float, end: float, resolution: int
@@ -217,6 +209,15 @@ class Archive:
                 ).all()
                 answer[number] = _columns(rows)
         return answer
+
+
+def delete_series(connection: sa.Connection, access_point: str) -> None:
+    """Take away what was recorded of an access point, within a transaction."""
+    mine = SERIES.c.access_point == access_point
+    for series in connection.scalars(sa.select(SERIES.c.id).where(mine)).all():
+        for resolution in RETENTION:
+            connection.execute(sa.delete(HISTORY).where(HISTORY.c.resolution == resolution, HISTORY.c.series == series))
+    connection.execute(sa.delete(SERIES).where(mine))
 
 
 def _series(connection: sa.Connection, access_point: str, port: int) -> int:

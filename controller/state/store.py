@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from ..config import AccessPointConfig, ConfigError, Ncr, one_line
-from .database import ACCESS_POINTS, AUDIT, IDEMPOTENCY, SETTINGS, TOKENS, writing
+from .database import ACCESS_POINTS, AUDIT, CONTROLLERS, IDEMPOTENCY, REVISIONS, SETTINGS, TOKENS, writing
+from .history import delete_series
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
@@ -22,6 +24,17 @@ TOKEN_PREFIX = "ap_"
 """So that scanners for leaked secrets can find them."""
 IDEMPOTENCY_SECONDS = 86_400
 AUDIT_SECONDS = 400 * 86_400
+MOST_REVISIONS = 100
+"""That are kept of one access point."""
+MOST_SESSIONS = 100
+"""Of browsers, that one token has opened; one more ends the oldest."""
+FILE = "configuration file"
+"""Who has changed what came from there."""
+THERE = ~ACCESS_POINTS.c.removed
+
+
+class Conflict(Exception):
+    """It is not what the change was based on any more: another controller was faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,16 @@ class Change:
     change: object
 
 
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What was desired of an access point, from a moment on."""
+
+    number: int
+    time: float
+    actor: str
+    config: dict[str, Any]
+
+
 def digest(secret: str) -> str:
     """What is kept of a secret: it has 256 random bits, so a plain hash cannot be reversed by trying."""
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -69,6 +92,11 @@ def document(config: AccessPointConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude_unset=True)
 
 
+def _shared(config: AccessPointConfig) -> dict[str, Any]:
+    """What the file says for every controller: which election id it gives is for the one that was started with it."""
+    return {name: value for name, value in document(config).items() if name != "election_id"}
+
+
 class Store:
     """What the service keeps."""
 
@@ -79,82 +107,136 @@ class Store:
     def access_points(self) -> list[dict[str, Any]]:
         """The desired access points, as they were written."""
         with self.engine.connect() as connection:
-            rows = connection.execute(
-                sa.select(ACCESS_POINTS.c.config).where(~ACCESS_POINTS.c.removed).order_by(ACCESS_POINTS.c.name)
-            )
+            rows = connection.execute(sa.select(ACCESS_POINTS.c.config).where(THERE).order_by(ACCESS_POINTS.c.name))
             return [json.loads(row.config) for row in rows]
 
-    def revisions(self) -> dict[str, float]:
-        """When each of the desired access points was changed last."""
+    def revisions(self) -> dict[str, int]:
+        """The revision of each of the desired access points."""
         with self.engine.connect() as connection:
+            rows = connection.execute(sa.select(ACCESS_POINTS.c.name, ACCESS_POINTS.c.revision).where(THERE))
+            return {row.name: row.revision for row in rows}
+
+    def access_point(self, name: str) -> tuple[dict[str, Any], int] | None:
+        """One desired access point, as it was written, and its revision; None for none."""
+        where = (ACCESS_POINTS.c.name == name) & THERE
+        with self.engine.connect() as connection:
+            row = connection.execute(sa.select(ACCESS_POINTS.c.config, ACCESS_POINTS.c.revision).where(where)).first()
+        return (json.loads(row.config), row.revision) if row else None
+
+    def revisions_of(self, name: str, limit: int, offset: int) -> tuple[list[Revision], int]:
+        """What was desired of an access point, newest first, and how many there are."""
+        where = (REVISIONS.c.access_point == name) & REVISIONS.c.config.is_not(None)
+        with self.engine.connect() as connection:
+            total = connection.scalar(sa.select(sa.func.count()).select_from(REVISIONS).where(where)) or 0
             rows = connection.execute(
-                sa.select(ACCESS_POINTS.c.name, ACCESS_POINTS.c.changed).where(~ACCESS_POINTS.c.removed)
+                sa.select(REVISIONS).where(where).order_by(REVISIONS.c.id.desc()).limit(limit).offset(offset)
             )
-            return {row.name: row.changed for row in rows}
+            return [_revision(row) for row in rows], total
 
-    def access_point(self, name: str) -> tuple[dict[str, Any], float] | None:
-        """One desired access point, as it was written, and when; None for none."""
-        where = (ACCESS_POINTS.c.name == name) & ~ACCESS_POINTS.c.removed
+    def revision(self, name: str, number: int) -> Revision | None:
+        """One of them; None for none."""
+        where = (REVISIONS.c.access_point == name) & (REVISIONS.c.id == number) & REVISIONS.c.config.is_not(None)
         with self.engine.connect() as connection:
-            row = connection.execute(sa.select(ACCESS_POINTS.c.config, ACCESS_POINTS.c.changed).where(where)).first()
-        return (json.loads(row.config), row.changed) if row else None
+            row = connection.execute(sa.select(REVISIONS).where(where)).first()
+        return _revision(row) if row else None
 
-    def adopt(self, wanted: Iterable[AccessPointConfig]) -> list[dict[str, Any]]:
+    def adopt(self, wanted: Iterable[AccessPointConfig] | None) -> list[dict[str, Any]]:
         """Bring in the configuration file: of file and database, what changed last counts. Returns `access_points`.
 
         An access point whose part of the file is as it was at the last start keeps what was changed over REST, also
-        its removal; a new or changed part takes its place; one that is gone from the file goes.
+        its removal; a new or changed part takes its place; one that is gone from the file goes. None: there is no
+        file, and nothing changes.
         """
-        now = time.time()
-        parts = {config.name: json.dumps(document(config), sort_keys=True) for config in wanted}
+        if wanted is None:
+            return self.access_points()
+        parts = {config.name: json.dumps(_shared(config), sort_keys=True) for config in wanted}
         with self._write.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                # Two controllers that start at once: the second finds what the first brought.
+                connection.execute(sa.text("LOCK TABLE access_points IN SHARE ROW EXCLUSIVE MODE"))
             known = {row.name: row.file_hash for row in connection.execute(sa.select(ACCESS_POINTS))}
             for name, file_hash in known.items():
                 if file_hash is not None and name not in parts:
                     connection.execute(sa.delete(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name))
+                    _revise(connection, name, None, FILE)
             for name, part in parts.items():
                 file_hash = hashlib.sha256(part.encode()).hexdigest()
-                values = {"config": part, "file_hash": file_hash, "removed": False, "changed": now}
-                if name not in known:
-                    connection.execute(sa.insert(ACCESS_POINTS).values(name=name, **values))
-                elif known[name] != file_hash:
+                if known.get(name) == file_hash:
+                    continue
+                values = _values(part, _revise(connection, name, part, FILE)) | {"file_hash": file_hash}
+                if name in known:
                     connection.execute(sa.update(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name).values(**values))
+                else:
+                    connection.execute(sa.insert(ACCESS_POINTS).values(name=name, **values))
         return self.access_points()
 
-    def put(self, config: AccessPointConfig, change: Change) -> None:
-        """Keep an access point as it shall be."""
-        values = {"config": json.dumps(document(config), sort_keys=True), "removed": False, "changed": time.time()}
+    def put(self, config: AccessPointConfig, based_on: int | None, change: Change) -> int:
+        """Keep an access point as it shall be; returns its new revision. Raises `Conflict` unless its revision is
+        `based_on`, None for one that is not there yet."""
+        part = json.dumps(document(config), sort_keys=True)
+        is_named = ACCESS_POINTS.c.name == config.name
         with self._write.begin() as connection:
-            where = ACCESS_POINTS.c.name == config.name
-            if connection.execute(sa.update(ACCESS_POINTS).where(where).values(**values)).rowcount == 0:
-                connection.execute(sa.insert(ACCESS_POINTS).values(name=config.name, **values))
+            revision = _revise(connection, config.name, part, change.actor)
+            values = _values(part, revision)
+            before = ACCESS_POINTS.c.removed if based_on is None else THERE & (ACCESS_POINTS.c.revision == based_on)
+            if not connection.execute(sa.update(ACCESS_POINTS).where(is_named, before).values(**values)).rowcount:
+                if based_on is not None:
+                    raise Conflict(config.name)
+                try:
+                    connection.execute(sa.insert(ACCESS_POINTS).values(name=config.name, **values))
+                except IntegrityError:
+                    raise Conflict(config.name) from None
+            _audit(connection, change)
+        return revision
+
+    def remove(self, name: str, based_on: int, change: Change) -> None:
+        """Forget an access point with its history; one of the file is only marked, else the next start would bring it
+        back. Raises `Conflict` unless its revision is `based_on`."""
+        where = (ACCESS_POINTS.c.name == name) & (ACCESS_POINTS.c.revision == based_on)
+        with self._write.begin() as connection:
+            revision = _revise(connection, name, None, change.actor)
+            values = {"removed": True, "changed": time.time(), "revision": revision}
+            if not connection.execute(sa.update(ACCESS_POINTS).where(where, THERE).values(**values)).rowcount:
+                raise Conflict(name)
+            connection.execute(
+                sa.delete(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name, ACCESS_POINTS.c.file_hash.is_(None))
+            )
+            delete_series(connection, name)
             _audit(connection, change)
 
-    def remove(self, name: str, change: Change) -> None:
-        """Forget an access point; one of the file is only marked, else the next start would bring it back."""
-        where = ACCESS_POINTS.c.name == name
-        with self._write.begin() as connection:
-            connection.execute(sa.update(ACCESS_POINTS).where(where).values(removed=True, changed=time.time()))
-            connection.execute(sa.delete(ACCESS_POINTS).where(where, ACCESS_POINTS.c.file_hash.is_(None)))
-            _audit(connection, change)
-
-    def ncr_defaults(self) -> Ncr:
-        """The parameters of access points that say nothing else; raises `ConfigError`."""
+    def ncr_defaults(self) -> tuple[Ncr, int | None]:
+        """The parameters of access points that say nothing else, and their revision (None: never changed); raises
+        `ConfigError`."""
         with self.engine.connect() as connection:
-            value = connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == "ncr"))
+            row = connection.execute(sa.select(SETTINGS).where(SETTINGS.c.name == "ncr")).first()
         try:
-            return Ncr.model_validate_json(value) if value else Ncr()
+            return (Ncr.model_validate_json(row.value), row.revision) if row else (Ncr(), None)
         except ValueError as error:
             raise ConfigError(f"database: the defaults of NCR: {one_line(error)}") from None  # type: ignore[arg-type]
 
-    def put_ncr_defaults(self, ncr: Ncr, change: Change) -> None:
-        """Keep other defaults."""
+    def put_ncr_defaults(self, ncr: Ncr, based_on: int | None, change: Change) -> int:
+        """Keep other defaults; returns their new revision. Raises `Conflict` unless it is `based_on` now."""
         value = ncr.model_dump_json(exclude_unset=True)
         with self._write.begin() as connection:
-            where = SETTINGS.c.name == "ncr"
-            if connection.execute(sa.update(SETTINGS).where(where).values(value=value)).rowcount == 0:
-                connection.execute(sa.insert(SETTINGS).values(name="ncr", value=value))
+            revision = _revise(connection, None, value, change.actor)
+            where = (SETTINGS.c.name == "ncr") & (SETTINGS.c.revision == (based_on if based_on is not None else -1))
+            values = {"value": value, "revision": revision}
+            if not connection.execute(sa.update(SETTINGS).where(where).values(**values)).rowcount:
+                if based_on is not None:
+                    raise Conflict("the defaults")
+                try:
+                    connection.execute(sa.insert(SETTINGS).values(name="ncr", **values))
+                except IntegrityError:
+                    raise Conflict("the defaults") from None
             _audit(connection, change)
+        return revision
+
+    def begin(self) -> int:
+        """The number of this start of a controller: no two on this database have the same, and later ones have higher
+        ones."""
+        with self._write.begin() as connection:
+            insertion = sa.insert(CONTROLLERS).values(started=time.time()).returning(CONTROLLERS.c.id)
+            return int(connection.scalar(insertion) or 0)
 
     def new_token(
         self,
@@ -172,6 +254,10 @@ class Store:
         values = {field: getattr(token, field) for field in Token.__slots__}
         with self._write.begin() as connection:
             connection.execute(sa.insert(TOKENS).values(hash=digest(secret), **values))
+            if kind == "session":
+                mine = (TOKENS.c.kind == kind) & (TOKENS.c.parent == parent)
+                last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MOST_SESSIONS)
+                connection.execute(sa.delete(TOKENS).where(mine, TOKENS.c.id.not_in(last)))
             if change:
                 _audit(connection, change)
         return token, secret
@@ -236,12 +322,34 @@ class Store:
         now = time.time()
         with self._write.begin() as connection:
             connection.execute(sa.delete(AUDIT).where(AUDIT.c.time < now - AUDIT_SECONDS))
+            current = sa.select(ACCESS_POINTS.c.revision)
+            old = (REVISIONS.c.time < now - AUDIT_SECONDS) & REVISIONS.c.id.not_in(current)
+            connection.execute(sa.delete(REVISIONS).where(old))
             connection.execute(sa.delete(TOKENS).where(TOKENS.c.kind == "session", TOKENS.c.expires < now))
 
     def check(self) -> None:
         """Whether the database answers."""
         with self.engine.connect() as connection:
             connection.execute(sa.select(1))
+
+
+def _values(part: str, revision: int) -> dict[str, Any]:
+    return {"config": part, "removed": False, "changed": time.time(), "revision": revision}
+
+
+def _revise(connection: sa.Connection, name: str | None, part: str | None, actor: str) -> int:
+    """One more revision; of many the oldest goes."""
+    mine = REVISIONS.c.access_point.is_(None) if name is None else REVISIONS.c.access_point == name
+    last = sa.select(REVISIONS.c.id).where(mine).order_by(REVISIONS.c.id.desc()).offset(MOST_REVISIONS - 1).limit(1)
+    connection.execute(sa.delete(REVISIONS).where(mine, REVISIONS.c.id <= last.scalar_subquery()))
+    values = {"access_point": name, "time": time.time(), "actor": actor, "config": part}
+    number = connection.scalar(sa.insert(REVISIONS).values(**values).returning(REVISIONS.c.id))
+    assert number is not None
+    return int(number)
+
+
+def _revision(row: Any) -> Revision:
+    return Revision(row.id, row.time, row.actor, json.loads(row.config))
 
 
 def _audit(connection: sa.Connection, change: Change) -> None:

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a lab with each real switch that can run here."""
+"""Fixtures: a lab with each real switch that can run here, a database of each kind."""
 
 import io
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from controller.apctl import __main__ as command_line
+from controller.state.database import connect
 
+from .databases import missing_postgresql, postgresql
 from .switches import TARGETS, Lab, lab, missing
 
 Apctl = Callable[..., tuple[int, str, str]]
@@ -54,3 +58,33 @@ def apctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return code, said.out, said.err
 
     return run
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str | None]:
+    """One PostgreSQL server for all tests; None where it is missing."""
+    if missing_postgresql():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="pg") as directory:
+        Path(directory).chmod(0o755)
+        with postgresql(Path(directory) / "server") as url:
+            yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path, server: str | None) -> Iterator[sa.Engine]:
+    """A new database of each kind."""
+    if request.param == "sqlite":
+        made = connect(f"sqlite:///{tmp_path / 'state.db'}")
+        yield made
+        made.dispose()
+        return
+    if server is None:
+        pytest.skip(str(missing_postgresql()))
+    made = connect(server)
+    yield made
+    with made.begin() as connection:
+        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
+        connection.execute(sa.text("CREATE SCHEMA public"))
+    made.dispose()

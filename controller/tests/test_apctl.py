@@ -49,7 +49,52 @@ def test_it_shows_and_changes(run: Apctl) -> None:
     assert run("set", "ncr", "ap1", "queue_target_ms=default")[1].count("15.0") == 1
     another = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
     assert run("add", "-f", "-", stdin=json.dumps(another))[1] == "ap2 added\n"
-    assert run("delete", "access-point", "ap2")[1] == "ap2 removed\n"
+    code, _, errors = run("delete", "access-point", "ap2")
+    assert (code, errors) == (2, "error: remove ap2 and its history? Say so with --yes\n")
+    assert run("delete", "access-point", "ap2", "--yes")[1] == "ap2 removed\n"
+
+
+def test_files_say_what_access_points_shall_be(run: Apctl, controller: Controller, tmp_path: Path) -> None:
+    folder = tmp_path / "access-points"
+    folder.mkdir()
+    ap1 = json.loads(run("get", "config", "ap1", "--json")[1])
+    two = access_point(pipeline=PIPELINE, enabled=False) | {"name": "two"}
+    three = two | {"name": "three", "device_id": 3}
+    (folder / "ap1.json").write_text(json.dumps(ap1))
+    (folder / "others.json").write_text(json.dumps({"access_points": [two, three]}))
+    code, output, _ = run("diff", "-f", str(folder))
+    assert code == 1 and "+++ two (shall be)" in output and "ap1 (is)" not in output
+    assert run("apply", "-f", str(folder))[1] == "ap1 unchanged\ntwo added\nthree added\n"
+    assert run("diff", "-f", str(folder))[:2] == (0, "")
+    # What was changed otherwise is what the files say again.
+    assert run("set", "class-weights", "two", "downlink=9")[0] == 0
+    code, output, _ = run("diff", "-f", str(folder))
+    assert code == 1 and '-    "downlink": 9.0,' in output and '+    "downlink": 4.0,' in output
+    assert run("apply", "-f", str(folder))[1] == "ap1 unchanged\ntwo changed\nthree unchanged\n"
+    # One mistake, and nothing is done.
+    (folder / "others.json").write_text(json.dumps({"access_points": [two | {"device_id": 7}, three | {"ports": []}]}))
+    code, output, errors = run("apply", "-f", str(folder))
+    assert (code, output, "body.ports" in errors) == (1, "", True)
+    assert json.loads(run("get", "config", "two", "--json")[1])["device_id"] == 1
+    (folder / "others.json").write_text(json.dumps(two))
+    code, _, errors = run("apply", "-f", str(folder), "--prune")
+    assert (code, "remove three and their history? Say so with --yes" in errors) == (2, True)
+    assert run("apply", "-f", str(folder), "--prune", "--yes")[1].splitlines()[-1] == "three removed"
+    revisions = json.loads(run("get", "revisions", "two", "--json")[1])
+    assert run("get", "revisions", "two")[1].split()[:3] == ["REVISION", "TIME", "ACTOR"]
+    assert run("rollback", "two", str(revisions[1]["revision"]))[0] == 0
+    assert json.loads(run("get", "class-weights", "two", "--json")[1])["downlink"] == 9
+    assert run("apply", "-f", "-", stdin=json.dumps(two))[1] == "two changed\n"
+    for content, words in (
+        ("[]", "neither an access point"),
+        ("{", "not JSON"),
+        ('{"access_points": [{}]}', "neither an access point"),
+        (json.dumps({"access_points": [two, two]}), "stands twice"),
+    ):
+        (folder / "others.json").write_text(content)
+        code, output, errors = run("apply", "-f", str(folder))
+        assert (code, output, errors.count("\n"), words in errors) == (2, "", 1, True), errors
+    assert run("delete", "access-point", "two", "--yes")[0] == 0
 
 
 def test_login_keeps_a_token_for_its_controller_only(run: Apctl, controller: Controller, tmp_path: Path) -> None:

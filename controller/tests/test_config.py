@@ -2,6 +2,7 @@
 """The configuration file: what is right is taken, what is wrong is one line."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from controller.config import AccessPointConfig, Config, ConfigError, load
 
-from .switches import ROOT
+from .switches import ROOT, Controller, end, wait_for
 
 PORTS = [
     {"port": 1, "role": "station", "capacity_bps": 14_000_000, "queue_limit": 1000},
@@ -136,6 +137,63 @@ def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[s
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("error: ")
+
+
+def check(path: Path) -> tuple[int, str, str]:
+    """`--check` of a file: code, output, errors."""
+    command = [sys.executable, "-m", "controller", "--config", str(path), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_file_is_checked_without_starting_anything(tmp_path: Path) -> None:
+    path = write(tmp_path, access_point(), access_point() | {"name": "ap2"})
+    assert check(path) == (0, f"{path}: in order: ap1, ap2\n", "")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["config.json"]
+    for wrong, words in (
+        (access_point(ports=[{**PORTS[0], "port": 0}]), "port 0 is none of"),
+        (access_point(pipeline={"device_config": "p4src/ap.p4"}), "but p4src/ap.p4 is of another target's"),
+        (
+            access_point(pipeline={"device_config": "no/such"}),
+            "access_points.0.pipeline.device_config: no/such: no such",
+        ),
+        (access_point(features={"sprase": True}), "access_points.0.features.sprase"),
+    ):
+        code, output, errors = check(write(tmp_path, wrong))
+        assert (code, output, errors.count("\n")) == (2, "", 1)
+        assert errors.startswith(f"error: {path}: ") and words in errors
+
+
+def test_the_file_is_taken_in_again_on_sighup(tmp_path: Path) -> None:
+    path = write(tmp_path, access_point(enabled=False))
+    controller = Controller(path)
+
+    def reload(*access_points: dict[str, Any]) -> None:
+        write(tmp_path, *access_points)
+        controller.process.send_signal(signal.SIGHUP)
+
+    def names() -> list[str]:
+        return [entry["name"] for entry in controller.request("GET", "/api/v1/access-points").json()]
+
+    try:
+        assert controller.send("PATCH", "class-weights", {"downlink": 9}).status_code == 200
+        two = access_point(enabled=False, device_id=2) | {"name": "ap2"}
+        reload(access_point(enabled=False), two)
+        assert controller.line() == f"reloaded {path}"
+        assert names() == ["ap1", "ap2"]
+        assert controller.get("class-weights")["downlink"] == 9, "its part of the file is as it was"
+        # A mistake is told, and nothing changes.
+        reload(access_point(enabled=False), two | {"ports": [{**PORTS[0], "port": 0}]})
+        wait_for(lambda: "port 0 is none of" in controller.errors.read_text())
+        reload(access_point(enabled=False), two | {"ports": []})
+        wait_for(lambda: "not reloaded: " in controller.errors.read_text().splitlines()[-1])
+        assert names() == ["ap1", "ap2"]
+        reload(two | {"device_id": 3})
+        assert controller.line() == f"reloaded {path}"
+        assert names() == ["ap2"]
+        assert controller.request("GET", "/api/v1/access-points/ap2").json()["device_id"] == 3
+    finally:
+        end(controller.process)
 
 
 @pytest.mark.parametrize("text", ["not a protobuf {", "tables { preamble { id: 1 name: 'x' alias: 'x' } }", ""])

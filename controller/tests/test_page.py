@@ -143,6 +143,100 @@ def test_the_api_can_be_read_in_a_browser(link_lab: Lab, window: Browser) -> Non
     assert not window.complaints()
 
 
+def dialog(window: Browser, **values: object) -> None:
+    """Fill the fields of the dialog by their labels, and press its button."""
+    window.find("dialog[open]")
+    for label, value in values.items():
+        window.run(
+            "const [words, value] = arguments;"
+            "const labels = [...document.querySelectorAll('dialog label')];"
+            "const input = labels.find((label) => label.textContent.startsWith(words)).control;"
+            "if (input.type === 'checkbox') input.checked = value; else input.value = value",
+            label.replace("_", " "),
+            value,
+        )
+    window.find("dialog button.primary").click()
+
+
+def test_an_operator_turns_features_and_rules(link_lab: Lab, window: Browser) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    window.log_in(controller.url, token(controller, "operator"))
+    window.open(f"{controller.url}/{AP}")
+    settings = "section[aria-label=Settings] "
+    sparse = window.find("#feature-sparse")
+    wait_for(sparse.is_enabled)
+    sparse.send_keys(" ")
+    window.wait_text(settings + ".note", lambda text: text == "Sparse flows first is off now.")
+    assert controller.get("features")["sparse"] is False
+    window.set(settings + "select", "paper")
+    window.wait_text(settings + ".note", lambda text: text == "The law is paper now.")
+    assert controller.get("ncr")["law"] == "paper"
+    # What somebody else did shows, and is not undone by a click.
+    controller.send("PATCH", "features", {"ack_filter": False})
+    window.find("#feature-ncr").send_keys(" ")
+    window.wait_text(settings + ".note", lambda text: "Somebody else changed these meanwhile" in text)
+    wait_for(lambda: not window.find("#feature-ack_filter").is_selected())
+    assert controller.get("features")["ncr"] is True
+    window.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Add a rule').click()")
+    dialog(window, Name="voice", DSCP=46, Priority_queue=6)
+    window.wait_text(settings + "tbody", lambda text: text.startswith("voice dscp 46 class 3 priority 6 yes"))
+    assert [(rule["name"], rule["dscp"]) for rule in controller.get("rules")] == [("voice", 46)]
+    window.find("button[aria-label='Remove rule voice']").click()
+    dialog(window)
+    wait_for(lambda: controller.get("rules") == [])
+    # A station gets a name.
+    window.wait_text("section[aria-label=Stations] tbody button", lambda text: text == STATION.hex(":"))
+    window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    dialog(window, Name="Printer")
+    window.wait_text("section[aria-label=Stations] tbody", lambda text: "Printer" in text)
+    assert controller.get(f"stations/{STATION.hex(':')}")["name"] == "Printer"
+    # Nothing of an admin's is offered.
+    assert not window.all(".danger-zone") and not window.find("#tokens").is_displayed()
+    assert window.complaints() == []
+
+
+def test_an_admin_adds_an_access_point_and_tokens(link_lab: Lab, window: Browser) -> None:
+    controller = link_lab.controller(ready=False)
+    window.log_in(controller.url, controller.token)
+    add = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Add an access point').click()"
+    wait_for(lambda: window.run(NAMES) == ["ap1"])
+    window.run(add)
+    dialog(window, Name="ap1", Address=f"127.0.0.1:{free_port()}")
+    window.wait_text("dialog .why", lambda text: text == "access point ap1 exists already")
+    dialog(window, Name="ap2")
+    wait_for(lambda: window.run(NAMES) == ["ap1", "ap2"])
+    made = controller.request("GET", "/api/v1/access-points/ap2/config").json()
+    assert [(port["port"], port["role"], port["capacity_bps"]) for port in made["ports"]] == [
+        (1, "station", "auto"), (2, "uplink", "auto")
+    ]  # fmt: skip
+    window.find("#tokens").click()
+    window.wait_text("h1", lambda text: text == "Tokens")
+    window.wait_text("tbody", lambda text: text.startswith("admin admin"))
+    window.find("button.primary").click()
+    dialog(window, Whose="grafana", Role="viewer")
+    secret = window.wait_text(".secret", lambda text: text.startswith("ap_"))
+    answer = httpx.get(f"{controller.url}/api/v1/session", headers={"authorization": f"Bearer {secret}"})
+    assert answer.json()["role"] == "viewer"
+    window.run("document.querySelector('dialog').close()")
+    window.find("button[aria-label='Revoke grafana']").click()
+    dialog(window)
+    window.wait_text("tbody", lambda text: "revoked" in text)
+    # Removing asks for its name.
+    window.open(f"{controller.url}/#/access-points/ap2")
+    remove = (
+        "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Remove this access point').click()"
+    )
+    window.find(".danger-zone")
+    window.run(remove)
+    dialog(window, Its="ap1")
+    window.wait_text("dialog .why", lambda text: "That is not ap2" in text)
+    dialog(window, Its="ap2")
+    wait_for(lambda: controller.request("GET", "/api/v1/access-points/ap2").status_code == 404)
+    assert window.complaints() == []
+
+
 def test_a_change_that_crosses_another_is_not_done(link_lab: Lab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from controller import config as configuration
@@ -18,11 +20,12 @@ from controller.api.app import create_app
 from controller.api.service import Service
 from controller.config import AccessPointConfig
 from controller.control import Control
+from controller.metrics import TickTimes
 from controller.state.database import connect
 from controller.state.store import Change
 
 from .switches import free_port
-from .test_config import access_point
+from .test_config import PORTS, access_point
 from .test_entries import PIPELINE
 
 AP = "/api/v1/access-points/ap1"
@@ -30,11 +33,13 @@ CHANGE = Change("test", "127.0.0.1", "POST", "/", 201, None)
 
 
 class Api:
-    """An application over a new database, and clients of each role."""
+    """An application over a database, or a new one in a directory, and clients of each role."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, database: Path | sa.Engine) -> None:
         self.control = Control(lambda name: None)
-        self.service = Service(connect(f"sqlite:///{directory / 'state.db'}"), self.control)
+        if isinstance(database, Path):
+            database = connect(f"sqlite:///{database / 'state.db'}")
+        self.service = Service(database, self.control)
         self.app = create_app(self.service)
         self.secrets: dict[str, str] = {}
 
@@ -121,6 +126,9 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PATCH", f"{AP}/config", {"name": "ap2"}, 422, "body.name: Extra inputs are not permitted"),
     ("PATCH", f"{AP}/flows/7", {"weight": 2}, 404, "no flow has index 7"),
     ("PATCH", f"{AP}/flows/x", {"weight": 2}, 422, "path.flow_index"),
+    ("PATCH", f"{AP}/config", {"features": {"sprase": True}}, 422, "body.features.sprase: Extra inputs"),
+    ("PATCH", f"{AP}/config", [], 422, "body"),
+    ("POST", f"{AP}/revisions/7777/restore", None, 404, "ap1 has no revision 7777"),
     ("PUT", f"{AP}/rules/a", {"name": "b", "class_id": 1}, 422, "the path names rule a, the body b"),
     ("PUT", f"{AP}/rules/a", {"name": "a"}, 422, "body.class_id: Field required"),
     ("PUT", f"{AP}/rules/a", {"name": "a", "class_id": 8}, 422, "body.class_id"),
@@ -198,6 +206,93 @@ async def test_ncr_follows_the_defaults_until_told_otherwise(client: httpx.Async
     ncr = (await client.get(f"{AP}/ncr")).json()
     assert (ncr["queue_target_ms"], ncr["alpha"]) == (9, 0.03)
     assert (await client.patch(f"{AP}/ncr", json={"queue_target_ms": None})).json()["queue_target_ms"] == 8
+
+
+async def test_a_patch_is_a_merge_patch(client: httpx.AsyncClient) -> None:
+    """RFC 7396: objects are merged field by field, null takes out, lists are replaced."""
+    path, headers = f"{AP}/config", {"content-type": "application/merge-patch+json"}
+
+    async def patch(body: object) -> Any:
+        answer = await client.patch(path, content=json.dumps(body), headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    await patch({"features": {"sparse": False, "gate": {"1": {"buffer": 50, "batch": 5}}}, "ncr": {"alpha": 0.5}})
+    await patch({"features": {"ack_filter": False, "gate": {"2": {"buffer": 60, "batch": 6}}}, "ncr": {"beta": 0.6}})
+    found = await patch({"locked_stations": {"02:00:00:00:00:01": 2, "02:00:00:00:00:02": 1}})
+    assert (found["features"]["sparse"], found["features"]["ack_filter"]) == (False, False)
+    assert sorted(found["features"]["gate"]) == ["1", "2"]
+    assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.5, 0.6)
+    found = await patch(
+        {
+            "features": {"gate": {"1": None, "2": {"batch": 7}}},
+            "ncr": {"alpha": None},
+            "locked_stations": {"02:00:00:00:00:02": None},
+            "rules": [{"name": "only", "class_id": 4}],
+        }
+    )
+    assert found["features"]["gate"] == {"2": {"buffer": 60, "batch": 7}}
+    assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.03, 0.6)
+    assert found["locked_stations"] == {"02:00:00:00:00:01": 2}
+    assert [rule["name"] for rule in found["rules"]] == ["only"]
+    refused = await client.patch(path, json={"features": {"gate": {"1": {"batch": 7}}}})
+    assert (refused.status_code, "features.gate.1.buffer" in refused.json()["detail"]) == (422, True)
+
+
+async def test_a_whole_configuration_takes_the_place_of_another(client: httpx.AsyncClient) -> None:
+    await client.patch(f"{AP}/class-weights", json={"downlink": 9})
+    body = access_point(pipeline=PIPELINE, enabled=False)
+    put = await client.put(f"{AP}/config", json=body)
+    assert (put.status_code, put.json()["class_weights"]["downlink"], put.json()["rules"]) == (200, 4, [])
+    other = await client.put(f"{AP}/config", json=body | {"name": "ap2"})
+    assert (other.status_code, other.json()["detail"]) == (422, "the path names access point ap1, the body ap2")
+
+
+async def test_a_dry_run_checks_and_changes_nothing(client: httpx.AsyncClient, api: Api) -> None:
+    before = (await client.get(AP)).json()["revision"]
+    new = access_point(pipeline=PIPELINE) | {"name": "ap2"}
+    for method, path, body, code in (
+        ("PATCH", f"{AP}/config", {"enabled": False}, 200),
+        ("PATCH", f"{AP}/config", {"ports": [{**PORTS[0], "port": 0}]}, 422),
+        ("PATCH", f"{AP}/ncr", {"alpha": 1}, 200),
+        ("PATCH", f"{AP}/features", {"gate": {"9": {"buffer": 5, "batch": 1}}}, 422),
+        ("PATCH", "/api/v1/ncr-defaults", {"alpha": 1}, 200),
+        ("PUT", f"{AP}/rules/a", {"name": "a", "class_id": 1}, 200),
+        ("DELETE", f"{AP}/rules/dns", None, 204),
+        ("DELETE", f"{AP}/rules/nobody", None, 404),
+        ("POST", f"{AP}/revisions/{before}/restore", None, 200),
+        ("POST", "/api/v1/access-points", new, 200),
+        ("POST", "/api/v1/access-points", new | {"name": "ap1"}, 409),
+        ("DELETE", AP, None, 204),
+    ):
+        answer = await client.request(method, f"{path}?validate=true", json=body)
+        assert answer.status_code == code, f"{method} {path}: {answer.text}"
+    told = await client.patch(f"{AP}/ncr?validate=true", json={"alpha": 1})
+    assert told.json()["alpha"] == 1
+    assert (await client.get(f"{AP}/ncr")).json()["alpha"] == 0.03
+    assert (await client.get("/api/v1/ncr-defaults")).json()["alpha"] == 0.03
+    assert (await client.get(AP)).json()["revision"] == before
+    assert sorted(api.control.access_points) == ["ap1"]
+    assert (await client.get("/api/v1/audit")).headers["x-total-count"] == "0"
+
+
+async def test_what_was_desired_before_can_be_desired_again(client: httpx.AsyncClient) -> None:
+    first = (await client.get(AP)).json()["revision"]
+    await client.patch(f"{AP}/class-weights", json={"downlink": 9})
+    await client.patch(f"{AP}/features", json={"sparse": False})
+    listed = await client.get(f"{AP}/revisions?limit=2")
+    assert listed.headers["x-total-count"] == "3"
+    newest, middle = listed.json()
+    assert newest["revision"] == (await client.get(AP)).json()["revision"] > middle["revision"] > first
+    assert newest["actor"].startswith("admin (")
+    assert (await client.get(f"{AP}/revisions/{middle['revision']}")).json() == middle
+    tag = (await client.get(f"{AP}/config")).headers["etag"]
+    back = await client.post(f"{AP}/revisions/{first}/restore", headers={"if-match": tag})
+    assert (back.json()["class_weights"]["downlink"], back.json()["features"]["sparse"]) == (4, True)
+    assert (await client.post(f"{AP}/revisions/{first}/restore", headers={"if-match": tag})).status_code == 412
+    assert (await client.post(f"{AP}/revisions/{middle['revision']}/restore")).json()["class_weights"]["downlink"] == 9
+    assert (await client.get(f"{AP}/revisions")).headers["x-total-count"] == "5"
+    assert (await client.get(f"{AP}/revisions/99999")).status_code == 404
 
 
 async def test_lists_come_in_pages(client: httpx.AsyncClient) -> None:
@@ -289,11 +384,96 @@ def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch:
     for name in ("Pipeline", "P4RuntimeTls"):
         for path in examples.EXAMPLES[name].values():
             (tmp_path / path).touch()
+    patches = {patch.__name__: patch for patch in models.PATCHES.values()}
     for name, example in examples.EXAMPLES.items():
         modules = (models, observation, configuration)
-        found = next((getattr(module, name) for module in modules if hasattr(module, name)), models.AccessPointPatch)
+        found = next((getattr(module, name) for module in modules if hasattr(module, name)), patches.get(name))
+        assert found is not None, name
         TypeAdapter(found).validate_python(example)
-        assert found is not models.AccessPointPatch or name == "AccessPointConfigPatch"
+
+
+async def test_ticks_and_requests_are_histograms(client: httpx.AsyncClient, api: Api) -> None:
+    times = api.service.ticks["ap1"] = TickTimes()
+    # Of a loop that has ticked 1000, 1500, 2000 times the last 1000.
+    for ticks in (1000, 1500, 2000):
+        times.look(ticks, np.linspace(0.0, 0.02, 1000))
+    assert times.counts[-1] == 2000
+    times.look(10, np.full(10, 0.5))
+    await client.get(AP)
+    await client.get("/api/v1/nothing")
+    text = (await client.get("/metrics")).text
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert found['ap_tick_seconds_bucket{access_point="ap1",le="0.01"}'] == "1000.0"
+    assert found['ap_tick_seconds_bucket{access_point="ap1",le="+Inf"}'] == "2010.0"
+    assert float(found['ap_tick_seconds_sum{access_point="ap1"}']) == pytest.approx(25.0)
+    assert found['controller_request_seconds_count{method="GET",status="404"}'] == "1.0"
+    assert "_p99_" not in text and "_median_" not in text
+
+
+async def test_what_is_refused_and_lost_is_counted(client: httpx.AsyncClient, api: Api) -> None:
+    api.service.recorder.lost = 7
+    async with api.client(None) as nobody:
+        assert (await nobody.get(AP)).status_code == 401
+        assert (await nobody.post("/api/v1/session", json={"token": "ap_wrong"})).status_code == 401
+    text = (await client.get("/metrics")).text
+    for line in (
+        'controller_refused_requests_total{reason="token"} 1.0',
+        'controller_refused_requests_total{reason="login"} 1.0',
+        'controller_refused_requests_total{reason="rate"} 0.0',
+        "controller_lost_samples_total 7.0",
+        "controller_ended_connections_total ",
+    ):
+        assert line in text, line
+
+
+async def test_health_needs_no_token_however_it_is_asked_for(api: Api) -> None:
+    async with api.client(None) as nobody:
+        for path in ("/healthz", "/readyz"):
+            for method in ("GET", "HEAD"):
+                assert (await nobody.request(method, path)).status_code == 200, f"{method} {path}"
+
+
+async def test_the_largest_flows_come_first(client: httpx.AsyncClient, api: Api) -> None:
+    flows = [examples.EXAMPLES["FlowObservation"] | {"flow_index": n, "rate_bps": n * 7919 % 1009} for n in range(1000)]
+    api.service._lists[("flows", "ap1")] = (float("inf"), flows)
+    first = await client.get(f"{AP}/flows?sort=-rate_bps&limit=3&offset=2")
+    assert [flow["rate_bps"] for flow in first.json()] == sorted((flow["rate_bps"] for flow in flows), reverse=True)[
+        2:5
+    ]
+    assert first.headers["x-total-count"] == "1000"
+    second = await client.get(f"{AP}/flows?limit=2&offset=998")
+    assert [flow["flow_index"] for flow in second.json()] == [998, 999]
+
+
+async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: Api) -> None:
+    path, running = f"{AP}/stations/02:00:00:00:00:01", api.control.access_points["ap1"]
+    assert (await client.get(path)).status_code == 404
+    named = await client.patch(path, json={"name": "Zoë: laptop 💻"})
+    assert named.json() == {
+        "address": "02:00:00:00:00:01", "name": "Zoë: laptop 💻", "locked_port": None, "seen": []
+    }  # fmt: skip
+    assert api.control.access_points["ap1"] is running, "a name begins no new session"
+    assert (await client.patch(path, json={"locked_port": 1})).json()["name"] == "Zoë: laptop 💻"
+    config = (await client.get(f"{AP}/config")).json()
+    assert config["locked_stations"] == {"02:00:00:00:00:01": 1}
+    assert api.control.access_points["ap1"].config.locked_stations == {"02:00:00:00:00:01": 1}
+    assert (await client.patch(path, json={"name": None})).json()["locked_port"] == 1
+    assert (await client.get(path)).json()["name"] is None
+    for wrong, words in (
+        ({"locked_port": 9}, "which is not in `ports`"),
+        ({"name": ""}, "body.name"),
+        ({"name": "a\nb"}, "body.name"),
+        ({"nam": "x"}, "body.nam: Extra inputs"),
+    ):
+        refused = await client.patch(path, json=wrong)
+        assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
+    assert (await client.patch(f"{AP}/stations/nobody", json={"name": "x"})).status_code == 422
+    seen = [examples.EXAMPLES["StationObservation"] | {"address": f"02:00:00:00:00:0{n}"} for n in range(3)]
+    api.service._lists[("stations", "ap1")] = (float("inf"), seen)
+    await client.patch(f"{AP}/stations/02:00:00:00:00:02", json={"name": "Printer"})
+    found = (await client.get(f"{AP}/stations?name_contains=PRINT")).json()
+    assert [(station["address"], station["name"]) for station in found] == [("02:00:00:00:00:02", "Printer")]
+    assert len((await client.get(f"{AP}/stations/02:00:00:00:00:02")).json()["seen"]) == 1
 
 
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may do what: tokens, roles, sessions, limits, audit; and nothing is open but health."""
 
+import asyncio
+import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -8,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.security import FAILURES_AT_ONCE, Bucket
+from controller.api import events
+from controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
 from controller.config import AccessPointConfig
+from controller.state import store as store_module
 
+from .switches import ROOT
 from .test_config import access_point
 from .test_entries import PIPELINE
 from .test_rest import AP, Api
@@ -31,7 +36,9 @@ async def test_nothing_is_open_but_health(api: Api) -> None:
         for path in ("/healthz", "/readyz"):
             assert (await client.get(path)).status_code == 200
         for path, methods in api.app.openapi()["paths"].items():
-            where = path.format(name="ap1", port=1, flow_index=1, rule="r", token_id="t")
+            where = path.format(
+                name="ap1", port=1, flow_index=1, rule="r", token_id="t", revision=1, station="02:00:00:00:00:01"
+            )
             for method in methods:
                 answer = await client.request(method, where)
                 if (method, path) in (("get", "/healthz"), ("get", "/readyz"), ("post", "/api/v1/session")):
@@ -193,6 +200,83 @@ async def test_one_token_cannot_ask_without_end(api: Api) -> None:
         assert codes[:10] == [200] * 10
         assert 429 in codes
         assert (await other.get("/api/v1/session")).status_code == 200
+
+
+async def test_logins_are_limited_and_leave_few_sessions(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"token": api.secrets["viewer"]}
+    async with api.client(None) as browser, api.client("viewer") as viewer:
+        codes = [(await browser.post("/api/v1/session", json=body)).status_code for _ in range(int(LOGINS_AT_ONCE) + 5)]
+        assert codes[: int(LOGINS_AT_ONCE)] == [201] * int(LOGINS_AT_ONCE)
+        assert codes[-1] == 429
+        assert (await viewer.get(AP)).status_code == 200
+    monkeypatch.setattr(store_module, "MOST_SESSIONS", 3)
+    store = api.service.store
+    parent = next(token for token in store.tokens().values() if token.role == "viewer" and token.kind == "token")
+    made = [store.new_token("v", "viewer", kind="session", parent=parent.id)[0].id for _ in range(5)]
+    assert {token.id for token in store.tokens().values() if token.kind == "session"} == set(made[-3:])
+
+
+async def test_failed_logins_are_told_but_do_not_fill_the_log(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    async with api.client(None) as guesser:
+        for _ in range(5):
+            await guesser.post("/api/v1/session", json={"token": "ap_guess"})
+    told = [record.getMessage() for record in caplog.records if "no valid token" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("/api/v1/session from 192.0.2.7: no valid token")
+    assert "ap_guess" not in told[0]
+
+
+async def test_no_file_that_a_client_names_is_opened(api: Api, tmp_path: Path) -> None:
+    """An admin's token is not a way to the files of the machine: not even whether they are there is told."""
+    outside = tmp_path / "secret.json"
+    outside.write_text("{}")
+    inside = ROOT / "p4src"
+    link = inside / "link.json"
+    link.symlink_to(outside)
+    try:
+        async with api.client() as admin:
+            for path in (outside, tmp_path / "missing", link, inside / ".." / "Makefile", Path("/dev/zero")):
+                new = access_point(pipeline={**PIPELINE, "device_config": str(path)}) | {"name": "ap2"}
+                for method, where, body in (
+                    ("POST", "/api/v1/access-points", new),
+                    ("PATCH", f"{AP}/config", {"pipeline": {"device_config": str(path)}}),
+                    ("PUT", f"{AP}/config", new | {"name": "ap1"}),
+                    ("PATCH", f"{AP}/config", {"tls": {"ca": str(path), "cert": str(path), "key": str(path)}}),
+                ):
+                    for query in ("", "?validate=true"):
+                        answer = await admin.request(method, where + query, json=body)
+                        detail = answer.json()["detail"]
+                        assert (answer.status_code, "not in p4src, the folder" in detail) == (422, True), detail
+                        assert "no such file" not in detail
+            missing = {"pipeline": {"device_config": str(inside / "missing.json")}}
+            answer = await admin.patch(f"{AP}/config", json=missing)
+            assert (answer.status_code, "no such file" in answer.json()["detail"]) == (422, True)
+    finally:
+        link.unlink()
+
+
+async def test_what_the_configuration_file_names_may_be_anywhere(tmp_path: Path) -> None:
+    """It is the operator's own; a change over REST of something else leaves it alone."""
+    elsewhere = {name: str(shutil.copy(path, tmp_path)) for name, path in PIPELINE.items()}
+    api = Api(tmp_path)
+    await api.start(AccessPointConfig.model_validate(access_point(pipeline=elsewhere, enabled=False)))
+    async with api.client() as admin:
+        assert (await admin.patch(f"{AP}/config", json={"device_id": 5})).status_code == 200
+    await api.control.stop()
+    await api.service.close()
+
+
+async def test_one_token_has_a_part_of_the_streams(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_OF_ONE", 2)
+    async with api.client("viewer") as viewer, api.client("operator") as operator:
+        asking = [asyncio.create_task(viewer.get("/api/v1/events")) for _ in range(2)]
+        await asyncio.sleep(0.3)
+        assert (await viewer.get("/api/v1/events")).status_code == 429
+        asking.append(asyncio.create_task(operator.get("/api/v1/events")))
+        await asyncio.sleep(0.3)
+        api.app.state.streams.closing.set()
+        assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200] * 3
+    assert not api.app.state.streams.by_token
 
 
 async def test_a_login_is_short(api: Api) -> None:

@@ -9,14 +9,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,11 +27,11 @@ from controller.control import Control
 from controller.observation import Observation, PortObservation
 from controller.state import backup as backups
 from controller.state import history
+from controller.state import store as store_module
 from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, connect, open_engine
 from controller.state.history import RETENTION, Archive, Bucket, Recorder, resolution_for
-from controller.state.store import Change, Store
+from controller.state.store import Change, Conflict, Store, document
 
-from .databases import missing_postgresql, postgresql
 from .switches import ROOT, Lab, wait_for
 from .test_config import access_point
 from .test_entries import PIPELINE
@@ -39,36 +39,6 @@ from .test_entries import PIPELINE
 CHANGE = Change("admin (1)", "127.0.0.1", "POST", "/", 201, {"a": 1})
 NOW = 1_790_000_400
 """A whole number of every resolution."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str | None]:
-    """One PostgreSQL server for all tests; None where it is missing."""
-    if missing_postgresql():
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="pg") as directory:
-        Path(directory).chmod(0o755)
-        with postgresql(Path(directory) / "server") as url:
-            yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, server: str | None) -> Iterator[sa.Engine]:
-    """A new database of each kind."""
-    if request.param == "sqlite":
-        made = connect(f"sqlite:///{tmp_path / 'state.db'}")
-        yield made
-        made.dispose()
-        return
-    if server is None:
-        pytest.skip(str(missing_postgresql()))
-    made = connect(server)
-    yield made
-    with made.begin() as connection:
-        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
-        connection.execute(sa.text("CREATE SCHEMA public"))
-    made.dispose()
 
 
 def config(name: str = "ap1", **fields: Any) -> AccessPointConfig:
@@ -104,9 +74,10 @@ def test_the_migrations_make_the_tables(engine: sa.Engine) -> None:
 def test_of_file_and_database_the_later_change_counts(engine: sa.Engine) -> None:
     store = Store(engine)
     assert [entry["name"] for entry in store.adopt([config(), config("ap2"), config("ap3")])] == ["ap1", "ap2", "ap3"]
-    store.put(config(class_weights={"downlink": 9}), CHANGE)
-    store.remove("ap2", CHANGE)
-    store.put(config("by-rest"), CHANGE)
+    revisions = store.revisions()
+    store.put(config(class_weights={"downlink": 9}), revisions["ap1"], CHANGE)
+    store.remove("ap2", revisions["ap2"], CHANGE)
+    store.put(config("by-rest"), None, CHANGE)
     again = {
         entry["name"]: entry for entry in store.adopt([config(), config("ap2"), config("ap3", flow_idle_timeout=9)])
     }
@@ -118,12 +89,74 @@ def test_of_file_and_database_the_later_change_counts(engine: sa.Engine) -> None
     }
     assert last.keys() == {"ap1", "ap2", "by-rest"}
     assert "class_weights" not in last["ap1"]
+    assert [entry["name"] for entry in store.adopt(None)] == ["ap1", "ap2", "by-rest"], "there is no file"
+
+
+def test_a_change_names_what_it_is_based_on(engine: sa.Engine) -> None:
+    store = Store(engine)
+    first = store.put(config(), None, CHANGE)
+    with pytest.raises(Conflict):
+        store.put(config(), None, CHANGE)
+    second = store.put(config(class_weights={"downlink": 2}), first, CHANGE)
+    for based_on in (first, second + 1):
+        with pytest.raises(Conflict):
+            store.put(config(class_weights={"downlink": 3}), based_on, CHANGE)
+        with pytest.raises(Conflict):
+            store.remove("ap1", based_on, CHANGE)
+    assert store.access_point("ap1") == (
+        json.loads(json.dumps(document(config(class_weights={"downlink": 2})))),
+        second,
+    )
+    store.remove("ap1", second, CHANGE)
+    # Who knows it from before does not take the new one for it.
+    assert store.put(config(), None, CHANGE) > second
+    first = store.put_ncr_defaults(Ncr(alpha=0.1), None, CHANGE)
+    for based_on_default in (None, first + 1):
+        with pytest.raises(Conflict):
+            store.put_ncr_defaults(Ncr(alpha=0.2), based_on_default, CHANGE)
+    assert store.audited(10, 0, None, 0, 1e11)[1] == 5, "what was refused leaves no line"
+
+
+def test_the_last_revisions_are_kept(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "MOST_REVISIONS", 5)
+    store, revision = Store(engine), None
+    for number in range(8):
+        revision = store.put(config(class_weights={"downlink": 1 + number}), revision, CHANGE)
+    store.put(config("ap2"), None, CHANGE)
+    kept, total = store.revisions_of("ap1", 3, 1)
+    assert (total, [entry.config["class_weights"]["downlink"] for entry in kept]) == (5, [7, 6, 5])
+    assert store.revision("ap1", kept[0].number) == kept[0]
+    assert store.revision("ap2", kept[0].number) is None
+    assert store.revisions_of("ap2", 10, 0)[1] == 1
+
+
+def test_a_database_of_the_first_release_is_brought_up_to_date(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.db'}"
+    engine = open_engine(url)
+    alembic = Config()
+    alembic.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        alembic.attributes["connection"] = connection
+        command.upgrade(alembic, "0001")
+        row = {"name": "ap1", "config": json.dumps(document(config())), "removed": False, "changed": NOW}
+        names = ", ".join(row)
+        connection.execute(
+            sa.text(f"INSERT INTO access_points ({names}) VALUES ({', '.join(f':{name}' for name in row)})"), row
+        )
+        connection.execute(sa.text("INSERT INTO settings VALUES ('ncr', '{\"alpha\": 0.5}')"))
+    store = Store(connect(url))
+    [only], total = store.revisions_of("ap1", 10, 0)
+    assert (total, only.time, only.number) == (1, NOW, store.revisions()["ap1"])
+    assert store.put(config(), only.number, CHANGE) > only.number
+    ncr, revision = store.ncr_defaults()
+    assert ncr.alpha == 0.5
+    assert store.put_ncr_defaults(Ncr(), revision, CHANGE)
 
 
 def test_defaults_tokens_and_audit_are_kept(engine: sa.Engine) -> None:
     store = Store(engine)
-    store.put_ncr_defaults(Ncr(alpha=0.5), CHANGE)
-    assert store.ncr_defaults().model_dump(exclude_unset=True) == {"alpha": 0.5}
+    store.put_ncr_defaults(Ncr(alpha=0.5), None, CHANGE)
+    assert store.ncr_defaults()[0].model_dump(exclude_unset=True) == {"alpha": 0.5}
     token, secret = store.new_token("grafana", "viewer", expires=NOW, change=CHANGE)
     session, _ = store.new_token("grafana", "viewer", kind="session", parent=token.id)
     store.revoke(token.id)
@@ -188,6 +221,8 @@ def test_what_is_old_goes_and_a_removed_access_point_too(engine: sa.Engine) -> N
     assert archive.query("ap1", 2, NOW, NOW + 60, 1)[2]["time"][0] == NOW + 20
     assert len(archive.query("ap1", 2, NOW, NOW + 60, 10)[2]["time"]) == 3
     archive.forget("ap2")
+    with engine.begin() as connection:
+        history.delete_series(connection, "ap2")
     assert archive.query("ap2", None, 0, NOW * 2, 10) == {}
     with engine.connect() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(HISTORY)) == 10 + 3 + 1 + 1
@@ -282,13 +317,15 @@ def test_a_database_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
 def write_for_ever(url: str) -> None:
     """The part of a process that is going to be killed."""
     store, archive, number = Store(connect(url)), Archive(open_engine(url)), 0
+    revision = store.revisions().get("ap1")
     while True:
         number += 1
         recorder = Recorder()
         for second in range(20):
             recorder.add(seen(NOW + 20 * number + second, second))
         archive.write(recorder.take(everything=True))
-        store.put(config(class_weights={"downlink": 1 + number % 999}), Change("w", "", "PUT", "/", 200, number))
+        weights = {"downlink": 1 + number % 999}
+        revision = store.put(config(class_weights=weights), revision, Change("w", "", "PUT", "/", 200, number))
 
 
 async def test_two_controllers_on_one_database_follow_each_other(
@@ -307,12 +344,11 @@ async def test_two_controllers_on_one_database_follow_each_other(
                 await asyncio.sleep(0.01)
 
     async def change(one: service.Service, **fields: Any) -> None:
-        async with one.changing("ap1"):
-            await one.change(one.wanted["ap1"] | fields, CHANGE)
+        await one.change("ap1", CHANGE, lambda: one.wanted["ap1"] | fields)
 
     await change(first, class_weights={"downlink": 9})
     await first.add(config("ap2", enabled=False), CHANGE)
-    await first.change_defaults(Ncr(alpha=0.5), CHANGE)
+    await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
     await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
     await until(lambda: second.config("ap1").class_weights.downlink == 9)
     assert second.control.access_points["ap1"].config.class_weights.downlink == 9
@@ -322,8 +358,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await until(lambda: second.config("ap1").flow_idle_timeout == 9)
     assert first.config("ap1") == second.config("ap1")
     assert first.config("ap1").station_idle_timeout == 99
-    async with first.changing("ap2"):
-        await first.remove("ap2", CHANGE)
+    await first.remove("ap2", CHANGE, lambda: None)
     await until(lambda: second.names == ["ap1"] and "ap2" not in second.control.access_points)
     following.cancel()
     for each in (first, second):
@@ -360,15 +395,15 @@ def test_a_locked_database_refuses_changes_and_reads_on(tmp_path: Path, monkeypa
     monkeypatch.setattr("controller.state.database.BUSY_SECONDS", 0.2)
     file = tmp_path / "state.db"
     store = Store(connect(f"sqlite:///{file}"))
-    store.put(config(), CHANGE)
+    store.put(config(), None, CHANGE)
     with sqlite3.connect(file, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SQLAlchemyError, match="locked"):
-            store.put(config("ap2"), CHANGE)
+            store.put(config("ap2"), None, CHANGE)
         assert [entry["name"] for entry in store.access_points()] == ["ap1"]
         other.execute("ROLLBACK")
     other.close()
-    store.put(config("ap2"), CHANGE)
+    store.put(config("ap2"), None, CHANGE)
     assert len(store.access_points()) == 2
 
 
@@ -376,16 +411,16 @@ def test_a_full_database_refuses_changes_and_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     engine = connect(f"sqlite:///{file}")
     store = Store(engine)
-    store.put(config(), CHANGE)
+    store.put(config(), None, CHANGE)
 
     @sa.event.listens_for(engine, "connect")
     def limit(connection: sqlite3.Connection, _: object) -> None:
-        connection.execute("PRAGMA max_page_count = 34")
+        connection.execute("PRAGMA max_page_count = 44")
 
     engine.dispose()
     with pytest.raises(SQLAlchemyError, match="full"):
         for number in range(1000):
-            store.put(config(f"ap{number}"), CHANGE)
+            store.put(config(f"more{number}"), None, CHANGE)
     kept = len(store.access_points())
     engine.dispose()
     reopened = connect(f"sqlite:///{file}")

@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -44,6 +45,37 @@ def test_rest_over_tls(authority: Authority, tmp_path: Path) -> None:
             assert client.get("/api/v1/access-points/ap1").json()["state"] == "stopped"
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{controller.url}/healthz")
+    finally:
+        end(controller.process)
+
+
+def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path) -> None:
+    before, after = Authority(tmp_path / "before"), Authority(tmp_path / "after")
+    cert, key = before.certificate("controller")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"access_points": [access_point(pipeline=PIPELINE, enabled=False)]}))
+    controller = Controller(path, "--tls-cert", str(cert), "--tls-key", str(key))
+
+    def trusts(authority: Authority) -> bool:
+        try:
+            context = ssl.create_default_context(cafile=str(authority.ca))
+            return httpx.get(f"{controller.url}/healthz", verify=context).status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    try:
+        assert trusts(before)
+        renewed, its_key = after.certificate("controller")
+        # First one of two that do not fit: what was there goes on.
+        shutil.copy(renewed, cert)
+        controller.process.send_signal(signal.SIGHUP)
+        assert controller.line() == f"reloaded {path}"
+        assert trusts(before) and not trusts(after)
+        assert "the one before stays in use" in controller.errors.read_text()
+        shutil.copy(its_key, key)
+        controller.process.send_signal(signal.SIGHUP)
+        assert controller.line() == f"reloaded {path}"
+        assert trusts(after) and not trusts(before)
     finally:
         end(controller.process)
 

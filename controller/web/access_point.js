@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One access point: figures, charts over live samples or history, ports, classes and weights, flows, stations.
+// One access point: figures, charts over live samples or history, ports, classes and weights, flows, stations, settings.
 
 import { Problem, ask, query } from "./api.js";
 import { Charts } from "./chart.js";
 import { fromHistory, largest, total } from "./model.js";
 import { count, h, mark, milliseconds, percent, perSecond, rate, say, soon } from "./ui.js";
+import { settings } from "./settings.js";
 import { flows, stations } from "./tables.js";
 import { weights } from "./weights.js";
 
@@ -77,7 +78,7 @@ export function accessPoint(page, ap) {
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...PORT_COLUMNS.map((title, index) =>
       h("th", { scope: "col", role: "columnheader", class: index > 1 ? "number" : "" }, title)))), portBody);
 
-  const parts = [weights(page, ap, path, wanted, marked), flows(page, ap, path), stations(path, (port) => parts[1].filter(port))];
+  const parts = [weights(page, ap, path, wanted, marked), flows(page, ap, path), stations(page, ap, path, (port) => parts[1].filter(port)), settings(page, ap, path)];
   const element = h("div", {},
     h("nav", { class: "crumbs", "aria-label": "Where" }, h("a", { href: "#/" }, "Access points"), " / ", h("h1", {}, ap.name), dot, state),
     why, figures,
@@ -85,7 +86,7 @@ export function accessPoint(page, ap) {
       h("label", { for: "port", class: "hidden" }, "Port"), portPick, failed),
     chartsElement, parts[0].element,
     h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), mistaken, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable)),
-    parts[1].element, parts[2].element);
+    parts[1].element, parts[2].element, parts[3].element);
 
   function marked(text) {
     charts.markers.push({ time: Date.now() / 1000, text });

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: who is logged in, which view is shown (`#/` or `#/access-points/NAME`), and the one stream that feeds it.
+// The page: who is logged in, which view is shown (`#/`, `#/access-points/NAME` or `#/tokens`), and the one stream that feeds it.
 
 import { Problem, Stream, ask } from "./api.js";
 import { accessPoint } from "./access_point.js";
 import { AccessPoint } from "./model.js";
+import { tokens } from "./admin.js";
 import { overview } from "./overview.js";
 import { announce, h, say } from "./ui.js";
 
@@ -17,6 +18,7 @@ const page = {
   session: null,
   access_points: new Map(),
   addresses: new Map(),
+  list: () => list(),
   may: (role) => ROLES.indexOf(page.session?.role) >= ROLES.indexOf(role),
 };
 let view = null;
@@ -51,7 +53,8 @@ function message(title, text) {
 async function route() {
   const [, name] = location.hash.match(/^#\/access-points\/([^/?]+)$/) ?? [];
   stream.close();
-  if (name === undefined) show(overview(page));
+  if (location.hash === "#/tokens") show(tokens(page));
+  else if (name === undefined) show(overview(page));
   else {
     const wanted = decodeURIComponent(name);
     const here = location.hash;
@@ -114,7 +117,7 @@ function logIn(reason = "") {
   stream.close();
   say(document.getElementById("stream"), "");
   say(document.getElementById("who"), "");
-  document.getElementById("leave").hidden = true;
+  for (const id of ["leave", "tokens"]) document.getElementById(id).hidden = true;
   warn("");
   const why = h("p", { class: "why", role: "alert" }, reason);
   const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true, spellcheck: "false" });
@@ -133,7 +136,7 @@ function logIn(reason = "") {
     button.disabled = false;
   } },
   h("h1", {}, "Log in"), h("label", { for: "token" }, "Token"), token, button, why,
-  h("p", { class: "faint small" }, "The controller says at its first start in which file the first token is. An admin makes more with ", h("code", {}, "apctl token create"), "."));
+  h("p", { class: "faint small" }, "The controller says at its first start in which file the first token is. An admin makes more on the page Tokens or with ", h("code", {}, "apctl token create"), "."));
   show({ element: form, title: "Log in" });
   token.focus();
 }
@@ -141,6 +144,7 @@ function logIn(reason = "") {
 async function start() {
   say(document.getElementById("who"), `${page.session.name} (${page.session.role})`);
   document.getElementById("leave").hidden = false;
+  document.getElementById("tokens").hidden = !page.may("admin");
   await list();
   await route();
 }

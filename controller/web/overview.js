@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every access point at a glance: one row each, kept in place and changed where a number changes.
 
+import { addAccessPoint } from "./admin.js";
 import { spark } from "./chart.js";
 import { total } from "./model.js";
 import { announce, count, h, mark, milliseconds, percent, perSecond, rate, say, soon } from "./ui.js";
@@ -94,8 +95,14 @@ export function overview(page) {
   const element = h("div", {},
     h("h1", { class: "hidden" }, "Access points"), h("dl", { class: "figures" }, ...figures.map((figure) => figure.element)),
     h("div", { class: "tools" }, h("label", { for: "filter" }, "Filter"), filter, h("label", { for: "state", class: "hidden" }, "State"), state,
-      h("span", { class: "grow" }), key("--down", "down"), key("--up", "up")),
+      h("span", { class: "grow" }), key("--down", "down"), key("--up", "up"),
+      page.may("admin") ? h("button", { type: "button", onclick: () => addAccessPoint(added) }, "Add an access point") : null),
     h("div", { class: "scroll" }, table), empty);
+
+  function added(name) {
+    announce(`access point ${name} is added`);
+    page.list();
+  }
 
   function key(name, text) {
     const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
@@ -139,7 +146,7 @@ export function overview(page) {
     empty.hidden = shown > 0;
     empty.textContent = rows.size
       ? "No access point fits this filter."
-      : "No access points yet. An admin adds one with POST /api/v1/access-points, or the controller is started with --config.";
+      : "No access points yet. An admin adds one here, with apctl or over REST; or the controller is started with --config.";
   }
 
   function update() {

@@ -3,6 +3,7 @@
 
 import { Problem, ask, query } from "./api.js";
 import { Charts } from "./chart.js";
+import { dialog, field } from "./forms.js";
 import { ago, announce, className, count, end, h, percent, protocol, rate, say } from "./ui.js";
 import { slider } from "./weights.js";
 
@@ -151,19 +152,40 @@ export function flows(page, ap, path) {
   };
 }
 
-export function stations(path, choose) {
+export function stations(page, ap, path, choose) {
   const changed = () => table.again();
   const [label, role] = choice("stations-role", "Role", [["", "All roles"], ["station", "Stations"], ["uplink", "Behind the uplink"], ["none", "Ports without role"]], changed);
+  const text = h("input", { type: "search", id: "stations-text", placeholder: "Name or address", "aria-label": "Name or MAC address", onchange: changed });
   const table = pages({
-    title: "Stations", path: `${path}/stations`, seconds: STATIONS_SECONDS, parameters: () => ({ role: role.value }), tools: [label, role],
-    empty: () => (role.value ? "No station has this role." : "No station was heard yet."),
-    choose: (station) => choose(station.port),
+    title: "Stations", path: `${path}/stations`, seconds: STATIONS_SECONDS, parameters: () => ({ role: role.value, name_contains: text.value.trim() }), tools: [label, role, text],
+    empty: () => (role.value || text.value ? "No station fits this filter." : "No station was heard yet."),
+    choose: (station) => oneStation(page, path, station, choose, changed),
     columns: [
-      ["MAC address", (station) => station.address], ["Port", (station) => String(station.port), "number"], ["Role", (station) => station.role],
+      ["MAC address", (station) => station.address], ["Name", (station) => station.name ?? "–"], ["Port", (station) => String(station.port), "number"], ["Role", (station) => station.role],
       ["Known for", (station) => ago(station.since), "number"], ["Moves", (station) => count(station.moves), "number"],
+      ["Locked", (station) => (station.locked_port == null ? "" : `to port ${station.locked_port}`)],
     ],
   });
   return table;
+}
+
+/** One station: what it is called, whether it stays behind its port, and the way to the flows of that. */
+function oneStation(page, path, station, flowsOf, changed) {
+  const allowed = page.may("operator");
+  const name = field("Name", "text", station.name, { maxlength: 64, disabled: !allowed, autocomplete: "off" });
+  const locked = field(`It is behind port ${station.locked_port ?? station.port} and nowhere else (begins a new session with the switch)`, "checkbox", station.locked_port != null, { disabled: !allowed });
+  const element = dialog(station.address, allowed ? "Save" : "Close", async () => {
+    const patch = {};
+    if (name.input.value.trim() !== (station.name ?? "")) patch.name = name.input.value.trim() || null;
+    if (locked.input.checked !== (station.locked_port != null)) patch.locked_port = locked.input.checked ? station.port : null;
+    if (allowed && Object.keys(patch).length) await ask("PATCH", `${path}/stations/${station.address}`, patch);
+    announce(`station ${station.address} is saved`);
+    changed();
+  }, h("p", { class: "faint" }, `${station.role} behind port ${station.port}, known for ${ago(station.since)}`), name.element, locked.element,
+  h("button", { type: "button", onclick: () => {
+    element.close();
+    flowsOf(station.port);
+  } }, `Flows of port ${station.port}`));
 }
 
 /** One flow, once a second, until the dialog is closed. */

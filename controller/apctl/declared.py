@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What files say that access points shall be: read, compared with what they are, brought about.
+
+A file holds one access point, or `{"access_points": [...]}` as the controller's own; a folder all of its `*.json`.
+Before anything is changed the controller checks all of it (`validate`), and each change is made only to what was
+compared.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..client import ApiError, Client
+from .settings import UsageError
+
+DONE = {"add": "added", "change": "changed", "keep": "unchanged", "remove": "removed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One access point: what is to be done, and the lines that tell it."""
+
+    name: str
+    kind: Literal["add", "change", "keep", "remove"]
+    body: Any
+    etag: str | None
+    lines: list[str]
+
+
+def read(path: Path, stdin: str = "") -> dict[str, Any]:
+    """What a file, every `*.json` of a folder, or with `-` the standard input says, by name; raises `UsageError`."""
+    found: dict[str, Any] = {}
+    try:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        texts = [(file, stdin if str(file) == "-" else file.read_text(encoding="utf-8")) for file in files]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise UsageError(f"{getattr(error, 'filename', None) or path}: {reason.lower()}") from None
+    for file, text in texts:
+        for entry in _entries(file, text):
+            if entry["name"] in found:
+                raise UsageError(f"{file}: access point {entry['name']} stands twice")
+            found[entry["name"]] = entry
+    if not found:
+        raise UsageError(f"{path}: no access point in it: a folder needs files NAME.json")
+    return found
+
+
+def _entries(file: Path, text: str) -> list[Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{file}: not JSON: {error}") from None
+    entries = content.get("access_points", [content]) if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not all(
+        isinstance(e, dict) and isinstance(e.get("name"), str) for e in entries
+    ):
+        raise UsageError(f'{file}: neither an access point with a `name` nor {{"access_points": [...]}}')
+    return entries
+
+
+def plan(client: Client, wanted: dict[str, Any], prune: bool) -> Iterator[Step]:
+    """What there is to do; the controller has checked it. Raises `ApiError`."""
+    there = {entry["name"] for entry in client.every(client.list_access_points)}
+    for name, body in wanted.items():
+        before, etag = None, None
+        if name in there:
+            before, etag = client.get_config(name), client.etag
+            after = client.replace_config(name, body, validate=True)
+        else:
+            after = client.add_access_point(body, validate=True)
+        kind: Literal["add", "change", "keep"] = "add" if before is None else "keep" if before == after else "change"
+        yield Step(name, kind, body, etag, _difference(name, before, after))
+    for name in sorted(there - wanted.keys()) if prune else ():
+        before = client.get_config(name)
+        yield Step(name, "remove", None, client.etag, _difference(name, before, None))
+
+
+def _difference(name: str, before: Any, after: Any) -> list[str]:
+    def lines(side: Any) -> list[str]:
+        return [] if side is None else json.dumps(side, indent=2, sort_keys=True).splitlines()
+
+    return [*difflib.unified_diff(lines(before), lines(after), f"{name} (is)", f"{name} (shall be)", lineterm="")]
+
+
+def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[str]:
+    """Do it; yields a line for each access point. Raises `ApiError` at the first that the controller refuses."""
+    for step in steps:
+        try:
+            if step.kind == "add":
+                client.add_access_point(step.body)
+            elif step.kind == "change":
+                client.replace_config(step.name, step.body, if_match=step.etag)
+            elif step.kind == "remove":
+                client.remove_access_point(step.name, if_match=step.etag)
+        except ApiError as error:
+            if error.status == 412:
+                raise ApiError(412, f"{step.name}: somebody else has changed it meanwhile: apply again") from None
+            raise
+        yield f"{step.name} {DONE[step.kind]}"

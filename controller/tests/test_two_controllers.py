@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two controllers on one database: changes at both, none lost; one switch, of which one of them is primary."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+
+from controller.config import AccessPointConfig
+
+from .switches import Lab, free_port, wait_for
+from .test_config import access_point
+from .test_entries import PIPELINE
+from .test_rest import AP, CHANGE, Api
+
+CHANGES = 200
+
+
+def config(**fields: Any) -> AccessPointConfig:
+    """An access point that is not enabled."""
+    return AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, enabled=False, **fields))
+
+
+@pytest.fixture
+async def replicas(engine: sa.Engine) -> AsyncIterator[tuple[Api, Api]]:
+    """Two, with one access point that is not enabled."""
+    first, second = Api(engine), Api(engine)
+    for each in (first, second):
+        await each.start(config())
+    yield first, second
+    for each in (first, second):
+        await each.control.stop()
+        await each.service.close()
+
+
+async def test_of_changes_with_one_tag_one_is_made(replicas: tuple[Api, Api]) -> None:
+    clients = [replica.client() for replica in replicas]
+    path = f"{AP}/class-weights"
+    tag = (await clients[0].get(path)).headers["etag"]
+    answers = await asyncio.gather(
+        *(
+            clients[number % 2].patch(path, json={"downlink": 100 + number}, headers={"if-match": tag})
+            for number in range(CHANGES)
+        )
+    )
+    codes = [answer.status_code for answer in answers]
+    assert (codes.count(200), codes.count(412)) == (1, CHANGES - 1)
+    kept = answers[codes.index(200)].json()
+    # Who was refused is told what it is now, and both controllers say the same.
+    assert {answer.headers["etag"] for answer in answers} == {answers[codes.index(200)].headers["etag"]}
+    revisions = (await clients[1].get(f"{AP}/revisions")).json()
+    assert [entry["config"].get("class_weights") for entry in revisions] == [{"downlink": kept["downlink"]}, None]
+
+
+async def test_concurrent_changes_at_both_are_all_made(replicas: tuple[Api, Api]) -> None:
+    """Each reads, adds one, and writes with If-Match until it is done."""
+    clients = [replica.client() for replica in replicas]
+    path = f"{AP}/class-weights"
+    waiting = asyncio.Semaphore(8)
+    made, refused = 0, 0
+
+    async def change(client: httpx.AsyncClient) -> None:
+        nonlocal made, refused
+        async with waiting:
+            while True:
+                before = await client.get(path)
+                body = {"downlink": before.json()["downlink"] + 1}
+                answer = await client.patch(path, json=body, headers={"if-match": before.headers["etag"]})
+                if answer.status_code == 200:
+                    assert answer.json()["downlink"] == body["downlink"]
+                    made += 1
+                    return
+                assert answer.status_code == 412, answer.text
+                refused += 1
+
+    await asyncio.gather(*(change(clients[number % 2]) for number in range(CHANGES)))
+    print(f"{made} made, {refused} refused")
+    assert made == CHANGES and refused > 0
+    await replicas[0].service.change("ap1", CHANGE, lambda: replicas[0].service.wanted["ap1"])
+    assert (await clients[0].get(path)).json()["downlink"] == 4 + CHANGES
+
+
+async def test_changes_without_a_tag_are_made_on_top_of_each_other(replicas: tuple[Api, Api]) -> None:
+    clients = [replica.client() for replica in replicas]
+    rules = [{"name": f"r{number}", "class_id": 3} for number in range(CHANGES)]
+    answers = await asyncio.gather(
+        *(clients[number % 2].put(f"{AP}/rules/{rule['name']}", json=rule) for number, rule in enumerate(rules))
+    )
+    assert [answer.status_code for answer in answers] == [200] * CHANGES
+    found = replicas[0].service.store.access_point("ap1")
+    assert found is not None
+    assert {rule["name"] for rule in found[0]["rules"]} == {rule["name"] for rule in rules}
+
+
+async def test_of_two_that_add_one_access_point_one_does(replicas: tuple[Api, Api]) -> None:
+    clients = [replica.client() for replica in replicas]
+    bodies = [
+        access_point(pipeline=PIPELINE, enabled=False, device_id=7 + number) | {"name": "ap2"} for number in (0, 1)
+    ]
+    answers = await asyncio.gather(
+        *(client.post("/api/v1/access-points", json=body) for client, body in zip(clients, bodies, strict=True))
+    )
+    assert sorted(answer.status_code for answer in answers) == [201, 409]
+
+
+async def test_a_start_without_a_file_changes_nothing(tmp_path: Path) -> None:
+    first = Api(tmp_path)
+    await first.start(config())
+    async with first.client() as client:
+        await client.patch(f"{AP}/class-weights", json={"downlink": 9})
+    await first.service.close()
+    second = Api(tmp_path)
+    await second.service.load(None)
+    assert second.service.names == ["ap1"]
+    assert second.service.config("ap1").class_weights.downlink == 9
+    third = Api(tmp_path)
+    await third.service.load([config()])
+    assert third.service.config("ap1").class_weights.downlink == 9
+    for each in (second, third):
+        await each.service.close()
+
+
+async def test_adding_beside_a_change_of_the_defaults_leaves_no_ghost(tmp_path: Path) -> None:
+    api = Api(tmp_path)
+    await api.start(config())
+    try:
+        async with api.client() as client:
+            for number in range(20):
+                body = access_point(pipeline=PIPELINE, enabled=False) | {"name": f"new{number}"}
+                added, changed = await asyncio.gather(
+                    client.post("/api/v1/access-points", json=body),
+                    client.patch("/api/v1/ncr-defaults", json={"alpha": 0.01 + number / 1000}),
+                )
+                assert (added.status_code, changed.status_code) == (201, 200)
+                found = await client.get(f"/api/v1/access-points/new{number}/ncr")
+                assert (found.status_code, found.json()["alpha"]) == (200, 0.01 + number / 1000)
+        assert sorted(api.control.access_points) == api.service.names
+    finally:
+        await api.control.stop()
+        await api.service.close()
+
+
+async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said to be unchanged that has changed, and no session begins for what is not kept."""
+    api = Api(tmp_path)
+    await api.start(config())
+    began: list[str] = []
+
+    def full(*_: Any) -> None:
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+    def add(config: AccessPointConfig) -> None:
+        began.append(config.name)
+
+    try:
+        async with api.client() as client:
+            monkeypatch.setattr("controller.state.store._audit", full)
+            monkeypatch.setattr(api.control, "add", add)
+            body = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap2"}
+            assert (await client.post("/api/v1/access-points", json=body)).status_code == 503
+            assert began == []
+            before = api.control.access_points["ap1"]
+            answer = await client.patch(f"{AP}/config", json={"enabled": True, "device_id": 9})
+            assert answer.status_code == 503
+            assert api.control.access_points["ap1"] is before
+            monkeypatch.undo()
+            # It is removed with its history, or not at all.
+            monkeypatch.setattr("controller.state.store.delete_series", full)
+            assert (await client.delete(AP)).status_code == 503
+            assert (await client.get(AP)).status_code == 200
+            assert [entry["name"] for entry in api.service.store.access_points()] == ["ap1"]
+            monkeypatch.undo()
+            assert (await client.delete(AP)).status_code == 204
+    finally:
+        await api.control.stop()
+        await api.service.close()
+
+
+def test_two_controllers_of_one_file_share_a_switch(link_lab: Lab) -> None:
+    """The same configuration, and the same database: one is primary, and the other one takes over."""
+    link_lab.start_switch()
+    database = f"sqlite:///{link_lab.directory / 'shared.db'}"
+    token = link_lab.directory / "config0.token"
+    first = link_lab.controller("--database", database)
+    link_lab.introduce(first)
+    (link_lab.directory / "config1.token").write_text(token.read_text())
+    second = link_lab.controller("--database", database, ready=False)
+    wait_for(lambda: second.get()["state"] == "backup")
+    assert first.get()["state"] == "ready"
+    assert "election id" in second.get()["problem"]
+    # A change at the backup is done by the primary.
+    assert second.send("PATCH", "class-weights", {"downlink": 7}).status_code == 200
+    wait_for(lambda: first.get("class-weights")["downlink"] == 7)
+    # So is one of what is added over REST.
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+    second.wait_ready()
+    assert second.get("class-weights")["downlink"] == 7
+    # Who comes back is the backup, whatever the files say of election ids.
+    (link_lab.directory / "config2.token").write_text(token.read_text())
+    third = link_lab.controller("--database", database, ready=False, election_id=2)
+    wait_for(lambda: third.get()["state"] == "backup")
+    assert second.get()["state"] == "ready"
+    assert second.get("config").get("election_id") == 1, "what one file says is not for the other controller"

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an access point does: features, law, rules; and for admins, whether it is connected and that it goes.
+
+import { Problem, ask } from "./api.js";
+import { confirmed, dialog, field, numberIn } from "./forms.js";
+import { announce, className, h, say } from "./ui.js";
+
+const FEATURES = [
+  ["ncr", "Feedback", "Marks or drops what takes more than its share, by the law below."],
+  ["ack_priority", "ACKs first", "ACKs do not wait behind data."],
+  ["ack_filter", "ACK filter", "An ACK that a newer one says as well is not sent."],
+  ["sparse", "Sparse flows first", "Flows that send little do not wait behind those that send much."],
+];
+const LAWS = [["pi2", "pi2: the project's own"], ["paper", "paper: as published"]];
+const DIRECTIONS = [["", "any"], ["uplink", "uplink"], ["downlink", "downlink"], ["local", "local"]];
+const PROTOCOLS = [["", "any"], ["6", "TCP"], ["17", "UDP"], ["1", "ICMP"], ["58", "ICMPv6"]];
+const MATCHES = ["direction", "flow_class", "dscp", "protocol", "src_port", "dst_port", "pure_ack", "sparse", "known_flow"];
+const WORDS = { 1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6" };
+const REFRESH_SECONDS = 15;
+
+export function settings(page, ap, path) {
+  const operator = page.may("operator");
+  const note = h("p", { class: "note", role: "status" }, operator ? "" : "Your role, viewer, may look but not change these.");
+  const tags = {};
+  let timer = 0;
+  let open = true;
+  let busy = false;
+
+  const switches = FEATURES.map(([name, title, text]) => {
+    const box = h("input", { type: "checkbox", role: "switch", id: `feature-${name}`, disabled: true,
+      onchange: () => change("features", { [name]: box.checked }, `${title} is ${box.checked ? "on" : "off"}`) });
+    return { name, box, element: h("div", { class: "switch" }, box, h("label", { for: box.id }, h("b", {}, title), h("span", { class: "faint small" }, text))) };
+  });
+  const law = field("Law of feedback", LAWS, "pi2", { disabled: true, onchange: () => change("ncr", { law: law.input.value }, `The law is ${law.input.value}`) });
+  const target = field("Queue target in ms", "number", "", { min: 0.1, max: 10000, step: "any", disabled: true,
+    onchange: () => target.input.reportValidity() && change("ncr", { queue_target_ms: numberIn(target) }, `The queue target is ${target.input.value || "the default"}${target.input.value ? " ms" : ""}`) });
+
+  const RULE_COLUMNS = ["Rule", "Matches", "Class", "Queue", "Regulated", "Priority", ""];
+  const ruleBody = h("tbody", { role: "rowgroup" });
+  const ruleTable = h("table", { class: "grid", role: "table", "aria-label": "Rules" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
+    ...RULE_COLUMNS.map((title) => h("th", { scope: "col", role: "columnheader" }, title || h("span", { class: "hidden" }, "Remove"))))), ruleBody);
+  const noRules = h("p", { class: "faint", hidden: true }, "No rules: packets belong to the class of their direction.");
+  const connected = h("button", { type: "button", onclick: connect }, "Disconnect");
+  let enabled = true;
+
+  const element = h("section", { "aria-label": "Settings" }, h("h2", {}, "Settings"),
+    h("div", { class: "settings" },
+      h("div", {}, h("h3", {}, "Features"), ...switches.map((each) => each.element)),
+      h("div", {}, h("h3", {}, "Law"), law.element, target.element)),
+    note,
+    h("div", { class: "tools" }, h("h3", {}, "Rules"), h("span", { class: "grow" }), operator ? h("button", { type: "button", onclick: addRule }, "Add a rule") : null),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of rules" }, ruleTable), noRules,
+    page.may("admin") ? h("div", { class: "tools danger-zone" }, connected,
+      h("button", { type: "button", onclick: () => remove() }, "Remove this access point")) : null);
+
+  /** What is true, unless somebody is just changing it here. */
+  async function read() {
+    clearTimeout(timer);
+    try {
+      for (const part of ["features", "ncr", "rules", "config"]) {
+        const { body, etag } = await ask("GET", `${path}/${part}`);
+        if (!open || busy) break;
+        tags[part] = etag;
+        show(part, body);
+      }
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      tell(problem.message, true);
+    }
+    if (open) timer = setTimeout(read, REFRESH_SECONDS * 1000);
+  }
+
+  function show(part, body) {
+    if (part === "features") {
+      for (const { name, box } of switches) [box.checked, box.disabled] = [body[name], !operator];
+    } else if (part === "ncr") {
+      law.input.disabled = target.input.disabled = !operator;
+      law.input.value = body.law;
+      if (document.activeElement !== target.input) target.input.value = body.queue_target_ms;
+    } else if (part === "rules") showRules(body);
+    else {
+      enabled = body.enabled;
+      say(connected, enabled ? "Disconnect" : "Connect");
+    }
+  }
+
+  function showRules(rules) {
+    noRules.hidden = rules.length > 0;
+    ruleTable.hidden = !rules.length;
+    ruleBody.replaceChildren(...rules.map((rule) => h("tr", { role: "row" },
+      h("th", { scope: "row", role: "rowheader" }, rule.name), ...[
+        MATCHES.filter((name) => rule[name] != null).map((name) => `${name} ${name === "protocol" ? (WORDS[rule[name]] ?? rule[name]) : Array.isArray(rule[name]) ? rule[name].join("–") : rule[name]}`).join(", ") || "everything",
+        className(rule.class_id), rule.queue ? `priority ${rule.queue}` : "bulk", rule.regulated ? "yes" : "no", String(rule.priority)].map((text) => h("td", { role: "cell" }, text)),
+      h("td", { role: "cell" }, operator ? h("button", { type: "button", "aria-label": `Remove rule ${rule.name}`, onclick: () => removeRule(rule.name) }, "Remove") : null))));
+  }
+
+  function tell(text, bad = false) {
+    note.className = bad ? "note why" : "note";
+    say(note, text);
+    announce(text);
+  }
+
+  async function change(part, patch, text) {
+    busy = true;
+    try {
+      const { body, etag } = await ask("PATCH", `${path}/${part}`, patch, tags[part]);
+      tags[part] = etag;
+      show(part, body);
+      tell(`${text}${ap.event?.state === "ready" ? " now." : ", for when the switch is back."}`);
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      tell(problem.status === 412 ? "Somebody else changed these meanwhile, and nothing was done: set it again if you still want to." : `Not changed: ${problem.message}`, true);
+    }
+    busy = false;
+    read();
+  }
+
+  function addRule() {
+    const name = field("Name", "text", "", { required: true, maxlength: 64, pattern: "[A-Za-z0-9._\\-]+" });
+    const direction = field("Direction", DIRECTIONS);
+    const protocol = field("Protocol", PROTOCOLS);
+    const dscp = field("DSCP", "number", "", { min: 0, max: 63, placeholder: "any" });
+    const port = field("Destination port", "number", "", { min: 0, max: 65535, placeholder: "any" });
+    const into = field("Class, 0 to 7", "number", "3", { min: 0, max: 7, required: true });
+    const queue = field("Priority queue, 0 is bulk", "number", "0", { min: 0, max: 7, required: true });
+    const regulated = field("Feedback applies to it", "checkbox", true);
+    dialog("Add a rule", "Add", async () => {
+      const rule = { name: name.input.value.trim(), class_id: numberIn(into), queue: numberIn(queue), regulated: regulated.input.checked };
+      if (direction.input.value) rule.direction = direction.input.value;
+      if (protocol.input.value) rule.protocol = Number(protocol.input.value);
+      if (numberIn(dscp) !== null) rule.dscp = numberIn(dscp);
+      if (numberIn(port) !== null) rule.dst_port = [numberIn(port), numberIn(port)];
+      await ask("PUT", `${path}/rules/${encodeURIComponent(rule.name)}`, rule);
+      tell(`Rule ${rule.name} is in place.`);
+      read();
+    }, ...[name, direction, protocol, dscp, port, into, queue, regulated].map((each) => each.element));
+  }
+
+  function removeRule(name) {
+    confirmed(`Remove rule ${name}`, "Packets that it matched belong to the class of their direction again.", "Remove", async () => {
+      await ask("DELETE", `${path}/rules/${encodeURIComponent(name)}`);
+      tell(`Rule ${name} is removed.`);
+      read();
+    });
+  }
+
+  function connect() {
+    const act = async () => {
+      await ask("PATCH", `${path}/config`, { enabled: !enabled });
+      tell(enabled ? "Disconnected." : "Connecting.");
+      read();
+    };
+    if (enabled) confirmed(`Disconnect ${ap.name}`, "Its switch goes on forwarding, without feedback.", "Disconnect", act);
+    else act().catch((problem) => tell(problem.message, true));
+  }
+
+  function remove() {
+    const again = field(`Its name, ${ap.name}, to be sure`, "text", "", { required: true, autocomplete: "off" });
+    dialog(`Remove ${ap.name}`, "Remove it and its history", async () => {
+      if (again.input.value.trim() !== ap.name) throw new Problem(0, `That is not ${ap.name}: nothing was done.`);
+      await ask("DELETE", path);
+    }, h("p", {}, "Its switch goes on forwarding, without feedback. Its history is gone."), again.element);
+  }
+
+  read();
+  return {
+    element,
+    close() {
+      open = false;
+      clearTimeout(timer);
+    },
+  };
+}
