@@ -22,13 +22,13 @@ from finsy.proto import U128, p4r, rpc_code
 
 from .config import AccessPointConfig
 from .program import Program
-from .transport import GrpcTransport, RpcError, Stream, Transport, code_name
+from .transport import ANSWER_SECONDS, GrpcTransport, RpcError, Stream, Transport, code_name
 
 LOG = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 5.0
-ANSWER_SECONDS = 5.0
+ARBITRATION_SECONDS = 5.0
 """How long the switch may take to answer the arbitration request."""
 WATCH_SECONDS = 2.0
 """How often a backup asks whether its switch is there, and how long the answer may take: the loop of a primary takes no
@@ -211,7 +211,7 @@ class Connection:
             self.election_id, self._highest = self.config.election_id, 0
             self._request_primary()
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(ARBITRATION_SECONDS):
                     await self._receive()
             except TimeoutError:
                 raise SessionError(
@@ -289,7 +289,7 @@ class Connection:
             config=self.program.schema.get_pipeline_config(),
         )
         try:
-            await self.call("SetForwardingPipelineConfig", request.SerializeToString(), 2 * ANSWER_SECONDS)
+            await self.call("SetForwardingPipelineConfig", request.SerializeToString())
         except RpcError as error:
             if error.code == rpc_code.UNAVAILABLE:
                 raise
