@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 5.0
-ANSWER_SECONDS = 5.0
+ARBITRATION_SECONDS = 5.0
 """How long the switch may take to answer the arbitration request."""
 WATCH_SECONDS = 2.0
 """How often a backup asks whether its switch is there, and how long the answer may take: the loop of a primary takes no
@@ -107,18 +107,23 @@ class Connection:
         """The switch has what it needs. Until now `problem` told why the session before was lost."""
         self.state, self.problem = State.READY, None
 
-    async def call(self, method: str, request: bytes, timeout: float = ANSWER_SECONDS) -> bytes:
-        """As `Transport.call`."""
+    @property
+    def transport(self) -> Transport:
+        """The way to the switch, as long as a session lasts; raises `SessionError`."""
         if self._transport is None:
             raise SessionError(f"{self.config.name}: not connected")
-        return await self._transport.call(method, request, timeout=timeout)
+        return self._transport
 
-    async def write(self, updates: Sequence[p4r.Update], timeout: float = ANSWER_SECONDS) -> None:
+    def asks_to_write(self, updates: Iterable[p4r.Update]) -> bytes:
+        """A WriteRequest in our name."""
+        election = U128.encode(self.election_id)
+        request = p4r.WriteRequest(device_id=self.config.device_id, election_id=election, updates=updates)
+        return request.SerializeToString()
+
+    async def write(self, updates: Sequence[p4r.Update]) -> None:
         """Send updates in one WriteRequest; raises `RpcError`."""
         if updates:
-            request = p4r.WriteRequest(device_id=self.config.device_id, updates=updates)
-            request.election_id.CopyFrom(U128.encode(self.election_id))
-            await self.call("Write", request.SerializeToString(), timeout)
+            await self.transport.call("Write", self.asks_to_write(updates))
 
     async def insert(self, updates: Sequence[p4r.Update]) -> dict[int, str]:
         """Send insertions; entries that are there already are no error. Returns which were refused, and why."""
@@ -142,7 +147,9 @@ class Connection:
     async def read(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
         """What the switch has of these entities; raises `RpcError`."""
         request = p4r.ReadRequest(device_id=self.config.device_id, entities=entities)
-        return list(p4r.ReadResponse.FromString(await self.call("Read", request.SerializeToString())).entities)
+        return list(
+            p4r.ReadResponse.FromString(await self.transport.call("Read", request.SerializeToString())).entities
+        )
 
     async def read_all(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
         """What the switch has of these entities; nothing of a kind that it does not let read."""
@@ -211,7 +218,7 @@ class Connection:
             self.election_id, self._highest = self.config.election_id, 0
             self._request_primary()
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(ARBITRATION_SECONDS):
                     await self._receive()
             except TimeoutError:
                 raise SessionError(
@@ -256,7 +263,7 @@ class Connection:
     async def _watch(self) -> None:
         """Raises `RpcError` when the switch does not answer; one that only knows no `Capabilities` does."""
         try:
-            answer = await self.call("Capabilities", b"", WATCH_SECONDS)
+            answer = await self.transport.call("Capabilities", b"", timeout=WATCH_SECONDS)
         except RpcError as error:
             if error.code in (rpc_code.UNAVAILABLE, rpc_code.DEADLINE_EXCEEDED):
                 raise
@@ -272,7 +279,7 @@ class Connection:
             device_id=self.config.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
         )
         try:
-            answer = await self.call("GetForwardingPipelineConfig", request.SerializeToString())
+            answer = await self.transport.call("GetForwardingPipelineConfig", request.SerializeToString())
         except RpcError as error:
             if error.code != rpc_code.FAILED_PRECONDITION:
                 raise
@@ -289,7 +296,7 @@ class Connection:
             config=self.program.schema.get_pipeline_config(),
         )
         try:
-            await self.call("SetForwardingPipelineConfig", request.SerializeToString(), 2 * ANSWER_SECONDS)
+            await self.transport.call("SetForwardingPipelineConfig", request.SerializeToString())
         except RpcError as error:
             if error.code == rpc_code.UNAVAILABLE:
                 raise

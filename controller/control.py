@@ -11,6 +11,8 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 
+from finsy.proto import rpc_code
+
 from .access_point import AccessPoint
 from .config import AccessPointConfig, ConfigError
 from .connection import SessionError, State, over_grpc
@@ -201,13 +203,10 @@ async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> A
         return await call
     except SessionError as error:
         raise Refused(503, str(error)) from None
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        # A session that ends cancels the calls that are under way.
-        raise Refused(503, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
     except RpcError as error:
+        if error.code in (rpc_code.CANCELLED, rpc_code.UNAVAILABLE):
+            # A session that ends cancels the calls that are under way.
+            raise Refused(503, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
         raise Refused(502, f"{ap.config.name}: the switch refuses: {error}") from None
 
 
@@ -271,18 +270,18 @@ def _capacity_problem(state: PortRegulator) -> str | None:
 
 
 def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
-    volume = state.volumes.of(class_id)
+    volumes = state.volumes
     marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
     return ClassObservation(
         class_id=class_id,
         feedback=state.class_feedback.get(class_id, 0.0),
         arriving_bps=state.class_rates[class_id] * 8,
         desired_bps=state.class_desired[class_id] * 8,
-        arrived_packets=volume.arrived_packets,
-        arrived_bytes=volume.arrived_bytes,
-        sent_packets=volume.sent_packets,
-        sent_bytes=volume.sent_bytes,
-        filtered_packets=volume.filtered_packets,
+        arrived_packets=volumes.arrived_packets[class_id],
+        arrived_bytes=volumes.arrived_bytes[class_id],
+        sent_packets=volumes.sent_packets[class_id],
+        sent_bytes=volumes.sent_bytes[class_id],
+        filtered_packets=volumes.filtered_packets[class_id],
         marked_packets=marked,
         dropped_packets=dropped,
         refused_packets=refused,
@@ -290,13 +289,13 @@ def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObserva
 
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
-    key = flow.key
+    key, index, table = flow.key, flow.index, ap.loop.flows
     state = ap.loop.ports.get(key.egress_port)
-    class_id = flow.class_id
+    class_id, feedback = int(table.class_id[index]), float(table.feedback[index])
     feedback_class = state.class_feedback.get(class_id, 0.0) if state else 0.0
     feedback_device = state.feedback if state else 0.0
     return FlowObservation(
-        flow_index=flow.index,
+        flow_index=index,
         generation=flow.generation,
         src_addr=str(ip_address(key.src_addr)),
         dst_addr=str(ip_address(key.dst_addr)),
@@ -311,13 +310,13 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
         flow_class=flow.flow_class,
         class_id=class_id,
         weight=flow.weight,
-        packets=flow.packets,
-        bytes=flow.bytes,
-        rate_bps=flow.rate * 8,
-        active=flow.active,
-        feedback=flow.feedback,
+        packets=int(table.packets[index]),
+        bytes=int(table.bytes[index]),
+        rate_bps=float(table.rates.value[index]) * 8,
+        active=bool(table.active[index]),
+        feedback=feedback,
         feedback_class=feedback_class,
         feedback_device=feedback_device,
-        feedback_total=min(1.0, flow.feedback + feedback_class + feedback_device),
+        feedback_total=min(1.0, feedback + feedback_class + feedback_device),
         since=flow.since,
     )

@@ -142,36 +142,6 @@ class Flow:
     def weight(self, weight: float) -> None:
         self._table.weight[self.index] = weight
 
-    @property
-    def packets(self) -> int:
-        """Counted since it was learned."""
-        return int(self._table.packets[self.index])
-
-    @property
-    def bytes(self) -> int:
-        """Counted since it was learned."""
-        return int(self._table.bytes[self.index])
-
-    @property
-    def rate(self) -> float:
-        """What arrives of it, in bytes/s."""
-        return float(self._table.rates.value[self.index])
-
-    @property
-    def feedback(self) -> float:
-        """Its flow term."""
-        return float(self._table.feedback[self.index])
-
-    @property
-    def active(self) -> bool:
-        """Whether it has traffic."""
-        return bool(self._table.active[self.index])
-
-    @property
-    def class_id(self) -> int:
-        """The class that it is counted to."""
-        return int(self._table.class_id[self.index])
-
     def kind(self, config: AccessPointConfig) -> FlowKind:
         """What the loop has to know of it."""
         meter = self.change.entity.table_entry.meter_config

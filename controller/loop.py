@@ -40,7 +40,7 @@ from .program import (
     table_entry,
 )
 from .regulator import CLASSES, LAWS, NOBODY, VOLUMES, PortRegulator, Volumes, slowest_uplink
-from .transport import RpcError
+from .transport import RpcError, Transport
 
 if TYPE_CHECKING:
     from .flows import Flow
@@ -99,6 +99,10 @@ class Loop:
         """The last update of each feedback entry."""
         self._releasing = False
         self._ended: asyncio.Event | None = None
+        self._transport: Transport
+        """The way to the switch in this session."""
+        self._writes = b""
+        """What a WriteRequest begins with in it."""
         self.forget()
 
     def forget(self) -> None:
@@ -182,6 +186,7 @@ class Loop:
     async def run(self, connection: Connection) -> None:
         """Tick until cancelled, or for `release`; raises `RpcError`."""
         clock = asyncio.get_running_loop().time
+        self._transport, self._writes = connection.transport, connection.asks_to_write(())
         self._resume()
         ended = self._ended = asyncio.Event()
         due = clock()
@@ -194,9 +199,9 @@ class Loop:
                 self.late += began - due > self.interval / 2
                 self.missed += missed
                 due += (missed + 1) * self.interval
-                await self._tick(connection)
+                await self._tick()
                 self._durations.append(clock() - began)
-            await self._write(connection, self._taken_back())
+            await self._write(self._taken_back())
         finally:
             self._ended = None
             ended.set()
@@ -207,11 +212,11 @@ class Loop:
         if self._ended is not None:
             await self._ended.wait()
 
-    async def _tick(self, connection: Connection) -> None:
+    async def _tick(self) -> None:
         asked = {flow.match: flow for flow in self._next_flows()}
         request = b"".join([self._asks_cells, *[flow.reading for flow in asked.values()]])
         try:
-            answer = await connection.call("Read", request, ANSWER_SECONDS)
+            answer = await self._transport.call("Read", request, timeout=ANSWER_SECONDS)
         except RpcError as error:
             if not asked or error.codes != {rpc_code.NOT_FOUND}:
                 raise
@@ -220,12 +225,15 @@ class Loop:
             return
         now = asyncio.get_running_loop().time()
         self._count(p4r.ReadResponse.FromString(answer).entities, asked, now)
-        await self._write(connection, self._regulate(now))
+        await self._write(self._regulate(now))
 
-    async def _write(self, connection: Connection, changes: list[Change]) -> None:
+    async def _write(self, changes: list[Change]) -> None:
         """Write what changed; with that a tick ends."""
+        if not changes:
+            return
+        request = p4r.WriteRequest(updates=[update for _, update in changes])
         try:
-            await connection.write([update for _, update in changes], ANSWER_SECONDS)
+            await self._transport.call("Write", self._writes + request.SerializeToString(), timeout=ANSWER_SECONDS)
         except RpcError as error:
             for number, part in error.parts.items():
                 what = changes[number][0] if number < len(changes) else None

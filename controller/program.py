@@ -136,10 +136,6 @@ class Program:
         """An Update message for one finsy entity."""
         return p4r.Update(type=kind, entity=entity.encode(self.schema))
 
-    def write_part(self, entity: Encodable) -> bytes:
-        """A part of a serialised WriteRequest that modifies one finsy entity."""
-        return p4r.WriteRequest(updates=[self.update(p4r.Update.MODIFY, entity)]).SerializeToString()
-
     def counter(self, name: str, index: int) -> p4r.Entity:
         """A cell of an indirect counter, to be read."""
         return fy.P4CounterEntry(name, index=index).encode(self.schema)

@@ -6,7 +6,6 @@ volumes, flow rates -> queue estimate -> device term            every tick
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,17 +35,6 @@ VOLUMES = ("arrived", "sent", "filtered")
 """Counters of each port and class that the loop reads."""
 
 
-class Volume(NamedTuple):
-    """What a port counted of one class since the pipeline was pushed."""
-
-    arrived_packets: int
-    arrived_bytes: int
-    sent_packets: int
-    sent_bytes: int
-    filtered_packets: int
-    filtered_bytes: int
-
-
 class Volumes:
     """What a port counted since the pipeline was pushed: a place for each class; group traffic has one place in all."""
 
@@ -58,13 +46,6 @@ class Volumes:
         self.others_packets = self.others_bytes = 0
         """Group traffic that came in through the other ports, and through this one where it goes back: a copy of each
         packet has entered this one's queue."""
-
-    def of(self, class_id: int) -> Volume:
-        """One class."""
-        return Volume(
-            self.arrived_packets[class_id], self.arrived_bytes[class_id], self.sent_packets[class_id],
-            self.sent_bytes[class_id], self.filtered_packets[class_id], self.filtered_bytes[class_id],
-        )  # fmt: skip
 
     def drop(self, class_id: int) -> None:
         """Nothing is known of this class any more."""

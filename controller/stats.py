@@ -61,14 +61,14 @@ class Stats:
 
     def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
         """One line; `now` in seconds since the epoch."""
-        down, up = state.volumes.of(CLASS_DOWNLINK), state.volumes.of(CLASS_UPLINK)
+        volumes = state.volumes
         totals = (
-            down.arrived_bytes,
-            down.sent_bytes,
-            up.arrived_bytes,
-            up.sent_bytes,
-            sum(state.volumes.sent_bytes),
-            sum(state.volumes.filtered_packets),
+            volumes.arrived_bytes[CLASS_DOWNLINK],
+            volumes.sent_bytes[CLASS_DOWNLINK],
+            volumes.arrived_bytes[CLASS_UPLINK],
+            volumes.sent_bytes[CLASS_UPLINK],
+            sum(volumes.sent_bytes),
+            sum(volumes.filtered_packets),
         )
         key = (ap.config.name, state.port.port)
         then, before = self._before.get(key, (now, totals))

@@ -145,7 +145,7 @@ class GrpcTransport:
                 if size > MOST_BYTES:
                     raise RpcError(rpc_status.Status(code=rpc_code.RESOURCE_EXHAUSTED, message="endless answer"))
             return parts[0] if len(parts) == 1 else b"".join(parts)
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             raise refusal(error) from None
 
     def stream(self) -> "GrpcStream":
@@ -178,7 +178,7 @@ class GrpcStream:
             message = await self._call.read()
             if message is not grpc.aio.EOF:
                 return bytes(message)
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
             raise refusal(error) from None
         raise RpcError(rpc_status.Status(code=rpc_code.UNAVAILABLE, message="the server ended the session"))
 
@@ -187,8 +187,14 @@ class GrpcStream:
         self._call.cancel()
 
 
-def refusal(error: grpc.aio.AioRpcError) -> RpcError:
-    """What gRPC says of a call that failed; the trailers say more (RFC 2, "grpc-status-details-bin")."""
+def refusal(error: grpc.aio.AioRpcError | asyncio.CancelledError) -> BaseException:
+    """What gRPC says of a call that failed; the trailers say more ("grpc-status-details-bin")."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        # What the server cancelled, or the end of the connection, looks as if somebody here had.
+        if task is None or task.cancelling():
+            return error
+        return RpcError(rpc_status.Status(code=rpc_code.CANCELLED, message="the call was cancelled"))
     for name, value in error.trailing_metadata() or ():
         if name == "grpc-status-details-bin" and isinstance(value, bytes):
             try:

@@ -187,12 +187,12 @@ class Lab:
             ]
         }
 
-    def controller(self, *arguments: str, ready: bool = True, **access_point: Any) -> "Controller":
-        """Start a controller."""
+    def controller(self, *arguments: str, ready: bool = True, root: Path = ROOT, **access_point: Any) -> "Controller":
+        """Start a controller, that of the checkout `root`."""
         number = len(self.controllers)
         path = self.directory / f"config{number}.json"
         path.write_text(json.dumps(self.config(**access_point)))
-        controller = Controller(path, *arguments)
+        controller = Controller(path, *arguments, root=root)
         self.controllers.append(controller)
         if ready:
             controller.wait_ready()
@@ -217,13 +217,13 @@ class Lab:
 class Controller:
     """`python -m controller` as people start it."""
 
-    def __init__(self, config: Path, *arguments: str, before: Sequence[str] = ()) -> None:
+    def __init__(self, config: Path, *arguments: str, before: Sequence[str] = (), root: Path = ROOT) -> None:
         """`arguments` are its own; `before` is a command that runs the one that follows it."""
         self.errors = config.with_suffix(".stderr")
         self._said = b""
         self.process = subprocess.Popen(
             [*before, sys.executable, "-m", "controller", "--config", str(config), *arguments],
-            cwd=ROOT,
+            cwd=root,
             stdout=subprocess.PIPE,
             stderr=self.errors.open("wb"),
             preexec_fn=end_with_parent,

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from controller.app import PRIORITY
 from topologies.namespace import end_with_parent
 
 from .switches import ROOT, end, wait_for
@@ -72,7 +73,8 @@ def test_its_command_runs_with_what_it_gives(tmp_path: Path) -> None:
         end_with_parent()
         # A container may have no right to give this one.
         with contextlib.suppress(ValueError, PermissionError):
-            resource.setrlimit(resource.RLIMIT_RTPRIO, (int(unit["LimitRTPRIO"]),) * 2)
+            # A nice value of n is 20 - n there (getrlimit(2)).
+            resource.setrlimit(resource.RLIMIT_NICE, (20 - int(unit["LimitNICE"]),) * 2)
 
     without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"] if os.geteuid() == 0 else []
     with (tmp_path / "said").open("wb") as said:
@@ -83,10 +85,9 @@ def test_its_command_runs_with_what_it_gives(tmp_path: Path) -> None:
         found: str = wait_for(lambda: (tmp_path / "said").read_text().partition("rest ")[2].strip())
         assert httpx.get(f"{found}/readyz").status_code == 200
         assert {path.name for path in tmp_path.iterdir()} >= {"controller.db", "controller.token"}
-        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-        loop: str = wait_for(lambda: children.read_text().strip())
-        # Without any capability its loop has the CPU at once.
-        if resource.prlimit(int(loop), resource.RLIMIT_RTPRIO)[0]:
-            wait_for(lambda: os.sched_getscheduler(int(loop)) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR)
+        # Without any capability it goes before other work.
+        nice = 20 - resource.prlimit(running.pid, resource.RLIMIT_NICE)[0]
+        if nice <= PRIORITY:
+            wait_for(lambda: os.getpriority(os.PRIO_PROCESS, running.pid) == PRIORITY)
     finally:
         assert end(running) == 0
