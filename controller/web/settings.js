@@ -6,7 +6,7 @@ import { confirmed, dialog, field, numberIn } from "./forms.js";
 import { announce, className, h, say } from "./ui.js";
 
 const FEATURES = [
-  ["ncr", "Feedback", "Marks or drops what takes more than its share, by the law below."],
+  ["ncr", "Feedback", "Marks or drops what takes more than its share, by its law."],
   ["ack_priority", "ACKs first", "ACKs do not wait behind data."],
   ["ack_filter", "ACK filter", "An ACK that a newer one says as well is not sent."],
   ["sparse", "Sparse flows first", "Flows that send little do not wait behind those that send much."],
