@@ -89,7 +89,7 @@ async def test_concurrent_changes_at_both_are_all_made(replicas: tuple[Api, Api]
 
 async def test_changes_without_a_tag_are_made_on_top_of_each_other(replicas: tuple[Api, Api]) -> None:
     clients = [replica.client() for replica in replicas]
-    rules = [{"name": f"r{number}", "class_id": 3} for number in range(CHANGES)]
+    rules = [{"name": f"r{number}", "class_id": 3, "priority": 1000 + number} for number in range(CHANGES)]
     answers = await asyncio.gather(
         *(clients[number % 2].put(f"{AP}/rules/{rule['name']}", json=rule) for number, rule in enumerate(rules))
     )
