@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from ..state.store import Token
+from ..state.store import LastAdmin, Token
 from .http import PREFIX, Serving, change_of, needs, page_of, token_of
 from .models import (
     AuditAnswer,
@@ -70,14 +70,12 @@ async def create_token(service: Serving, request: Request, response: Response, b
 async def revoke_token(service: Serving, request: Request, token_id: str) -> None:
     """Revoke a token: it, and the sessions opened with it, open nothing any more."""
     tokens = [token for token in (await service.read(service.store.tokens)).values() if token.kind == "token"]
-    token = next((token for token in tokens if token.id == token_id), None)
-    if token is None:
+    if not any(token.id == token_id for token in tokens):
         raise ProblemError(404, f"no token has the id {token_id}")
-    now = time.time()
-    others = [other for other in tokens if other is not token and other.role == "admin" and other.valid(now)]
-    if token.role == "admin" and token.valid(now) and not others:
-        raise ProblemError(409, "this is the last token of an admin: make another one first")
-    await service.write(service.store.revoke, token_id, change_of(request, None, 204))
+    try:
+        await service.write(service.store.revoke, token_id, change_of(request, None, 204))
+    except LastAdmin:
+        raise ProblemError(409, "this is the last token of an admin: make another one first") from None
     await _guard(request).refresh()
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Idempotency-Key`: a POST or PATCH that is sent again, since its answer was lost, is not done again.
 
-The first answer is kept for a day and given out for every repetition. The same key with another request is 422; while
-the first one is on its way, 409. An answer that holds a secret is not kept: its repetition is 409.
+The first answer is kept for a day and given out for every repetition, by each controller on the database. The same key
+with another request is 422; while the first one is on its way, or a minute after its controller died of it, 409. An
+answer that holds a secret is not kept: its repetition is 409.
 """
 
 import base64
@@ -31,7 +32,6 @@ class Idempotency:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._busy: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from memory, or do it and remember."""
@@ -44,23 +44,17 @@ class Idempotency:
         if not 0 < len(key) <= LONGEST:
             await problem(422, f"header.idempotency-key: 1 to {LONGEST} characters", path)(scope, receive, send)
             return
-        if (token.id, key) in self._busy:
-            await problem(409, "the first request with this key is still on its way", path)(scope, receive, send)
-            return
-        self._busy.add((token.id, key))
         try:
             await self._once(scope, receive, send, token.id, key)
         except SQLAlchemyError as error:
             await problem(503, explain(error), path)(scope, receive, send)
-        finally:
-            self._busy.discard((token.id, key))
 
     async def _once(self, scope: Scope, receive: Receive, send: Send, actor: str, key: str) -> None:
         body = await _body(receive)
         asked = f"{scope['method']} {scope['path']}?{scope['query_string'].decode('latin-1')}\n".encode() + body
         fingerprint = hashlib.sha256(asked).hexdigest()
         store = self._service.store
-        known = await self._service.read(store.remembered, actor, key)
+        known = await self._service.write(store.reserve, actor, key, fingerprint)
         if known is not None:
             await _again(known, fingerprint, scope["path"])(scope, receive, send)
             return
@@ -82,12 +76,15 @@ class Idempotency:
                 sent.extend(message.get("body", b""))
             held.append(message)
 
-        await self._app(scope, replay, keep)
-        if answer.get("status", 500) < 500:
-            answer["body"] = "" if answer["secret"] else base64.b64encode(sent).decode()
-            # It is done: a database that cannot remember it does not undo that.
+        try:
+            await self._app(scope, replay, keep)
+        finally:
+            is_done = answer.get("status", 500) < 500
+            if is_done:
+                answer["body"] = "" if answer["secret"] else base64.b64encode(sent).decode()
+            # A database that cannot remember that it is done does not undo it.
             with contextlib.suppress(SQLAlchemyError):
-                await self._service.write(store.remember, actor, key, fingerprint, answer)
+                await self._service.write(store.remember, actor, key, answer if is_done else None)
         for message in held:
             await send(message)
 
@@ -101,10 +98,12 @@ async def _body(receive: Receive) -> bytes:
             return bytes(body)
 
 
-def _again(known: tuple[str, dict[str, Any]], fingerprint: str, path: str) -> Response:
+def _again(known: tuple[str, dict[str, Any] | None], fingerprint: str, path: str) -> Response:
     before, answer = known
     if before != fingerprint:
         return problem(422, "header.idempotency-key: it was used for another request", path)
+    if answer is None:
+        return problem(409, "the first request with this key is still on its way", path)
     if answer["secret"]:
         return problem(409, "it was done already; its secret was told once", path)
     headers = {**answer["headers"], "idempotent-replayed": "true"}

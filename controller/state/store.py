@@ -23,6 +23,8 @@ ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 TOKEN_PREFIX = "ap_"
 """So that scanners for leaked secrets can find them."""
 IDEMPOTENCY_SECONDS = 86_400
+UNANSWERED_SECONDS = 60.0
+"""After which nobody waits any more for a controller that ended in the middle of a request."""
 AUDIT_SECONDS = 400 * 86_400
 MOST_REVISIONS = 100
 """That are kept of one access point."""
@@ -35,6 +37,10 @@ THERE = ~ACCESS_POINTS.c.removed
 
 class Conflict(Exception):
     """It is not what the change was based on any more: another controller was faster."""
+
+
+class LastAdmin(Exception):
+    """Without this token nobody could do what admins do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +275,18 @@ class Store:
         return {row["hash"]: Token(**{field: row[field] for field in Token.__slots__}) for row in rows}
 
     def revoke(self, token_id: str, change: Change | None = None) -> None:
-        """A token, and the sessions that were opened with it, open nothing any more."""
+        """A token, and the sessions that were opened with it, open nothing any more; raises `LastAdmin`."""
         mine = (TOKENS.c.id == token_id) | (TOKENS.c.parent == token_id)
         with self._write.begin() as connection:
+            # Of two that are revoked at once, at two controllers, the second waits to see what is left.
+            admins = sa.select(TOKENS.c.id).where(
+                TOKENS.c.role == "admin",
+                TOKENS.c.kind == "token",
+                TOKENS.c.revoked.is_(None),
+                TOKENS.c.expires.is_(None) | (TOKENS.c.expires > time.time()),
+            )
+            if [*connection.scalars(admins.with_for_update())] == [token_id]:
+                raise LastAdmin
             connection.execute(sa.update(TOKENS).where(mine, TOKENS.c.revoked.is_(None)).values(revoked=time.time()))
             if change:
                 _audit(connection, change)
@@ -293,29 +308,35 @@ class Store:
             ).mappings()
             return [{**row, "change": json.loads(row["change"])} for row in rows], total
 
-    def remembered(self, actor: str, key: str) -> tuple[str, dict[str, Any]] | None:
-        """Fingerprint and answer of an earlier request with this idempotency key."""
-        with self.engine.connect() as connection:
-            row = connection.execute(
-                sa.select(IDEMPOTENCY).where(
-                    IDEMPOTENCY.c.actor == actor,
-                    IDEMPOTENCY.c.key == key,
-                    IDEMPOTENCY.c.created > time.time() - IDEMPOTENCY_SECONDS,
-                )
-            ).one_or_none()
-        return (row.fingerprint, json.loads(row.answer)) if row else None
-
-    def remember(self, actor: str, key: str, fingerprint: str, answer: dict[str, Any]) -> None:
-        """Keep the answer for a request that is sent again."""
+    def reserve(self, actor: str, key: str, fingerprint: str) -> tuple[str, dict[str, Any] | None] | None:
+        """Begin a request with this idempotency key: None when it is the first. Else the fingerprint of the first one,
+        and its answer; None while that is on its way, here or at another controller."""
+        now = time.time()
         mine = (IDEMPOTENCY.c.actor == actor) & (IDEMPOTENCY.c.key == key)
-        old = IDEMPOTENCY.c.created < time.time() - IDEMPOTENCY_SECONDS
+        unanswered = (IDEMPOTENCY.c.answer == "") & (IDEMPOTENCY.c.created < now - UNANSWERED_SECONDS)
+        values = {"actor": actor, "key": key, "fingerprint": fingerprint, "created": now, "answer": ""}
+        try:
+            with self._write.begin() as connection:
+                old = IDEMPOTENCY.c.created < now - IDEMPOTENCY_SECONDS
+                connection.execute(sa.delete(IDEMPOTENCY).where(old | (mine & unanswered)))
+                connection.execute(sa.insert(IDEMPOTENCY).values(**values))
+            return None
+        except IntegrityError:
+            with self.engine.connect() as connection:
+                row = connection.execute(sa.select(IDEMPOTENCY).where(mine)).one_or_none()
+        if row is None:
+            # It has just failed: nothing was done.
+            return fingerprint, None
+        return row.fingerprint, json.loads(row.answer) if row.answer else None
+
+    def remember(self, actor: str, key: str, answer: dict[str, Any] | None) -> None:
+        """Keep the answer for a request that is sent again; None: it failed, and may be tried again."""
+        mine = (IDEMPOTENCY.c.actor == actor) & (IDEMPOTENCY.c.key == key)
         with self._write.begin() as connection:
-            connection.execute(sa.delete(IDEMPOTENCY).where(mine | old))
-            connection.execute(
-                sa.insert(IDEMPOTENCY).values(
-                    actor=actor, key=key, fingerprint=fingerprint, created=time.time(), answer=json.dumps(answer)
-                )
-            )
+            if answer is None:
+                connection.execute(sa.delete(IDEMPOTENCY).where(mine))
+            else:
+                connection.execute(sa.update(IDEMPOTENCY).where(mine).values(answer=json.dumps(answer)))
 
     def tidy(self) -> None:
         """Take away what is too old: lines of the audit log, and sessions that have ended."""

@@ -165,10 +165,13 @@ def test_defaults_tokens_and_audit_are_kept(engine: sa.Engine) -> None:
     assert secret not in store.tokens()
     lines, total = store.audited(10, 0, None, 0, 1e11)
     assert (total, lines[0]["change"], lines[0]["actor"]) == (2, {"a": 1}, "admin (1)")
-    store.remember("1", "k", "print", {"status": 201})
-    store.remember("1", "k", "print", {"status": 202})
-    assert store.remembered("1", "k") == ("print", {"status": 202})
-    assert store.remembered("2", "k") is None
+    assert store.reserve("1", "k", "print") is None
+    assert store.reserve("1", "k", "other") == ("print", None), "it is on its way"
+    store.remember("1", "k", {"status": 201})
+    assert store.reserve("1", "k", "print") == ("print", {"status": 201})
+    assert store.reserve("2", "k", "print") is None
+    store.remember("2", "k", None)
+    assert store.reserve("2", "k", "print") is None, "what has failed may be tried again"
 
 
 def test_history_has_means_rates_and_counts_at_every_resolution(engine: sa.Engine) -> None:

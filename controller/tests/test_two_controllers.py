@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from controller.config import AccessPointConfig
+from controller.state.store import LastAdmin, Store
 
 from .switches import Lab, free_port, wait_for
 from .test_config import access_point
@@ -88,7 +89,7 @@ async def test_concurrent_changes_at_both_are_all_made(replicas: tuple[Api, Api]
 
 async def test_changes_without_a_tag_are_made_on_top_of_each_other(replicas: tuple[Api, Api]) -> None:
     clients = [replica.client() for replica in replicas]
-    rules = [{"name": f"r{number}", "class_id": 3} for number in range(CHANGES)]
+    rules = [{"name": f"r{number}", "class_id": 3, "priority": 1000 + number} for number in range(CHANGES)]
     answers = await asyncio.gather(
         *(clients[number % 2].put(f"{AP}/rules/{rule['name']}", json=rule) for number, rule in enumerate(rules))
     )
@@ -107,6 +108,38 @@ async def test_of_two_that_add_one_access_point_one_does(replicas: tuple[Api, Ap
         *(client.post("/api/v1/access-points", json=body) for client, body in zip(clients, bodies, strict=True))
     )
     assert sorted(answer.status_code for answer in answers) == [201, 409]
+
+
+async def test_a_request_that_goes_to_both_is_done_once(replicas: tuple[Api, Api], engine: sa.Engine) -> None:
+    made = replicas[0].service.store.new_token("both", "admin")[1]
+    clients = [replica.client(None, authorization=f"Bearer {made}") for replica in replicas]
+    await asyncio.sleep(1.1)  # until both know the token
+    body = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
+    sent: dict[str, Any] = {"json": body, "headers": {"idempotency-key": "k"}}
+    answers = await asyncio.gather(*(clients[n % 2].post("/api/v1/access-points", **sent) for n in range(20)))
+    first = [answer for answer in answers if answer.status_code == 201 and "idempotent-replayed" not in answer.headers]
+    others = {answer.json().get("detail", "replayed") for answer in answers if answer is not first[0]}
+    assert len(first) == 1
+    assert others <= {"replayed", "the first request with this key is still on its way"}
+    for client in clients:
+        again = await client.post("/api/v1/access-points", **sent)
+        assert (again.status_code, again.content) == (201, first[0].content)
+    assert Store(engine).revisions_of("ap2", 10, 0)[1] == 1
+
+
+async def test_of_two_last_admins_one_stays(engine: sa.Engine) -> None:
+    stores = Store(engine), Store(engine)
+    tokens = [stores[0].new_token(f"admin{number}", "admin")[0] for number in range(2)]
+
+    async def revoke(number: int) -> bool:
+        try:
+            await asyncio.to_thread(stores[number].revoke, tokens[number].id)
+        except LastAdmin:
+            return False
+        return True
+
+    assert sorted(await asyncio.gather(revoke(0), revoke(1))) == [False, True]
+    assert sum(token.revoked is None for token in stores[0].tokens().values()) == 1
 
 
 async def test_a_start_without_a_file_changes_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ export function addAccessPoint(added) {
   function addPort(role) {
     const number = field("Port", "number", String(ports.length + 1), { min: 0, max: 509, required: true });
     const kind = field("Leads to", [["station", "stations"], ["uplink", "the uplink"]], role);
-    const capacity = field("Mbit/s, or empty to learn it", "number", "", { min: 0.001, max: 1000000, step: "any" });
+    const capacity = field("Mbit/s (empty: learned)", "number", "", { min: 0.001, max: 1000000, step: "any" });
     const one = { number, kind, capacity };
     one.element = h("div", { class: "port" }, number.element, kind.element, capacity.element,
       h("button", { type: "button", "aria-label": "Remove this port", onclick: () => {

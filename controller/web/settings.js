@@ -6,7 +6,7 @@ import { confirmed, dialog, field, numberIn } from "./forms.js";
 import { announce, className, h, say } from "./ui.js";
 
 const FEATURES = [
-  ["ncr", "Feedback", "Marks or drops what takes more than its share, by the law below."],
+  ["ncr", "Feedback", "Marks or drops what takes more than its share, by its law."],
   ["ack_priority", "ACKs first", "ACKs do not wait behind data."],
   ["ack_filter", "ACK filter", "An ACK that a newer one says as well is not sent."],
   ["sparse", "Sparse flows first", "Flows that send little do not wait behind those that send much."],
@@ -25,6 +25,7 @@ export function settings(page, ap, path) {
   let timer = 0;
   let open = true;
   let busy = false;
+  let shown = "";
 
   const switches = FEATURES.map(([name, title, text]) => {
     const box = h("input", { type: "checkbox", role: "switch", id: `feature-${name}`, disabled: true,
@@ -84,7 +85,11 @@ export function settings(page, ap, path) {
     }
   }
 
+  /** Rows that stay are left alone: a button must not go while it is pressed. */
   function showRules(rules) {
+    const text = JSON.stringify(rules);
+    if (text === shown) return;
+    shown = text;
     noRules.hidden = rules.length > 0;
     ruleTable.hidden = !rules.length;
     ruleBody.replaceChildren(...rules.map((rule) => h("tr", { role: "row" },
@@ -123,9 +128,10 @@ export function settings(page, ap, path) {
     const port = field("Destination port", "number", "", { min: 0, max: 65535, placeholder: "any" });
     const into = field("Class, 0 to 7", "number", "3", { min: 0, max: 7, required: true });
     const queue = field("Priority queue, 0 is bulk", "number", "0", { min: 0, max: 7, required: true });
+    const priority = field("Priority of the rule: of two that match the higher decides", "number", "1000", { min: 1000, max: 100000, required: true });
     const regulated = field("Feedback applies to it", "checkbox", true);
     dialog("Add a rule", "Add", async () => {
-      const rule = { name: name.input.value.trim(), class_id: numberIn(into), queue: numberIn(queue), regulated: regulated.input.checked };
+      const rule = { name: name.input.value.trim(), class_id: numberIn(into), queue: numberIn(queue), priority: numberIn(priority), regulated: regulated.input.checked };
       if (direction.input.value) rule.direction = direction.input.value;
       if (protocol.input.value) rule.protocol = Number(protocol.input.value);
       if (numberIn(dscp) !== null) rule.dscp = numberIn(dscp);
@@ -133,7 +139,7 @@ export function settings(page, ap, path) {
       await ask("PUT", `${path}/rules/${encodeURIComponent(rule.name)}`, rule);
       tell(`Rule ${rule.name} is in place.`);
       read();
-    }, ...[name, direction, protocol, dscp, port, into, queue, regulated].map((each) => each.element));
+    }, ...[name, direction, protocol, dscp, port, into, queue, priority, regulated].map((each) => each.element));
   }
 
   function removeRule(name) {
