@@ -115,7 +115,7 @@ test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|con
 docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: develop system ## format, lint and types
+check: develop system ## format, lint, types and imports
 	@tools/install.sh bpf
 	$(CARGO) fmt --all --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
@@ -125,6 +125,7 @@ check: develop system ## format, lint and types
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
+	$(VENV)/lint-imports
 
 dist: develop ## wheels, sdist, Debian packages, checksums and an SBOM, into out/dist; what they need is installed
 	@tools/install.sh packages
