@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -60,19 +61,22 @@ def main() -> int:
     out.mkdir(parents=True)
     parts = options.only or EVERYTHING
     try:
-        programs = wheels.programs() if {"wheels", "debian"} & set(parts) else {}
-        if "wheels" in parts:
-            wheels.build(out, version)
-        if "debian" in parts:
-            debian.build(out, version, programs)
+        with tempfile.TemporaryDirectory() as scratch:
+            programs = wheels.programs(Path(scratch)) if {"wheels", "debian"} & set(parts) else {}
+            if "wheels" in parts:
+                for made in Path(scratch).glob("*.whl"):
+                    shutil.copy(made, out)
+                wheels.build(out, version)
+            if "debian" in parts:
+                debian.build(out, version, programs)
         if "sbom" in parts:
             sbom.write(out / f"access-point-{version}.cdx.json", version)
     except subprocess.CalledProcessError as error:
         print(f"error: `{' '.join(map(str, error.cmd))}` ended with {error.returncode}", file=sys.stderr)
         return 2
-    made = sorted(path for path in out.iterdir() if path.is_file())
-    (out / SUMS).write_text("".join(f"{digest(path)}  {path.name}\n" for path in made))
-    for path in [*made, out / SUMS]:
+    files = sorted(path for path in out.iterdir() if path.is_file())
+    (out / SUMS).write_text("".join(f"{digest(path)}  {path.name}\n" for path in files))
+    for path in [*files, out / SUMS]:
         print(f"{path.stat().st_size / 1e6:8.2f} MB  {path.relative_to(ROOT) if ROOT in path.parents else path}")
     if options.compare:
         different = differing(out, options.compare.resolve())

@@ -11,41 +11,47 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {"switch": "apswitch", "hosts": "hosts"}  # folder of the crate -> program
+PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts"}  # program -> its wheel
 TARGET = ROOT / "out/dist-target"
 CONFORMANCE_USES = ("__init__", "bmv2", "contain", "requirements", "targets", "wires")
 """Of topologies/: it sends frames and starts servers with them, and they need nothing but Python's own library."""
 
 
-def rust_environment() -> dict[str, str]:
+def rust_environment(crate: str) -> dict[str, str]:
     """What cargo builds a program with that holds no path of this machine."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     flags = [f"--remap-path-prefix={home}=/cargo", f"--remap-path-prefix={ROOT}=/access-point"]
     build = {
         "RUSTFLAGS": " ".join(flags),
         "CARGO_PROFILE_RELEASE_STRIP": "true",
-        "CARGO_TARGET_DIR": str(TARGET),
+        "CARGO_TARGET_DIR": str(TARGET / crate),
     }
     return os.environ | build
 
 
-def programs() -> dict[str, Path]:
-    """Program -> where cargo has built it."""
-    for folder, name in PROGRAMS.items():
-        words = ["cargo", "build", "--release", "--locked", "--bin", name, "--manifest-path", f"{folder}/Cargo.toml"]
-        progress = [str(ROOT / "tools/progress.py"), "cargo", name, "--", *words]
-        subprocess.run(progress, cwd=ROOT, env=rust_environment(), check=True)
-    return {name: TARGET / "release" / name for name in PROGRAMS.values()}
+def programs(out: Path) -> dict[str, Path]:
+    """The wheels of the Rust programs into a folder; program -> its file, beside them."""
+    made = {}
+    for crate, name in PROGRAMS.items():
+        words = ["-m", "maturin", "build", "--release", "--locked", "--auditwheel", "skip", "--compatibility", "linux"]
+        progress = [str(ROOT / "tools/progress.py"), "cargo", name, "--", sys.executable, *words, "--out", str(out)]
+        subprocess.run(progress, cwd=ROOT / "packaging" / name, env=rust_environment(crate), check=True)
+        (packed,) = out.glob(f"{PACKED[name]}-*.whl")
+        with zipfile.ZipFile(packed) as archive:
+            (member,) = (entry for entry in archive.namelist() if entry.endswith(f".data/scripts/{name}"))
+            made[name] = out / name
+            made[name].write_bytes(archive.read(member))
+            made[name].chmod(0o755)
+    return made
 
 
 def build(out: Path, version: str) -> None:
-    """Every wheel, and the sdist."""
-    for name in PROGRAMS.values():
-        words = ["build", "--release", "--locked", "--auditwheel", "skip", "--compatibility", "linux", "--out", out]
-        python(["-m", "maturin", *words], ROOT / "packaging" / name, rust_environment())
+    """The other wheels, and the sdist."""
     with tempfile.TemporaryDirectory() as scratch:
         library = distribution(Path(scratch) / "library")
         wheel(library, out)
