@@ -98,7 +98,34 @@ def test_an_sdist_is_packed_the_same_way_whenever_it_is(tmp_path: Path) -> None:
     assert command.differing(tmp_path / "one", tmp_path / "two") == ["y"]
 
 
-@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is missing; install Rust 1.95 or newer")
+needs_cargo = pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is missing; install Rust 1.95 or newer")
+
+
+@needs_cargo
+def test_a_program_is_the_same_whatever_folder_it_is_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small one in the switch's place, through all that makes its wheel."""
+    monkeypatch.setattr(wheels, "PROGRAMS", {"switch": "apswitch"})
+    for name in ("one", "elsewhere"):
+        place = tmp_path / name
+        shutil.copytree(ROOT / "packaging/apswitch", place / "packaging/apswitch")
+        (place / "tools").mkdir()
+        shutil.copy(ROOT / "tools/progress.py", place / "tools")
+        (place / "switch/src").mkdir(parents=True)
+        manifest = '[package]\nname = "apswitch"\nversion = "1.2.3"\nedition = "2024"\n'
+        (place / "switch/Cargo.toml").write_text(manifest)
+        (place / "switch/src/main.rs").write_text('fn main() { println!("here: {}", file!()); }\n')
+        subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=place / "switch", check=True)
+        monkeypatch.setattr(wheels, "ROOT", place)
+        monkeypatch.setattr(wheels, "TARGET", place / "target")
+        (place / "out").mkdir()
+        program = wheels.programs(place / "out")["apswitch"]
+        assert subprocess.run([program], capture_output=True, text=True).stdout == "here: src/main.rs\n"
+        assert str(place).encode() not in program.read_bytes()
+    assert command.differing(tmp_path / "one/out", tmp_path / "elsewhere/out") == []
+    assert (tmp_path / "one/out/apswitch-1.2.3-py3-none-linux_x86_64.whl").exists()
+
+
+@needs_cargo
 def test_the_bill_of_materials_names_every_part(tmp_path: Path) -> None:
     sbom.write(tmp_path / "sbom.json", VERSION)
     document = json.loads((tmp_path / "sbom.json").read_text())
