@@ -6,6 +6,11 @@ SHELL := /bin/bash
 
 VENV := .venv/bin
 CARGO := cargo
+# A wheel of the switch in place of a build: `make run WHEEL=out/dist/apswitch-...whl`.
+ifdef WHEEL
+export WHEEL
+export APSWITCH := $(CURDIR)/.venv/bin/apswitch
+endif
 MANIFEST := --manifest-path switch/Cargo.toml
 HOSTS := --manifest-path hosts/Cargo.toml
 # In the switch's folder: what both use is compiled once.
@@ -21,12 +26,12 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences mutants bench hostile docs lab experiment client cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts run test check p4 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab experiment client cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: system switch ## install what is missing and build the switch
+setup: system apswitch ## install what is missing and build the switch; WHEEL=apswitch-...whl takes it from there
 
 system:
 	@tools/install.sh system
@@ -34,11 +39,17 @@ system:
 python:
 	@tools/install.sh python
 
-switch: python
-	@command -v $(CARGO) >/dev/null || { echo "error: cargo is missing; install Rust 1.95 or newer" >&2; exit 2; }
-	@tools/progress.py cargo "switch" -- $(CARGO) build --release $(MANIFEST)
+develop:
+	@tools/install.sh develop
+
+apswitch: python
+	@PARTS='--bin apswitch' tools/install.sh switch
+
+switch: python ## build the switch, its C library and the sender of frames
+	@tools/install.sh switch
 
 hosts: setup ## build the program `hosts`: transports of end hosts
+	@tools/install.sh bpf
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release $(HOSTS)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
@@ -58,7 +69,7 @@ pages: python ## the pages of docs/results and the first pages, from the results
 	@$(VENV)/python tools/site/figures.py
 	@$(VENV)/python -m experiments.judge
 
-campaign: hosts ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 SCHEDULER=tcp://host:8786 REPEATS=3
+campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
 		$(call given,CLOCK,clock) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
@@ -68,7 +79,7 @@ lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; ST
 wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
 	@tools/wifi-kernel.sh
 
-ptf: setup ## packet tests: TARGET=apswitch|bmv2
+ptf: setup develop ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
 conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; STF=DIRECTORY: p4c's packet cases
@@ -78,10 +89,10 @@ conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGE
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
 
-differences: setup ## apswitch against BMv2, packet by packet: docs/results/differences.md
+differences: setup develop ## apswitch against BMv2, packet by packet: docs/results/differences.md
 	@$(VENV)/python tools/differences
 
-bench: hosts ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
+bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
 	@$(VENV)/python -m bench $(call given,ROWS,only) $(call given,BESIDE,beside)
 ifeq ($(ROWS),)
 	@$(VENV)/python -m controller.bench
@@ -89,22 +100,23 @@ ifeq ($(ROWS),)
 	@$(VENV)/python -m hosts.bench
 endif
 
-hostile: hosts ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
+hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
 	@$(VENV)/python -m hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
-mutants: setup ## would the packet tests notice a mistake in the program: every mutant of p4src/ap.json on apswitch: ONLY=TEXT RENEW=1
+mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/ap.json on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
-test: hosts ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
+test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
 	@tools/install.sh tests
 	@$(VENV)/python -m topologies.targets
 	@$(VENV)/python -m topologies.wifi.requirements || true
 	@$(VENV)/python tools/test.py $(PART)
 
-docs: python ## the documentation's site, into out/site; a broken link is an error
+docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: python system ## format, lint and types
+check: develop system ## format, lint, types and imports
+	@tools/install.sh bpf
 	$(CARGO) fmt --all --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
 	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
@@ -113,11 +125,16 @@ check: python system ## format, lint and types
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
+	$(VENV)/lint-imports
 
-client: python ## renew the typed client of the REST API from its OpenAPI document
+dist: develop ## wheels, sdist, Debian packages, checksums and an SBOM, into out/dist; what they need is installed
+	@tools/install.sh packages
+	@$(VENV)/python -m tools.dist
+
+client: develop ## renew the typed client of the REST API from its OpenAPI document
 	@$(VENV)/python tools/client.py
 
-cases: python ## renew the packet cases that p4testgen makes of p4src, with the p4testgen on PATH
+cases: develop ## renew the packet cases that p4testgen makes of p4src, with the p4testgen on PATH
 	@$(VENV)/python -m conformance.stf.testgen renew
 
 p4: ## compile p4src with p4c and renew the committed goldens

@@ -28,7 +28,7 @@ from conformance.suite import (
     show,
 )
 from topologies import contain, targets
-from topologies.requirements import ROOT, LabError
+from topologies.requirements import LabError
 
 EXPLANATION = """\
 What is asked. Each check belongs to a section of the P4Runtime specification (9.1.2: action specification) or to a
@@ -123,7 +123,7 @@ def run_own(checks: list[Check], console: Console, options: argparse.Namespace) 
     """Starts a server in a network of its own and asks it."""
     try:
         contain.own_network()
-        log = ROOT / f"out/conformance/{options.target}.log"
+        log = Path(f"out/conformance/{options.target}.log").resolve()
         return run(OwnServer(options.target, options.wait, log), checks, console, options)
     except (ServerError, LabError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -137,7 +137,7 @@ def run(server: Server, checks: list[Check], console: Console, options: argparse
         outcomes = ask(server, checks, console if options.verbose else None)
     report.show(console, outcomes, options.verbose or console.is_terminal, f"{name}, {server.version}")
     if options.markdown:
-        path = options.markdown if options.markdown.name else ROOT / f"docs/results/conformance-{name}.md"
+        path = options.markdown if options.markdown.name else Path(f"docs/results/conformance-{name}.md")
         report.write(path, outcomes, name, server.version)
     return int(any(one.status == FAIL for one in outcomes))
 

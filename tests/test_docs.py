@@ -71,6 +71,18 @@ def test_pages_hold_commands() -> None:
     assert ("README.md", "make test") in commands()
 
 
+READ = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.parent.name != "results"]
+"""Beside results, which experiments write; a decision of its own begins with what was decided."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in READ if not re.match(r"\d{4}-", page.name)], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_a_page_begins_with_whom_it_is_for(page: Path) -> None:
+    beginning = page.read_text().partition("\n## ")[0]
+    assert re.search(r"for you if|for you:|for those|three kinds of readers|^Who ", beginning, re.I | re.M)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())

@@ -85,6 +85,18 @@ def test_missing_reports_are_named(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"error: {tmp_path}/manifest.json is no report") and done.stderr.count("\n") == 1
 
 
+def test_a_device_config_is_name_binary_and_context(tmp_path: Path) -> None:
+    (tmp_path / "pipe").mkdir()
+    pack = [sys.executable, ROOT / "tools/tofino.py", tmp_path, "--pack", tmp_path / "config"]
+    done = subprocess.run(pack, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {tmp_path}/pipe/tofino.bin is missing")
+    (tmp_path / "pipe/tofino.bin").write_bytes(b"binary")
+    (tmp_path / "pipe/context.json").write_bytes(b"{}")
+    subprocess.run(pack, check=True, capture_output=True)
+    expected = b"\6\0\0\0ap_tna" + b"\6\0\0\0binary" + b"\2\0\0\0{}"
+    assert (tmp_path / "config").read_bytes() == expected
+
+
 def test_ids_are_the_declared_ones() -> None:
     info = text_format.Parse(P4INFO.read_text(), p4i.P4Info())
     tofino_info = text_format.Parse(TOFINO_P4INFO.read_text(), p4i.P4Info())

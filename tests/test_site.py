@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,26 @@ def test_one_version() -> None:
         lock = tomllib.loads((ROOT / room / "Cargo.lock").read_text())
         assert [package["version"] for package in lock["package"] if package["name"] == name] == [version]
     assert {name: match and match[1] for name, match in found.items()} == dict.fromkeys(found, version)
+
+
+def words_beyond_their_box(picture: str) -> list[str]:
+    """Texts of an SVG that are wider than the box they are in the middle of: a letter is about half as wide as high."""
+    root = ElementTree.fromstring(picture)
+    boxes = [
+        tuple(float(box.get(side, "0")) for side in ("x", "y", "width", "height"))
+        for box in root.iter("{http://www.w3.org/2000/svg}rect")
+        if box.get("class") != "bg"
+    ]
+    wide = []
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        x, y, said = float(text.get("x", "0")), float(text.get("y", "0")), "".join(text.itertext())
+        size = 12 if {"small", "note"} & set((text.get("class") or "").split()) else 14
+        for left, top, width, height in boxes:
+            if left < x < left + width and top < y < top + height and len(said) * size * 0.5 > width:
+                wide.append(said)
+    return wide
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs/images").glob("*.svg")), ids=lambda path: path.name)
+def test_words_stay_in_their_boxes(picture: Path) -> None:
+    assert words_beyond_their_box(picture.read_text()) == []

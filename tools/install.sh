@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a fresh Debian 12 lacks, and says what. Called by make; safe to call again, quick when nothing is missing.
-#   tools/install.sh system    Debian packages that the lab and the builds need
+# Installs what a fresh Debian 12 or 13 lacks, and says what. Called by make; safe to call again, quick when nothing is missing.
+#   tools/install.sh system    Debian packages that the lab needs
+#   tools/install.sh bpf       Debian packages that build the end hosts' BPF programs
 #   tools/install.sh tests     Debian packages that tests run against; where they cannot be had, those tests say so
+#   tools/install.sh packages  Debian packages that `make dist` makes packages with
 #   tools/install.sh python    .venv with requirements.txt
+#   tools/install.sh develop   the same with requirements-dev.txt: what tests, checks and pages need
+#   tools/install.sh switch    apswitch: built, or out of WHEEL, or the one that APSWITCH names
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,9 +15,12 @@ cd "$(dirname "$0")/.."
 say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
-# What is there when its package is (a command, or a file), then the package. clang, libelf and zlib build the BPF programs.
-SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl sysctl:procps
-    clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev"
+# What is there when its package is (a command, or a file), then the package.
+SYSTEM="mnexec:mininet iperf3:iperf3 ethtool:ethtool ip:iproute2 ping:iputils-ping curl:curl sysctl:procps"
+
+BPF="clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev"
+
+PACKAGES="help2man:help2man dpkg-deb:dpkg debootstrap:debootstrap"
 
 TESTS="pg_ctlcluster:postgresql promtool:prometheus chromium:chromium chromedriver:chromium-driver
     systemd-analyze:systemd faketime:faketime"
@@ -72,20 +79,51 @@ install_python() {
             "$python" -m venv .venv
         fi
     fi
-    if ! cat requirements.txt ptf-tests/requirements.txt | cmp -s - .venv/requirements.txt; then
-        say "pip install -r requirements.txt (into .venv)"
-        tools/progress.py pip "pip" -- .venv/bin/pip install --disable-pip-version-check -r requirements.txt
-        # ptf asks for packages that it does not use; one of them needs a compiler and Python's headers.
-        .venv/bin/pip install -q --disable-pip-version-check --no-deps -r ptf-tests/requirements.txt
-        cat requirements.txt ptf-tests/requirements.txt >.venv/requirements.txt
+    install_requirements requirements.txt
+}
+
+# Both lists have stamps: what was installed last stands in .venv.
+install_requirements() {
+    local wanted
+    wanted=$(sed '/^-r /d' "$@")
+    [ "$wanted" != "$(cat ".venv/$1" 2>/dev/null)" ] || return 0
+    say "pip install -r $1 (into .venv)"
+    tools/progress.py pip "pip" -- .venv/bin/pip install --disable-pip-version-check -r "$1"
+    # ptf asks for packages that it does not use; one of them needs a compiler and Python's headers.
+    [ $# = 1 ] || .venv/bin/pip install -q --disable-pip-version-check --no-deps -r ptf-tests/requirements.txt
+    printf '%s\n' "$wanted" >".venv/$1"
+}
+
+install_develop() {
+    install_requirements requirements-dev.txt requirements.txt ptf-tests/requirements.txt
+}
+
+# What WHEEL names is unpacked by pip; what APSWITCH names is taken as it is; else cargo builds PARTS of it.
+install_switch() {
+    if [ -n "${WHEEL:-}" ]; then
+        [ -f "$WHEEL" ] || die "WHEEL=$WHEEL: there is no such file; \`make dist\` makes one in out/dist"
+        .venv/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall "$WHEEL"
+    elif [ -n "${APSWITCH:-}" ]; then
+        [ -x "$APSWITCH" ] || die "APSWITCH=$APSWITCH is no program"
+    elif command -v cargo >/dev/null; then
+        # shellcheck disable=SC2086 # words
+        tools/progress.py cargo "switch" -- cargo build --release --manifest-path switch/Cargo.toml ${PARTS:-}
+    else
+        die "cargo is missing: install Rust 1.95 or newer, or give a wheel of the switch: WHEEL=apswitch-...whl"
     fi
 }
 
 case "${1:-}" in
     # shellcheck disable=SC2086 # words
     system) install_missing $SYSTEM ;;
+    # shellcheck disable=SC2086 # words
+    bpf) install_missing $BPF ;;
     tests) install_tests ;;
+    # shellcheck disable=SC2086 # words
+    packages) install_missing $BPF $PACKAGES ;;
     python) install_python ;;
+    develop) install_python; install_develop ;;
+    switch) install_switch ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|tests|python|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|bpf|tests|packages|python|develop|switch|wifi-kernel" ;;
 esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the program takes of a Tofino 1, from p4c's own reports: `tools/tofino.py [DIR]` writes docs/results/tofino.md.
+"""What the program takes of a Tofino 1, from p4c's own reports: `tools/tofino.py [DIR]` writes docs/results/tofino.md;
+`tools/tofino.py DIR --pack FILE` writes what a P4Runtime server built with PI takes as the device's configuration.
 
 `make p4` calls it with p4c-barefoot on PATH. DIR is what `tools/goldens.sh tofino DIR` compiled into. Nothing is
 estimated here. Exit code 2: a report is missing, or is not one that this reads.
@@ -8,6 +9,7 @@ estimated here. Exit code 2: a report is missing, or is not one that this reads.
 
 import json
 import re
+import struct
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "out/tofino"
 PAGE = ROOT / "docs/results/tofino.md"
+PROGRAM = "ap_tna"
 STAGES = 12
 
 Report = dict[str, Any]
@@ -154,9 +157,31 @@ def made(directory: Path) -> str:
     return page(read(logs, "resources.json"), read(logs, "phv.json"), compiler)
 
 
+def device_config(directory: Path) -> bytes:
+    """PI's packing for Tofino: the program's name, its binary and its context, each after its length (32 bits, the
+    lowest first)."""
+    parts = [PROGRAM.encode()]
+    for name in ("tofino.bin", "context.json"):
+        path = directory / "pipe" / name
+        try:
+            parts.append(path.read_bytes())
+        except OSError:
+            raise ReportError(f"{path} is missing: run `make p4` with p4c-barefoot and bfas on PATH") from None
+    return b"".join(struct.pack("<i", len(part)) + part for part in parts)
+
+
 def main() -> int:
-    directory = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
+    words = sys.argv[1:]
+    file = Path(words[2]) if len(words) == 3 and words[1] == "--pack" else None
+    if len(words) > 1 and not file:
+        print("usage: tools/tofino.py [DIR [--pack FILE]]", file=sys.stderr)
+        return 2
+    directory = Path(words[0]) if words else OUT
     try:
+        if file:
+            file.write_bytes(device_config(directory))
+            print(f"{file} written")
+            return 0
         PAGE.write_text(made(directory))
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import shutil
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,9 +19,11 @@ class LabError(Exception):
 
 
 def apswitch() -> Path:
-    """The data plane's binary: the one that APSWITCH names, this project's release build, or that of PATH."""
+    """The data plane's binary: the one that APSWITCH names, this project's release build, that of the Python
+    environment (a wheel brings it), or that of PATH."""
     own = ROOT / "switch/target/release/apswitch"
-    found = None if own.exists() else shutil.which("apswitch")
+    places = [str(Path(sys.prefix) / "bin"), *os.get_exec_path()]
+    found = None if own.exists() else shutil.which("apswitch", path=os.pathsep.join(places))
     return Path(os.environ.get("APSWITCH") or found or own)
 
 
@@ -33,7 +36,7 @@ def check(cc: str = "cubic") -> None:
     """Raises LabError for the first thing missing: privilege, tool, package, switch, pipeline, congestion control."""
     check_machine()
     if not os.access(apswitch(), os.X_OK):
-        raise LabError(f"the switch {apswitch()} is missing: build it with `make switch`")
+        raise LabError(f"the switch {apswitch()} is missing: build it with `make switch`, or install its wheel")
     for path in PIPELINE.values():
         if not path.is_file():
             raise LabError(f"{path} is missing: restore it with `git checkout`, or compile it with `make p4`")

@@ -121,7 +121,7 @@ def _unfit_home() -> Iterator[Finding]:
             yield Finding("bad", f"{what} is in {place}, where services see nothing", mend)
     if re.search(r"[\s%$\\\"']", str(HOME)):
         yield Finding("bad", f"{HOME} has characters that a unit takes for others", mend)
-    if not (HOME / "Makefile").exists():
+    if not (HOME / f"controller/{UNITS[0]}.service").exists():
         yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
     elif not (HOME / "switch/target/release/apswitch").exists():
         yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two Rust programs, and everything that pip installs."""
+
+import gzip
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = {"switch": "apswitch", "hosts": "hosts"}  # folder of the crate -> program
+PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts"}  # program -> its wheel
+TARGET = ROOT / "out/dist-target"
+CONFORMANCE_USES = ("__init__", "bmv2", "contain", "requirements", "targets", "wires")
+"""Of topologies/: it sends frames and starts servers with them, and they need nothing but Python's own library."""
+
+
+def rust_environment(crate: str) -> dict[str, str]:
+    """What cargo builds a program with that holds no path of this machine."""
+    home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
+    flags = [f"--remap-path-prefix={home}=/cargo", f"--remap-path-prefix={ROOT}=/access-point"]
+    build = {
+        "RUSTFLAGS": " ".join(flags),
+        "CARGO_PROFILE_RELEASE_STRIP": "true",
+        "CARGO_TARGET_DIR": str(TARGET / crate),
+    }
+    return os.environ | build
+
+
+def programs(out: Path) -> dict[str, Path]:
+    """The wheels of the Rust programs into a folder; program -> its file, beside them."""
+    made = {}
+    for crate, name in PROGRAMS.items():
+        words = ["-m", "maturin", "build", "--release", "--locked", "--auditwheel", "skip", "--compatibility", "linux"]
+        progress = [str(ROOT / "tools/progress.py"), "cargo", name, "--", sys.executable, *words, "--out", str(out)]
+        subprocess.run(progress, cwd=ROOT / "packaging" / name, env=rust_environment(crate), check=True)
+        (packed,) = out.glob(f"{PACKED[name]}-*.whl")
+        with zipfile.ZipFile(packed) as archive:
+            (member,) = (entry for entry in archive.namelist() if entry.endswith(f".data/scripts/{name}"))
+            made[name] = out / name
+            made[name].write_bytes(archive.read(member))
+            made[name].chmod(0o755)
+    return made
+
+
+def build(out: Path, version: str) -> None:
+    """The other wheels, and the sdist."""
+    with tempfile.TemporaryDirectory() as scratch:
+        library = distribution(Path(scratch) / "library")
+        wheel(library, out)
+        # setuptools dates what is in an sdist with today.
+        backend = "import setuptools.build_meta as backend, sys; print(backend.build_sdist(sys.argv[1]))"
+        python(["-c", backend, Path(scratch) / "sdist"], library)
+        (made,) = (Path(scratch) / "sdist").iterdir()
+        repack(made, out / made.name)
+        wheel(client(Path(scratch) / "client", version), out)
+        wheel(conformance(Path(scratch) / "conformance", version), out)
+
+
+def python(words: list[object], where: Path, environment: dict[str, str] | None = None) -> None:
+    subprocess.run([sys.executable, *map(str, words)], cwd=where, env=environment, stdout=subprocess.DEVNULL, check=True)
+
+
+def wheel(sources: Path, out: Path) -> None:
+    """setuptools writes beside its sources: they are a copy."""
+    python(["-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, "."], sources)
+
+
+def copied(source: Path, to: Path, *names: str) -> None:
+    """A folder, or only some modules of it, without what is not the project's."""
+    if names:
+        to.mkdir(parents=True)
+        for name in names:
+            shutil.copy(source / f"{name}.py", to)
+    else:
+        shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))
+
+
+def distribution(to: Path) -> Path:
+    """The sources of the Python distribution."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for folder in project["tool"]["setuptools"]["package-dir"].values():
+        copied(ROOT / folder, to / folder)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, to)
+    return to
+
+
+def described(to: Path, name: str, version: str) -> None:
+    """pyproject.toml, with the one version that all have, and the texts beside it."""
+    text = (ROOT / "packaging" / name / "pyproject.toml").read_text()
+    text = re.sub(r'^version = "0"$', f'version = "{version}"', text, flags=re.M)
+    (to / "pyproject.toml").write_text(text)
+    shutil.copy(ROOT / "packaging" / name / "README.md", to)
+    shutil.copy(ROOT / "LICENSE", to)
+
+
+def client(to: Path, version: str) -> Path:
+    """The REST client's sources under its own name."""
+    copied(ROOT / "controller/client", to / "access_point_client")
+    (to / "access_point_client/py.typed").touch()
+    described(to, "client", version)
+    return to
+
+
+def conformance(to: Path, version: str) -> Path:
+    """The suite, and below it what it uses of topologies/."""
+    copied(ROOT / "conformance", to / "conformance")
+    shutil.rmtree(to / "conformance/stf")  # p4c's packet cases belong to this project's programs
+    copied(ROOT / "topologies", to / "conformance/topologies", *CONFORMANCE_USES)
+    described(to, "conformance", version)
+    return to
+
+
+def repack(made: Path, to: Path) -> None:
+    """A .tar.gz with every time, owner and order as in any other run."""
+    date = int(os.environ["SOURCE_DATE_EPOCH"])
+    plain = io.BytesIO()
+    with tarfile.open(made) as old, tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as new:
+        for member in sorted(old.getmembers(), key=lambda entry: entry.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname = date, 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.pax_headers = {}
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    with to.open("wb") as file, gzip.GzipFile("", "wb", mtime=date, fileobj=file) as packed:
+        packed.write(plain.getvalue())
