@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a congestion control in BPF costs, and whether it does what it should.
+"""What a congestion control in BPF costs, and whether it agrees with the kernel's own (what tcp_av reaches: tcp_av.py).
 
 Processor time per byte stands beside that of the kernel's cubic, at full speed over a veth: the time of both ends'
 processes and of the kernel's threads for network interrupts, by bytes received. Windows are opened as far as the
@@ -12,12 +12,11 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.report import Measured, Row, Step
-from hosts.tests.cc_lab import UML_LINK, Transfer, compare_kernels, hosts, kernel_name, loaded, rows, uml_lacks
+from hosts.tests.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from topologies.paths import PathLink, Paths
 
 ROUNDS = 7
@@ -25,8 +24,6 @@ SECONDS = 2.0
 GOAL = 1.1
 FLOW = Path(__file__).parent / "_flow.py"
 PEER = "cubic"
-TARGET, SHARED = 8, 20  # Mbit/s
-HANDOVER = 10.0  # s (Ando, Murase and Oguchi, section IV.B)
 NARROW = "vegas_with_defaults"
 # Options that take the window's bound away from a path without delay.
 CONTROLS = {
@@ -101,9 +98,6 @@ def measure(step: Step) -> Measured:
         if name != PEER
     ]
     raw: dict[str, object] = {name: {"s_per_gb": arm.costs, "gbit": arm.rates} for name, arm in arms.items()}
-    step("tcp_av's target among rivals")
-    found += [target_row(rivals) for rivals in (0, 4, 9)]
-    found.append(handover_row())
     if lacks := uml_lacks():
         step(lacks)
     else:
@@ -112,45 +106,6 @@ def measure(step: Step) -> Measured:
         found += agreed
         raw["kernels_own"] = compared
     return Measured(found, raw)
-
-
-def target_row(rivals: int) -> Row:
-    """How much of its target tcp_av, with a ceiling, gets beside connections of the kernel's cubic."""
-    with contextlib.ExitStack() as stack:
-        paths = stack.enter_context(Paths())
-        stack.enter_context(loaded("tcp_av", f"target={TARGET * 1000}", "ceiling=1"))
-        link = paths.link(paths.host("a"), paths.host("b"), rate=f"{SHARED}mbit", limit=100, delay="10ms")
-        others = [Transfer(link, PEER, "16s") for _ in range(rivals)]
-        rate = Transfer(link, kernel_name("tcp_av"), "14s").result()["mbit"]
-        text = f"of its target of {TARGET} Mbit/s, on {SHARED} Mbit/s with {rivals} connections of {PEER}"
-        for other in others:
-            other.result()
-    return Row(f"tcp_av_of_target_{rivals}", text, rate / TARGET, 0.95)
-
-
-def handover_row() -> Row:
-    """How long tcp_av takes after a time without a link to have the window that its target takes."""
-    with contextlib.ExitStack() as stack:
-        paths = stack.enter_context(Paths())
-        stack.enter_context(loaded("tcp_av", f"target={TARGET * 1000}"))
-        a = paths.host("a")
-        link = paths.link(a, paths.host("b"), rate=f"{SHARED}mbit", limit=100, delay="10ms")
-        transfers = [Transfer(link, control, "60s") for control in (*[PEER] * 4, kernel_name("tcp_av"))]
-        time.sleep(4)
-        a.run("tc", "qdisc", "add", "dev", link.a_if, "root", "blackhole")
-        time.sleep(HANDOVER)
-        a.run("tc", "qdisc", "del", "dev", link.a_if, "root")
-        started = time.monotonic()
-        while time.monotonic() < started + 60:
-            (row,) = rows("status", host=a)
-            if row["detail"]["state"] == "holding" and row["cwnd"] >= row["detail"]["target_window"]:
-                break
-            time.sleep(0.05)
-        seconds = time.monotonic() - started
-        for transfer in transfers:
-            transfer.abandon()
-    text = f"s until tcp_av has its target's window again, after {HANDOVER:.0f} s without a link, beside 4 of {PEER}"
-    return Row("tcp_av_back_s", text, seconds)
 
 
 def agreement() -> tuple[list[Row], dict[str, object]]:

@@ -38,6 +38,7 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	u32 sk_pacing_status;
 };
 
 struct inet_sock {
@@ -69,6 +70,7 @@ struct tcp_sock {
 	u64 tcp_mstamp;      /* us: time of the event being handled */
 	u32 lost;            /* packets marked lost, ever */
 	u32 delivered;       /* packets delivered, ever */
+	u32 delivered_ce;    /* those of them that acknowledgements with ECE told of */
 	u32 packets_out;
 	u32 max_packets_out;
 	u8 is_cwnd_limited : 1;
@@ -81,6 +83,7 @@ struct ack_sample {
 };
 
 enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
+enum sk_pacing { SK_PACING_NONE, SK_PACING_NEEDED };
 enum tcp_ca_event { CA_EVENT_TX_START, CA_EVENT_CWND_RESTART, CA_EVENT_COMPLETE_CWR, CA_EVENT_LOSS };
 enum tcp_ca_ack_event_flags { CA_ACK_SLOWPATH = 1 };
 

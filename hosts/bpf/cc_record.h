@@ -29,7 +29,7 @@ struct event {
 	u32 arguments[2]; /* after the socket; of pkts_acked: the sample's rtt_us and pkts_acked */
 	u32 result;
 	u32 cwnd, cwnd_cnt, cwnd_clamp, ssthresh, prior_cwnd;
-	u32 snd_una, snd_nxt, srtt_us, mss, lsndtime, lost, delivered;
+	u32 snd_una, snd_nxt, srtt_us, mss, lsndtime, lost, delivered, delivered_ce;
 	u32 max_packets_out, cwnd_limited, ca_state;
 	u32 local_port, remote_port;
 };
@@ -84,6 +84,7 @@ static __always_inline void record(unsigned long long *ctx, enum callback callba
 	e->lsndtime = tp->lsndtime;
 	e->lost = tp->lost;
 	e->delivered = tp->delivered;
+	e->delivered_ce = tp->delivered_ce;
 	e->max_packets_out = tp->max_packets_out;
 	e->cwnd_limited = BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 	e->ca_state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);

@@ -94,7 +94,8 @@ int bound(struct bpf_iter__tcp *ctx)
 			bpf_map_delete_elem(&applied, &cookie);
 		return 0;
 	}
-	if (clamp == *want)
+	/* The lower bound: a loss lowers the threshold, and the window would return to its bound by a segment a round trip. */
+	if (clamp == *want && tp->snd_ssthresh >= *want)
 		return 0;
 	if (must_wait(tp, *want)) {
 		__sync_fetch_and_add(&waiting, 1);

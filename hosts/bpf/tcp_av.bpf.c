@@ -1,15 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* TCP-AV, a QoS-TCP: Ando, Murase and Oguchi, "Characteristics of QoS-guaranteed TCP on real mobile terminal in wireless LAN",
  * section II.B. The user names a target rate. Of it and the RTT follows the window that the rate takes; the slow-start
- * threshold is set to that window, a lost packet does not push the window below it, and the guarantee is given up before
- * the network collapses. The paper names these behaviours; the rule for giving way is ours (docs/hosts/cc.md):
- *   - while smoothed over 8 rounds more than `loss_limit` percent of the packets are lost, or after more than
- *     `timeout_limit` timeouts without a good round between them, the socket is plain Reno;
- *   - it tries again once `rest` ms are over and the loss has fallen to half the limit. */
+ * threshold is that window, a loss or a mark returns to it, and the guarantee is given up before the network collapses. The
+ * paper names these behaviours; the loop over the delivered rate and the rules for giving way are ours (docs/hosts/cc.md).
+ * The socket is plain Reno
+ *   - while smoothed over 8 rounds more than `loss_limit` percent of the packets are lost, or
+ *   - after more than `timeout_limit` timeouts of a link that lives without a good round between them, or
+ *   - when losses or marks have kept it, once its window was the target's, more than 5 % below that for `patience` ms;
+ * it tries again once `rest` ms are over and the loss has fallen to half the limit. */
 #include "cc_record.h"
 
 #define ONE 65536 /* loss shares are in 1/65536 */
+#define DEAD 1000000 /* us */
+#define PACED 1000000 /* kbit/s */
+#define GAIN_PART 4 /* of a round's error: a loop that hears of its step a round later rings from a half on */
+#define TOLERANCE 20 /* a twentieth of the target */
 #define AF_INET 2
+#define SOL_SOCKET 1
+#define SO_KEEPALIVE 9
+#define SOL_TCP 6
+#define TCP_USER_TIMEOUT 18
+#define TCP_RTO_MAX_MS 44
+#define RTO_MAX 1000 /* ms, the least that Linux takes */
+#define GIVES_UP 924600 /* ms: when 15 retransmissions with the kernel's own timer are over */
 
 struct {
 	__u32 target;        /* kbit/s of payload for sockets without a target of their own; 0: none, plain Reno */
@@ -17,7 +30,8 @@ struct {
 	__u32 timeout_limit;
 	__u32 rest;          /* ms */
 	__u32 ceiling;       /* 1: the window does not exceed the target's either */
-} options OPTIONS = {0, 10, 2, 5000, 0};
+	__u32 patience;      /* ms */
+} options OPTIONS = {0, 10, 2, 5000, 0, 1500};
 
 struct {
 	__u32 gave_way;
@@ -47,16 +61,23 @@ struct {
 
 /* src/cc/status.rs reads this of every socket. */
 struct av {
-	u32 target;    /* kbit/s; 0: none */
-	u32 window;    /* packets that the target takes */
-	u32 loss;      /* smoothed share */
-	u32 timeouts;  /* since the last good round */
-	u32 gave_way;  /* how often */
+	u32 target;      /* kbit/s; 0: none */
+	u32 window;      /* packets that the target takes; 0: unknown, as there is no RTT yet */
+	u32 loss;        /* smoothed share */
+	u32 timeouts;    /* since the last good round */
+	u32 gave_way;    /* how often */
 	bool yielding;
-	u32 round_end; /* the round is over when this is acknowledged */
-	u32 lost;      /* tp->lost and tp->delivered at its start */
+	bool timer_is_bounded;
+	bool reached;    /* the window has been the target's since the start or the last timeout */
+	u32 round_end;   /* the round is over when this is acknowledged */
+	u32 lost;        /* tp->lost, delivered and delivered_ce at its start */
 	u32 delivered;
-	u64 since;     /* us: when it gave way */
+	u32 marked;
+	u32 gain;        /* of the window over target * RTT */
+	u64 heard;       /* us: the last acknowledgement */
+	u64 since;       /* us: when it gave way */
+	u64 round_start; /* us */
+	u64 short_since; /* us: start of the first round that missed the target; 0: the last one met it */
 };
 
 static __always_inline u32 half_of(u32 window)
@@ -66,7 +87,7 @@ static __always_inline u32 half_of(u32 window)
 
 static __always_inline bool guarantees(const struct av *av)
 {
-	return av->target && !av->yielding;
+	return av->target && av->window && !av->yielding;
 }
 
 static __always_inline u32 target_of(struct sock *sk)
@@ -89,22 +110,51 @@ static __always_inline u32 target_of(struct sock *sk)
 	return target ? *target : options.target;
 }
 
-/* window = target * RTT, rounded up to packets. */
+/* window = gain * target * RTT, rounded up to packets. */
 static __always_inline void renew_window(struct sock *sk, struct av *av)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u64 bytes = (u64)av->target * (tp->srtt_us >> 3) / 8000; /* kbit/s * us = bit/1000 */
 	u32 mss = max(tp->mss_cache, 1);
-	u64 packets = (bytes + mss - 1) / mss;
+	u64 packets = (bytes * av->gain / ONE + mss - 1) / mss;
 
-	av->window = max(min(packets, INFINITE_SSTHRESH), 2);
+	av->window = tp->srtt_us ? max(min(packets, INFINITE_SSTHRESH), 2) : 0;
 }
 
 static __always_inline void start_round(struct av *av, const struct tcp_sock *tp)
 {
 	av->round_end = tp->snd_nxt;
+	av->round_start = tp->tcp_mstamp;
 	av->lost = tp->lost;
 	av->delivered = tp->delivered;
+	av->marked = tp->delivered_ce;
+}
+
+/* A loss may open the window at once, by as much as the target takes: paced, that is no burst. Beyond 1 Gbit/s the timer of
+ * every burst would cost more than everything else (docs/hosts/cc.md). */
+static __always_inline void pace(struct sock *sk, const struct av *av)
+{
+	if (av->target && av->target <= PACED && sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+}
+
+/* After an outage the retransmission timer, doubled again and again, would wait for as long as the outage took. That the
+ * connection is given up as late as ever takes a user timeout; who has asked for one, or for keep-alives, keeps his own. */
+static __always_inline void bound_timer(struct sock *sk, struct av *av)
+{
+	int user = 0, keep = 0, max = RTO_MAX;
+
+	if (!av->target || av->timer_is_bounded)
+		return;
+	av->timer_is_bounded = true;
+	if (bpf_getsockopt(sk, SOL_TCP, TCP_USER_TIMEOUT, &user, sizeof(user)) || user)
+		return;
+	if (bpf_getsockopt(sk, SOL_SOCKET, SO_KEEPALIVE, &keep, sizeof(keep)) || keep)
+		return;
+	user = GIVES_UP;
+	/* Linux 6.15 and newer; an older one keeps its timer. */
+	if (!bpf_setsockopt(sk, SOL_TCP, TCP_RTO_MAX_MS, &max, sizeof(max)))
+		bpf_setsockopt(sk, SOL_TCP, TCP_USER_TIMEOUT, &user, sizeof(user));
 }
 
 static __always_inline void give_way(struct av *av, struct tcp_sock *tp, u32 window)
@@ -124,10 +174,12 @@ CALLBACK(init, struct sock *sk)
 	struct av *av = private_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	*av = (struct av){.target = target_of(sk)};
+	*av = (struct av){.target = target_of(sk), .gain = ONE, .heard = tp->tcp_mstamp};
 	renew_window(sk, av);
 	start_round(av, tp);
-	if (av->target)
+	pace(sk, av);
+	bound_timer(sk, av);
+	if (guarantees(av))
 		tp->snd_ssthresh = av->window;
 }
 
@@ -140,34 +192,61 @@ void BPF_PROG(release, struct sock *sk)
 	bpf_map_delete_elem(&socket_targets, &cookie);
 }
 
-/* The end of a round: what it lost, and what follows from that. */
+/* The loop: a full window that delivered less than the target in a round is opened by a part of what was missing, and the
+ * other way round. A window below the target's is on its way there, one above it is Reno's. */
+static __always_inline void close_loop(struct av *av, const struct tcp_sock *tp, u64 kbit)
+{
+	if (kbit < av->target && tp->snd_cwnd >= av->window)
+		av->gain = min(av->gain + (av->target - kbit) * ONE / av->target / GAIN_PART, 2 * ONE);
+	else if (kbit >= av->target && tp->snd_cwnd == av->window)
+		av->gain = max(av->gain - min(kbit - av->target, av->target) * ONE / av->target / GAIN_PART, ONE / 2);
+}
+
+/* The end of a round: what it delivered and lost, and what follows from that. */
 CALLBACK(pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct av *av = private_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool open = ((struct inet_connection_sock *)sk)->icsk_ca_state == TCP_CA_Open;
+	bool limited = BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 	u32 lost, delivered, limit;
+	u64 start, kbit;
+	bool marked;
 
+	av->heard = tp->tcp_mstamp;
 	if (after(av->round_end, tp->snd_una))
 		return;
 	lost = tp->lost - av->lost;
 	delivered = tp->delivered - av->delivered;
+	/* RFC 3168: the receiver repeats a mark until it is answered, so a round has one; and a mark is as bad as a loss. */
+	marked = tp->delivered_ce != av->marked;
 	if (lost + delivered)
-		av->loss = (7 * av->loss + (u64)lost * ONE / (lost + delivered)) / 8;
+		av->loss = (7 * av->loss + min((u64)lost + marked, (u64)lost + delivered) * ONE / (lost + delivered)) / 8;
+	start = av->round_start;
 	start_round(av, tp);
+	kbit = (u64)delivered * tp->mss_cache * 8000 / max(tp->tcp_mstamp - start, 1);
+	if (limited && guarantees(av))
+		close_loop(av, tp, kbit);
+	if (!limited || !guarantees(av) || kbit + av->target / TOLERANCE >= av->target)
+		av->short_since = 0;
+	else if (!av->short_since && av->reached && (lost || marked))
+		av->short_since = start;
 	av->target = target_of(sk);
+	pace(sk, av);
+	bound_timer(sk, av);
 	renew_window(sk, av);
 	if (open)
 		av->timeouts = 0;
 	limit = options.loss_limit * ONE / 100;
-	if (!av->yielding) {
-		if (av->loss > limit)
-			give_way(av, tp, tp->snd_cwnd);
-	} else if (open && av->loss <= limit / 2 && tp->tcp_mstamp - av->since >= options.rest * 1000ULL) {
-		av->yielding = false;
-		__sync_fetch_and_add(&counters.resumed, 1);
-		if (av->target)
-			tp->snd_ssthresh = max(tp->snd_ssthresh, av->window);
+	if (av->yielding) {
+		if (open && av->loss <= limit / 2 && tp->tcp_mstamp - av->since >= options.rest * 1000ULL) {
+			av->yielding = false;
+			av->reached = false;
+			__sync_fetch_and_add(&counters.resumed, 1);
+		}
+	} else if (av->loss > limit ||
+		   (av->short_since && tp->tcp_mstamp - av->short_since >= options.patience * 1000ULL)) {
+		give_way(av, tp, tp->snd_cwnd);
 	}
 }
 
@@ -175,23 +254,20 @@ CALLBACK(set_state, struct sock *sk, u8 state)
 {
 	struct av *av = private_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
+	u8 before = ((struct inet_connection_sock *)sk)->icsk_ca_state;
 
+	/* A reduction ends with the window at the threshold. */
+	if (state == TCP_CA_Open && (before == TCP_CA_CWR || before == TCP_CA_Recovery))
+		av->reached = true;
 	if (state != TCP_CA_Loss)
 		return;
 	start_round(av, tp); /* a timeout marks the whole window lost, which says nothing about the share that is */
-	av->timeouts++;
+	av->short_since = 0;
+	av->reached = false;
+	/* Who hears nothing at all has no congested link, but a dead one. */
+	av->timeouts = tp->tcp_mstamp - av->heard < DEAD ? av->timeouts + 1 : 0;
 	if (av->timeouts > options.timeout_limit)
 		give_way(av, tp, tp->prior_cwnd);
-}
-
-CALLBACK(cwnd_event, struct sock *sk, enum tcp_ca_event event)
-{
-	struct av *av = private_of(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	/* After a timeout slow start leads back to the target. */
-	if (event == CA_EVENT_LOSS && guarantees(av))
-		tp->snd_ssthresh = max(tp->snd_ssthresh, av->window);
 }
 
 CALLBACK(cong_avoid, struct sock *sk, u32 ack, u32 acked)
@@ -199,22 +275,21 @@ CALLBACK(cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct av *av = private_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (guarantees(av) && in_slow_start(tp))
-		tp->snd_ssthresh = av->window;
+	if (guarantees(av))
+		tp->snd_ssthresh = av->window; /* below it the window grows by slow start */
 	tcp_reno_cong_avoid(sk, ack, acked);
-	if (options.ceiling && av->target)
+	if (options.ceiling && av->target && av->window)
 		tp->snd_cwnd = min(tp->snd_cwnd, av->window);
+	av->reached |= tp->snd_cwnd >= av->window;
 }
 
-/* Temporary congestion: the window is kept, as far as the target needs it. */
+/* Temporary congestion, a loss or a mark: back to what the target takes. */
 ANSWER(ssthresh, struct sock *sk)
 {
 	struct av *av = private_of(sk);
-	u32 cwnd = tcp_sk(sk)->snd_cwnd;
 	u32 half = tcp_reno_ssthresh(sk);
-	u32 kept = min(cwnd, av->window);
 
-	return guarantees(av) ? max(half, kept) : half;
+	return guarantees(av) ? max(half, av->window) : half;
 }
 
 ANSWER(undo_cwnd, struct sock *sk)
@@ -228,7 +303,6 @@ struct tcp_congestion_ops control = {
 	.release = (void *)release,
 	.pkts_acked = (void *)pkts_acked,
 	.set_state = (void *)set_state,
-	.cwnd_event = (void *)cwnd_event,
 	.cong_avoid = (void *)cong_avoid,
 	.ssthresh = (void *)ssthresh,
 	.undo_cwnd = (void *)undo_cwnd,

@@ -20,6 +20,7 @@ from topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 TRANSFER = ROOT / "hosts/tests/transfer.py"
+MARK = ROOT / "hosts/tests/mark.bpf.c"
 UML_CONTROLS = ["vegas", "westwood"]  # those that both kernels have
 UML_MODULES = Path("/usr/lib/uml/modules")
 UML_LINK: dict[str, Any] = {"rate": "4mbit", "limit": 20, "delay": "50ms"}
@@ -122,6 +123,19 @@ class Transfer:
             if process:
                 process.kill()
                 process.communicate()
+
+
+def mark(link: PathLink, share: float) -> None:
+    """From now on both ends of a link speak ECN (RFC 3168), and that share of the packets that reach `b` is marked."""
+    for host in (link.a, link.b):
+        host.set("net.ipv4.tcp_ecn", 1)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "mark.o")
+        include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+        words = ["clang", "-O2", "-g", "-target", "bpf", include, f"-DSHARE={int(share * 0xFFFFFFFF)}u"]
+        subprocess.run([*words, "-c", MARK, "-o", made], check=True)
+        link.b.run("tc", "qdisc", "add", "dev", link.b_if, "clsact")
+        link.b.run("tc", "filter", "add", "dev", link.b_if, "ingress", "bpf", "da", "obj", made, "sec", "tc")
 
 
 def start_receiver(host: PathHost, port: int) -> "subprocess.Popen[str]":

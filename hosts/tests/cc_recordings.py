@@ -38,6 +38,9 @@ CHANGES = [
     ("tcp_av", "target", 2600),
     ("tcp_av", "loss_limit", 0),  # any loss is too many
 ]
+# What happens to tcp_av's link in recordings of their own, with this target.
+SCENES = ("outage", "no_rtt", "longer_rtt")
+SCENE_TARGET = 1500  # kbit/s
 KEPT = Path(__file__).with_name("recordings")
 
 
@@ -78,6 +81,48 @@ def record() -> Recordings:
         return {name: read(file) for name, file in files.items()}
 
 
+def record_scene(name: str) -> list[cc_reference.Event]:
+    """Events of tcp_av on 3 Mb/s and 40 ms: 10 s without a link, no first RTT, or a queue that makes it longer."""
+    with contextlib.ExitStack() as stack:
+        paths = stack.enter_context(Paths())
+        a, b = paths.host("a"), paths.host("b")
+        file = stack.enter_context(tempfile.TemporaryFile("w+"))
+        stack.enter_context(loaded("tcp_av", f"target={SCENE_TARGET}", record=file))
+        link = paths.link(a, b, rate="3mbit", limit=60, delay="20ms")
+        interface = ("dev", link.a_if, "root", "blackhole")
+        if name == "no_rtt":
+            for host in (a, b):
+                host.set("net.ipv4.tcp_timestamps", 0)
+            a.run("tc", "qdisc", "add", *interface)
+        transfer = Transfer(link, kernel_name("tcp_av"), "14s" if name == "outage" else "5s")
+        time.sleep(0.5 if name == "no_rtt" else 1.5)
+        match name:
+            case "outage":
+                a.run("tc", "qdisc", "add", *interface)
+                time.sleep(10)
+                a.run("tc", "qdisc", "del", *interface)
+            case "no_rtt":
+                a.run("tc", "qdisc", "del", *interface)
+            case _:
+                Transfer(link, "cubic", "4s").result()
+        result = transfer.result()
+        assert result["received"] == result["bytes"]
+        time.sleep(0.2)  # the last events are on their way
+        return read(file)
+
+
+def scene_options() -> dict[str, int]:
+    (row,) = (row for row in rows("list") if row["name"] == "tcp_av")
+    return {**row["options"], "target": SCENE_TARGET}
+
+
+def keep(name: str, events: list[cc_reference.Event]) -> None:
+    KEPT.mkdir(exist_ok=True)
+    # No time of day in the file: the same events are the same bytes.
+    with gzip.GzipFile(KEPT / f"{name}.jsonl.gz", "wb", mtime=0) as file:
+        file.write("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events).encode())
+
+
 def kept(name: str) -> list[cc_reference.Event]:
     with gzip.open(KEPT / f"{name}.jsonl.gz", "rt") as file:
         return [json.loads(line) for line in file]
@@ -102,10 +147,11 @@ def renew() -> None:
             print(f"{name}: {len(events)} events" + (f", which say nothing of {', '.join(unseen)}" if unseen else ""))
             if name in missing and not unseen:
                 missing.remove(name)
-                KEPT.mkdir(exist_ok=True)
-                # No time of day in the file: the same events are the same bytes.
-                with gzip.GzipFile(KEPT / f"{name}.jsonl.gz", "wb", mtime=0) as file:
-                    file.write("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events).encode())
+                keep(name, events)
+    for scene in SCENES:
+        events = record_scene(scene)
+        cc_reference.replay("tcp_av", scene_options(), events)
+        keep(f"tcp_av_{scene}", events)
 
 
 if __name__ == "__main__":

@@ -251,29 +251,38 @@ class Westwood(Reno):
 
 @dataclass
 class TcpAv(Reno):
-    """Ando, Murase and Oguchi, section II.B, with the rule for giving way of docs/hosts/cc.md."""
+    """Ando, Murase and Oguchi, section II.B, with the loop and the rules for giving way of docs/hosts/cc.md."""
 
     ONE = 65536
 
-    window: int = 0
+    target: int = 0
+    window: int = 0  # 0: there is no RTT yet
+    gain: int = ONE
     share: int = 0
     timeouts: int = 0
+    heard: int = 0
     gave_way_at: int | None = None
+    short_since: int | None = None
+    reached: bool = False  # the target's window, since the start or the last timeout
     until: int = 0
+    started: int = 0
     lost: int = 0
     delivered: int = 0
+    marked: int = 0
 
     @property
     def holds(self) -> bool:
-        return self.options["target"] > 0 and self.gave_way_at is None
+        return self.target > 0 and self.window > 0 and self.gave_way_at is None
 
     def new_round(self, event: Event) -> None:
-        self.until, self.lost, self.delivered = event["snd_nxt"], event["lost"], event["delivered"]
+        self.until, self.started = event["snd_nxt"], event["mstamp"]
+        self.lost, self.delivered, self.marked = event["lost"], event["delivered"], event["delivered_ce"]
 
     def renew(self, event: Event) -> None:
         # bytes = kbit/s * 1000 / 8 * s, whole; then whole packets that hold them.
-        size = self.options["target"] * (event["srtt_us"] // 8) // 8000
-        self.window = max(-(-size // event["mss"]), 2)
+        self.target = self.options["target"]
+        size = self.target * (event["srtt_us"] // 8) // 8000 * self.gain // self.ONE
+        self.window = max(-(-size // event["mss"]), 2) if event["srtt_us"] else 0
 
     def give_way(self, event: Event, window: int) -> None:
         if self.holds:
@@ -283,53 +292,76 @@ class TcpAv(Reno):
 
     def init(self, event: Event) -> None:
         self.__init__(self.options, self.cwnd, self.ssthresh, self.towards)  # type: ignore[misc]
+        self.heard = event["mstamp"]
         self.renew(event)
         self.new_round(event)
-        if self.options["target"]:
+        if self.holds:
             self.ssthresh = self.window
 
+    def close_loop(self, rate: int) -> None:
+        """A quarter of the error of a round whose window is the target's goes into the gain, which is a half to two."""
+        if rate < self.target and self.cwnd >= self.window:
+            self.gain = min(self.gain + (self.target - rate) * self.ONE // self.target // 4, 2 * self.ONE)
+        elif rate >= self.target and self.cwnd == self.window:
+            over = min(rate - self.target, self.target)
+            self.gain = max(self.gain - over * self.ONE // self.target // 4, self.ONE // 2)
+
     def pkts_acked(self, event: Event) -> None:
+        self.heard = event["mstamp"]
         if follows(self.until, event["snd_una"]):
             return
         lost, delivered = event["lost"] - self.lost, event["delivered"] - self.delivered
+        marked = event["delivered_ce"] != self.marked
         if lost + delivered:
-            self.share = (7 * self.share + lost * self.ONE // (lost + delivered)) // 8
+            bad = min(lost + marked, lost + delivered)
+            self.share = (7 * self.share + bad * self.ONE // (lost + delivered)) // 8
+        started = self.started
         self.new_round(event)
+        rate = delivered * event["mss"] * 8000 // max(event["mstamp"] - started, 1)
+        judged = event["cwnd_limited"] and self.holds
+        if judged:
+            self.close_loop(rate)
+        if not judged or rate + self.target // 20 >= self.target:
+            self.short_since = None
+        elif self.short_since is None and self.reached and (lost or marked):
+            self.short_since = started
         self.renew(event)
         is_open, limit = event["ca_state"] == OPEN, self.options["loss_limit"] * self.ONE // 100
         if is_open:
             self.timeouts = 0
-        if self.gave_way_at is None:
-            if self.share > limit:
-                self.give_way(event, self.cwnd)
+        if self.gave_way_at is not None:
+            rested = event["mstamp"] - self.gave_way_at >= self.options["rest"] * 1000
+            if is_open and rested and self.share <= limit // 2:
+                self.gave_way_at, self.reached = None, False
             return
-        rested = event["mstamp"] - self.gave_way_at >= self.options["rest"] * 1000
-        if is_open and rested and self.share <= limit // 2:
-            self.gave_way_at = None
-            if self.options["target"]:
-                self.ssthresh = max(self.ssthresh, self.window)
+        since = event["mstamp"] if self.short_since is None else self.short_since
+        starved = self.short_since is not None and event["mstamp"] - since >= self.options["patience"] * 1000
+        if self.share > limit or starved:
+            self.give_way(event, self.cwnd)
 
     def set_state(self, event: Event) -> None:
-        if event["arguments"][0] == TIMED_OUT:
-            self.new_round(event)
-            self.timeouts += 1
-            if self.timeouts > self.options["timeout_limit"]:
-                self.give_way(event, event["prior_cwnd"])
-
-    def cwnd_event(self, event: Event) -> None:
-        if event["arguments"][0] == LOSS and self.holds:
-            self.ssthresh = max(self.ssthresh, self.window)
+        if event["arguments"][0] == OPEN and event["ca_state"] in (CWR, RECOVERY):
+            self.reached = True  # a reduction ends with the window at the threshold
+        if event["arguments"][0] != TIMED_OUT:
+            return
+        self.new_round(event)
+        self.short_since, self.reached = None, False
+        # After a second without an acknowledgement the link is dead, which is no congestion.
+        self.timeouts = self.timeouts + 1 if event["mstamp"] - self.heard < 1_000_000 else 0
+        if self.timeouts > self.options["timeout_limit"]:
+            self.give_way(event, event["prior_cwnd"])
 
     def cong_avoid(self, event: Event) -> None:
-        if self.holds and self.slow_start:
+        if self.holds:
             self.ssthresh = self.window
         super().cong_avoid(event)
-        if self.options["ceiling"] and self.options["target"]:
+        if self.options["ceiling"] and self.target and self.window:
             self.cwnd = min(self.cwnd, self.window)
+        self.reached |= self.cwnd >= self.window
 
     def loss_threshold(self, event: Event) -> int:
         half = super().loss_threshold(event)
-        return max(half, min(self.cwnd, self.window)) if self.holds else half
+        return max(half, self.window) if self.holds else half
 
 
 MODELS: dict[str, type[Reno]] = {

@@ -375,6 +375,26 @@ print(len(answer), time.monotonic() - started < 2)
     assert said == {"socks": "0 1 0 True\n"}.get(which, "0 True\n")
 
 
+def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
+    """With 200 ms there and back a first byte takes two round trips, as by plain TCP, and not seven."""
+    with Paths() as paths:
+        far = scene(paths, tmp_path, rate="20mbit", delay="100ms", limit=100)
+        web(far)
+        far.remote("--connections", "40")
+        warm = far.socks()
+        cold = far.socks("--spare", "0", "--listen", "127.0.0.1:1081")
+
+        def first_byte(port: int) -> float:
+            words = ("-sS", "-o", "/dev/null", "-w", "%{time_starttransfer}", "--proxy", f"socks5h://127.0.0.1:{port}")
+            return float(far.a.run("curl", *words, "--range", "0-99", f"http://{far.server}:8000/page"))
+
+        time.sleep(3)
+        assert min(first_byte(1080) for _ in range(3)) < 0.8
+        assert min(first_byte(1081) for _ in range(2)) > 1.0
+        for daemon in (warm, cold):
+            daemon.kill()
+
+
 @pytest.mark.parametrize("who", [("--key-file",), ("--allow", "0.0.0.0/0")])
 def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
     expected = web(wires)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -196,6 +197,26 @@ def test_a_connection_goes_on(make: Callable[..., Tunnel]) -> None:
     sent, got = map(int, source.communicate(timeout=30)[0].split())
     sink.wait(10)
     assert sent == got > 3_000_000, "20, then 10 Mbit/s for six seconds, and not much less"
+
+
+def test_a_download_over_quic_goes_on(make: Callable[..., Tunnel]) -> None:
+    """HTTP/3 of aioquic, which knows nothing of links: it misses a second at most of a link that dies."""
+    tunnel = make()
+    words = [sys.executable, "-m", "experiments.http3"]
+    server = tunnel.b.popen(*words, "serve", SERVER, "4433", stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert server.stdout and server.stdout.readline() == "ready\n"
+    client = tunnel.a.popen(*words, "get", SERVER, "4433", "100000", stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert client.stdout
+    rates = [float(client.stdout.readline().split()[1]) for _ in range(12)]
+    tunnel.links[0].blackhole()
+    after = [float(client.stdout.readline().split()[1]) for _ in range(20)]
+    for process in (client, server):
+        process.kill()
+        process.communicate()
+    assert max(rates) > 1, rates
+    longest = max(len(silent) for silent in "".join("x" if rate else "." for rate in after).split("x"))
+    assert longest <= 4, after  # of a quarter of a second each
+    assert sum(after[-8:]) / 8 > 1, after
 
 
 def test_a_link_is_renumbered(make: Callable[..., Tunnel]) -> None:

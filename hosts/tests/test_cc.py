@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, rows
+from hosts.bench.tcp_av import Cell, gives_way, rates_of
+from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, mark, rows
 from topologies.paths import PathHost, Paths
 from topologies.requirements import ROOT
 
@@ -177,6 +178,96 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         assert not any(row["whose"].startswith("socket") for row in rows("target")), "it goes with its socket"
         assert rate_held > 3.5
         assert rate_plain < 0.8 * rate_held
+
+
+@pytest.mark.parametrize("cell", [Cell(10, 9, 37, 0.005, True), Cell(6, 4, 284, 0.0, False)], ids=["short", "deep"])
+def test_a_target_is_met_beside_others_and_after_an_outage(cell: Cell) -> None:
+    """The RTT grows by queues, losses and marks come, 10 s are without a link: the rate is the target's all the same.
+
+    `make bench` asks for 0.95; a test among others on a busy machine for less."""
+    with loaded("tcp_av", f"target={cell.target * 1000}", "ceiling=1"):
+        before, after = rates_of(cell)
+    assert min(before, after) > 0.75 * cell.target, (before, after)
+
+
+def test_it_gives_way_where_the_link_cannot_carry_the_target() -> None:
+    """10 Mbit/s on 8, beside four: marks alone tell of it, too."""
+    with loaded("tcp_av", "target=10000", "ceiling=1"):
+        assert gives_way(Cell(10, 4, 90, 0.0, True)) < 6
+
+
+def test_marks_are_congestion(paths: Paths) -> None:
+    """A link that marks every packet loses none: who hears of that in every round, and misses its target, gives way."""
+    with loaded("tcp_av", "target=9000", "loss_limit=100", "ceiling=1"):
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, rate="8mbit", delay="10ms", limit=1000)
+        mark(link, 1.0)
+        transfer = Transfer(link, "bpf_tcp_av", "5s")
+        time.sleep(4)
+        (row,) = sockets(a, link.b_ip)
+        assert row["detail"]["gave_way"] == 1, row
+        transfer.result()
+
+
+def test_a_start_without_a_round_trip_time(paths: Paths) -> None:
+    """The SYN is lost and there are no timestamps, so nobody knows the RTT: slow start until there is one."""
+    with loaded("tcp_av", "target=9000"):
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, rate="10mbit", delay="50ms", limit=200)
+        for host in (a, b):
+            host.set("net.ipv4.tcp_timestamps", 0)
+        a.run("tc", "qdisc", "add", "dev", link.a_if, "root", "blackhole")
+        transfer = Transfer(link, "bpf_tcp_av", "6s")
+        time.sleep(0.5)
+        a.run("tc", "qdisc", "del", "dev", link.a_if, "root")
+        assert transfer.result()["mbit"] > 7.5
+
+
+def test_a_dead_link_is_no_congestion(paths: Paths) -> None:
+    """Timeouts of 10 s without a link are no congestion, and the retransmission timer waits for no longer than 1 s."""
+    with loaded("tcp_av", "target=4000"):
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, rate="10mbit", delay="10ms", limit=100)
+        transfer = Transfer(link, "bpf_tcp_av", "20s")
+        time.sleep(1)
+        a.run("tc", "qdisc", "add", "dev", link.a_if, "root", "blackhole")
+        time.sleep(10)
+        a.run("tc", "qdisc", "del", "dev", link.a_if, "root")
+        back = time.monotonic()
+        while (row := sockets(a, link.b_ip)[0])["cwnd"] < row["detail"]["target_window"]:
+            assert time.monotonic() < back + 3, row
+            time.sleep(0.05)
+        assert row["detail"]["gave_way"] == 0, row
+        transfer.abandon()
+
+
+def test_a_program_that_bounds_its_own_patience_keeps_it(paths: Paths) -> None:
+    """The retransmission timer is bounded only where nobody has asked for keep-alives or a user timeout."""
+    program = """
+import socket, sys
+for option in (None, (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)):
+    s = socket.socket()
+    if option:
+        s.setsockopt(*option)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bpf_tcp_av")
+    s.connect((sys.argv[1], 9000))
+    rto_max, timeout = (s.getsockopt(socket.IPPROTO_TCP, name) for name in (44, socket.TCP_USER_TIMEOUT))
+    print(rto_max, timeout)
+"""
+    with loaded("tcp_av", "target=4000"):
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.wire(a, b)
+        listening = b.popen(
+            sys.executable,
+            "-c",
+            "import socket,time\ns=socket.create_server(('',9000))\nprint(1,flush=True)\ntime.sleep(30)",
+            stdout=subprocess.PIPE,
+        )
+        listening.stdout.readline()
+        said = a.run(sys.executable, "-c", program, link.b_ip).splitlines()
+        listening.kill()
+        listening.communicate()
+    assert said == ["1000 924600", "120000 5000", "120000 0"]
 
 
 def test_targets_of_ipv6_networks(paths: Paths) -> None:

@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each control against its definition: on recorded events of real connections the window equals the model's, always."""
 
+import itertools
 import os
 
 import pytest
 
 from hosts.tests import cc_reference
 from hosts.tests.cc_lab import compare_kernels, uml_lacks
-from hosts.tests.cc_recordings import CHANGES, OPTIONS, Recordings, kept, options_of, record
+from hosts.tests.cc_recordings import (
+    CHANGES,
+    OPTIONS,
+    SCENE_TARGET,
+    SCENES,
+    Recordings,
+    kept,
+    options_of,
+    record,
+    scene_options,
+)
+from hosts.tests.cc_reference import OPEN, TIMED_OUT
 
 AGREEMENT = 0.05  # between two kernels
 
@@ -30,13 +42,43 @@ def test_the_window_is_the_models(name: str, recordings: Recordings) -> None:
     assert seen.callbacks["cong_avoid"] > 300
     assert seen.moves > 5
     assert seen.recoveries > 3
-    if name != "reno_maxwin":  # it is not told of timeouts
+    if name not in ("reno_maxwin", "tcp_av"):  # these are not told of timeouts by an event
         assert seen.callbacks["cwnd_event"] > 3
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_window_was_the_models(name: str) -> None:
     cc_reference.replay(name, options_of(name), kept(name))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_recorded_scene_shows_it(scene: str) -> None:
+    """tcp_av after an outage, without a first RTT, with an RTT that grows: as its model, and as it should be."""
+    events = kept(f"tcp_av_{scene}")
+    cc_reference.replay("tcp_av", scene_options(), events)
+    begun = events[0]["mstamp"]
+
+    def window(event: cc_reference.Event) -> int:
+        """Packets that the target takes at the RTT of the event."""
+        return SCENE_TARGET * (event["srtt_us"] // 8) // 8000 // event["mss"]
+
+    if scene == "no_rtt":
+        assert events[0]["srtt_us"] == 0
+        assert events[1]["ssthresh"] == 0x7FFFFFFF, "slow start, and not from two packets on"
+        soon = [event for event in events if event["mstamp"] < begun + 1_500_000]
+        assert max(event["cwnd"] for event in soon) >= window(soon[-1]) > 4
+        return
+    if scene == "longer_rtt":
+        first, longest = events[20]["srtt_us"], max(event["srtt_us"] for event in events)
+        assert longest > 2 * first
+        long = [event for event in events if event["srtt_us"] > 0.9 * longest and event["ca_state"] == OPEN]
+        assert long and all(event["ssthresh"] >= window(event) for event in long[-20:])
+        return
+    timeouts = [event for event in events if event["callback"] == "set_state" and event["arguments"][0] == TIMED_OUT]
+    assert len(timeouts) > 10
+    assert max(b["mstamp"] - a["mstamp"] for a, b in itertools.pairwise(timeouts)) < 2_500_000, "the timer is bounded"
+    again = [event for event in events if event["mstamp"] > timeouts[-1]["mstamp"] and event["cwnd"] >= window(event)]
+    assert again[0]["mstamp"] < timeouts[-1]["mstamp"] + 3_000_000
 
 
 @pytest.mark.parametrize(("name", "option", "value"), CHANGES)

@@ -62,6 +62,49 @@ def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
 
 
 @privileged
+def test_a_loss_does_not_lower_the_bound() -> None:
+    """The lower bound: the slow-start threshold, which a loss makes smaller, soon is the ideal window again."""
+    with Cell(1) as cell:
+        (terminal,) = cell.terminals
+        (flow,) = start([terminal])
+        assert eventually(lambda: flow.ratios()[0] > 7, 20)
+        terminal.middleware(*FIVE)
+        assert eventually(lambda: terminal.bounds() and terminal.bounds()[0] > 4, 15), terminal.status()
+        time.sleep(3)  # the RTT is steady, so that the bound does not move
+        for _ in range(2):
+            terminal.host.run("tc", "qdisc", "add", "dev", "eth0", "root", "blackhole")
+            time.sleep(0.1)
+            terminal.host.run("tc", "qdisc", "del", "dev", "eth0", "root")
+            time.sleep(2)
+            (bound,) = terminal.bounds()
+            (now,) = flow.info()
+            assert now["ssthresh"] >= bound, (now, bound)
+            assert now["cwnd"] >= 0.7 * bound, (now, bound)
+
+
+@privileged
+def test_announcements_have_priority() -> None:
+    """DSCP CS6, by both IP versions: in a full cell they wait behind no data (WMM's voice class)."""
+    with Cell(2) as cell:
+        first, second = cell.terminals
+        first.middleware("--observe")
+        hear = (
+            "import socket\n"
+            "for family, level, option in ((socket.AF_INET, socket.IPPROTO_IP, 13), (socket.AF_INET6, 41, 66)):\n"
+            "    s = socket.socket(family, socket.SOCK_DGRAM)\n"
+            "    s.settimeout(5)\n"
+            "    s.setsockopt(level, option, 1)\n"  # IP_RECVTOS, IPV6_RECVTCLASS
+            "    if family == socket.AF_INET6:\n"
+            "        s.setsockopt(level, 26, 1)\n"  # IPV6_V6ONLY
+            "        index = socket.if_nametoindex('eth0').to_bytes(4, 'little')\n"
+            "        s.setsockopt(level, 20, socket.inet_pton(family, 'ff02::114') + index)\n"  # IPV6_JOIN_GROUP
+            "    s.bind(('', 24530))\n"
+            "    print(s.recvmsg(99, 99)[1][0][2][0])\n"
+        )
+        assert second.host.run("python3", "-c", hear).split() == ["192", "192"]
+
+
+@privileged
 def test_partly_deployed() -> None:
     with Cell(3) as cell:
         first, second, plain = cell.terminals

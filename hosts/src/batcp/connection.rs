@@ -73,6 +73,17 @@ impl Connection {
         matches!(self.inner, Inner::Plain(_))
     }
 
+    /// Whether it lives, by at least one subflow, and nothing waits to be read.
+    pub fn is_quiet(&self) -> bool {
+        match &self.inner {
+            Inner::Plain(_) => false,
+            Inner::Batcp(shared) => {
+                let state = shared.state();
+                state.error.is_none() && state.is_alive() && state.receiver.readable() == 0
+            }
+        }
+    }
+
     /// The peer's address of the first subflow.
     pub fn peer_address(&self) -> io::Result<SocketAddr> {
         Ok(self.peer)

@@ -99,6 +99,7 @@ pub static CONTROLS: [Control; 5] = [
             option("timeout_limit", "timeouts", 2, 0, u32::MAX),
             option("rest", "ms", 5000, 0, u32::MAX),
             option("ceiling", "0 or 1", 0, 0, 1),
+            option("patience", "ms", 1500, 0, u32::MAX),
         ],
         counters: &["gave_way", "resumed"],
         object: object!("tcp_av"),

@@ -41,6 +41,7 @@ struct Event {
     lsndtime: u32,
     lost: u32,
     delivered: u32,
+    delivered_ce: u32,
     max_packets_out: u32,
     cwnd_limited: u32,
     ca_state: u32,

@@ -15,6 +15,8 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 /// Datagrams per IP version that are looked at between two announcements; more wait, then the kernel drops them. It bounds the work that a
 /// flood of forged ones causes.
 const BUDGET: usize = 1024;
+/// DSCP CS6 (RFC 4594, network control): in a full cell announcements must not wait behind what they are about, nor be lost with it.
+const PRIORITY: u32 = 48 << 2;
 
 /// Sockets for announcements over one interface. Either IP version may be missing, also for a time.
 pub struct Air {
@@ -68,6 +70,7 @@ impl Air {
 fn open_v4(interface: &str, port: u16) -> io::Result<(Socket, SockAddr)> {
     let socket = open_udp(Domain::IPV4, interface)?;
     socket.set_broadcast(true)?;
+    socket.set_tos_v4(PRIORITY)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
     Ok((socket, SocketAddr::from((Ipv4Addr::BROADCAST, port)).into()))
 }
@@ -76,6 +79,7 @@ fn open_v6(interface: &str, index: u32, port: u16) -> io::Result<(Socket, SockAd
     let socket = open_udp(Domain::IPV6, interface)?;
     socket.set_only_v6(true)?;
     socket.set_multicast_if_v6(index)?;
+    socket.set_tclass_v6(PRIORITY)?;
     socket.join_multicast_v6(&GROUP, index)?;
     socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
     Ok((socket, SocketAddr::from((GROUP, port)).into()))

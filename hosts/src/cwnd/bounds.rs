@@ -64,8 +64,9 @@ impl Bounds {
     }
 
     /// Bounds the sockets with these cookies to so many segments, undoes all other bounds and renews the lease. At most
-    /// `SOCKETS`, the oldest (lowest cookies) first; what exceeds them stays unbounded. Errors: those of the system.
-    pub fn set(&mut self, wanted: impl IntoIterator<Item = (u64, u32)>) -> Result<(), Error> {
+    /// `SOCKETS`, the oldest (lowest cookies) first; what exceeds them stays unbounded. `restore`: slow-start thresholds have
+    /// fallen below their bounds. Errors: those of the system.
+    pub fn set(&mut self, restore: bool, wanted: impl IntoIterator<Item = (u64, u32)>) -> Result<(), Error> {
         let mut wanted: Vec<_> = wanted.into_iter().collect();
         if wanted.len() > SOCKETS {
             wanted.select_nth_unstable(SOCKETS);
@@ -76,7 +77,7 @@ impl Bounds {
             self.wanted.remove(cookie);
             delete(&self.skel.maps.wanted, *cookie)?;
         }
-        let mut changed = false;
+        let mut changed = restore;
         for (cookie, bound) in next {
             if self.get(cookie).is_none_or(|old| is_worth_a_pass(old, bound)) {
                 let map = &self.skel.maps.wanted;

@@ -160,10 +160,18 @@ impl Daemon {
         if let (Some(bounds), Some(capacity)) = (&mut self.bounds, self.settings.capacity) {
             let bounded = || self.connections.values().filter(|tracked| tracked.bound != Bound::None);
             let sharing = bounded().filter(|tracked| tracked.sending).count();
-            bounds.set(bounded().map(|tracked| {
-                let ideal = || capacity.ideal_window(terminals, sharing, tracked.rtt_us);
-                (tracked.reading.cookie, if tracked.bound == Bound::One { 1 } else { ideal() })
-            }))?;
+            // A loss has lowered it: the lower bound is the threshold up to which the window grows by slow start.
+            let fallen = |tracked: &Tracked| {
+                bounds.get(tracked.reading.cookie).is_some_and(|bound| tracked.reading.threshold < bound)
+            };
+            let restore = bounded().any(fallen);
+            bounds.set(
+                restore,
+                bounded().map(|tracked| {
+                    let ideal = || capacity.ideal_window(terminals, sharing, tracked.rtt_us);
+                    (tracked.reading.cookie, if tracked.bound == Bound::One { 1 } else { ideal() })
+                }),
+            )?;
         }
         Ok(())
     }
@@ -304,7 +312,17 @@ mod tests {
     fn reading(acked: u64, unacked: u32, rtt_ms: u32) -> Reading {
         let address = "192.0.2.1:1".parse().unwrap();
         let (rtt_us, min_rtt_us) = (rtt_ms * 1000, 10_000);
-        Reading { cookie: 1, local: address, peer: address, rtt_us, min_rtt_us, window: 10, unacked, acked }
+        Reading {
+            cookie: 1,
+            local: address,
+            peer: address,
+            rtt_us,
+            min_rtt_us,
+            window: 10,
+            threshold: 10,
+            unacked,
+            acked,
+        }
     }
 
     #[test]

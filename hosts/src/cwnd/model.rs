@@ -11,6 +11,11 @@ pub const ON_RATIO: f64 = 6.0;
 pub const ONE_RATIO: f64 = 5.0;
 /// How long a window of one may take to drain the queue before others count as its cause.
 pub const DRAIN: Duration = Duration::from_secs(2);
+/// How often it is tried again whether they still do: as often as the paper's terminals adjusted to each other (paper 002,
+/// "CWND-Controlling Middleware").
+pub const AGAIN: Duration = Duration::from_secs(10);
+/// Segments of an ideal window at least: two are acknowledged at once, a lone one by a delayed ACK (RFC 1122, 4.2.3.2).
+const LEAST: f64 = 2.0;
 /// A receiver may hold back the ACK of a lone segment (RFC 1122, 4.2.3.2); Linux does for at least this long.
 pub const DELAYED_ACK_US: u32 = 40_000;
 /// Bytes of a segment (paper 002, expression 2).
@@ -32,11 +37,11 @@ impl Capacity {
     }
 
     /// The ideal window, segments of 1.5 KB (paper 002, expression 2), of one of `connections` that share a terminal's part
-    /// (the paper's terminals have one each). Rounded down, as the link is to be filled and not exceeded; at least 1.
+    /// (the paper's terminals have one each). Rounded down, as the link is to be filled and not exceeded; at least 2.
     pub fn ideal_window(&self, terminals: usize, connections: usize, rtt_us: u32) -> u32 {
         let bytes_per_s = self.bandwidth(terminals) * 1e6 / 8.0;
         let segments = bytes_per_s * f64::from(rtt_us) / 1e6 / SEGMENT;
-        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(1.0, f64::from(i32::MAX)) as u32
+        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(LEAST, f64::from(i32::MAX)) as u32
     }
 }
 
@@ -75,7 +80,8 @@ impl Control {
     ///
     /// A window of one drains this terminal's part of the queue. When the ratio stays above 5 for 2 s all the same, others
     /// fill it: terminals without the middleware, or whose connections began when the queue stood and so have a high minimum
-    /// RTT. Then the window of one and the ideal one take turns of 2 s, as this terminal would starve by yielding alone.
+    /// RTT. Then it returns to the ideal window as those do that have not crossed the ratio, and yields again after 10 s, in
+    /// case that the others have gone: by yielding alone it would starve.
     ///
     /// Control stays on, as in the paper: the ideal window follows the number of terminals, so that what others leave is used,
     /// and a low ratio is what it is there for. An end after some seconds of it let ten terminals fill the queue anew each time.
@@ -89,7 +95,7 @@ impl Control {
             return Bound::Ideal;
         }
         let since = self.one_since.get_or_insert(now);
-        if now.duration_since(*since) >= 2 * DRAIN {
+        if now.duration_since(*since) >= AGAIN {
             *since = now;
         }
         if now.duration_since(*since) < DRAIN { Bound::One } else { Bound::Ideal }
@@ -104,7 +110,7 @@ mod tests {
 
     /// Expression 2 in whole numbers, as an independent reference for exponent 0: bits and microseconds.
     fn reference(kbit: u64, terminals: u64, rtt_us: u64) -> u64 {
-        (kbit * rtt_us / (8 * 1000 * 1500 * terminals)).max(1)
+        (kbit * rtt_us / (8 * 1000 * 1500 * terminals)).max(2)
     }
 
     #[test]
@@ -114,7 +120,7 @@ mod tests {
         assert_eq!(capacity.ideal_window(1, 1, 256_000), 405);
         assert_eq!(capacity.ideal_window(10, 1, 256_000), 40);
         assert_eq!(capacity.ideal_window(10, 4, 256_000), 10);
-        assert_eq!(capacity.ideal_window(10, 1, 4_000), 1);
+        assert_eq!(capacity.ideal_window(10, 1, 4_000), 2);
         assert_eq!(capacity.ideal_window(0, 0, 256_000), 405);
     }
 
@@ -149,10 +155,10 @@ mod tests {
     fn yielding_alone_is_limited() {
         let (start, mut control) = (Instant::now(), Control::default());
         let mut at = |ms: u64, ratio: f64| control.step(start + Duration::from_millis(ms), ratio);
-        let bounds: Vec<Bound> = (0..24).map(|halves| at(500 * halves, 9.0)).collect();
-        let turns = [[Bound::One; 4], [Bound::Ideal; 4]].concat().repeat(3);
+        let bounds: Vec<Bound> = (0..40).map(|halves| at(500 * halves, 9.0)).collect();
+        let turns = [vec![Bound::One; 4], vec![Bound::Ideal; 16]].concat().repeat(2);
         assert_eq!(bounds, turns);
-        assert_eq!((at(12_000, 4.0), at(12_500, 9.0), at(14_000, 9.0)), (Bound::Ideal, Bound::One, Bound::One));
+        assert_eq!((at(23_000, 4.0), at(23_500, 9.0), at(25_000, 9.0)), (Bound::Ideal, Bound::One, Bound::One));
     }
 
     #[test]
@@ -180,7 +186,7 @@ mod tests {
             let capacity = Capacity { mbit_per_s: mbit, exponent };
             let window = f64::from(capacity.ideal_window(terminals, 1, rtt));
             let product = mbit * 1e6 / 8.0 * f64::from(rtt) / 1e6 / SEGMENT;
-            prop_assert!(window == 1.0 || window * terminals as f64 <= product * (1.0 + 1e-9));
+            prop_assert!(window == LEAST || window * terminals as f64 <= product * (1.0 + 1e-9));
         }
 
         #[test]

@@ -22,6 +22,8 @@ pub struct Reading {
     pub min_rtt_us: u32,
     /// Congestion window, segments
     pub window: u32,
+    /// Slow-start threshold, segments
+    pub threshold: u32,
     /// Segments on their way
     pub unacked: u32,
     /// Bytes that the peer has acknowledged
@@ -133,6 +135,7 @@ fn connection(message: &[u8]) -> Option<(u32, Reading)> {
         rtt_us: u32_at(info, 68)?,
         min_rtt_us: u32_at(info, 148)?,
         window: u32_at(info, 80)?,
+        threshold: u32_at(info, 76)?,
         unacked: u32_at(info, 24)?,
         acked: u64::from_ne_bytes(info.get(120..128)?.try_into().ok()?),
     };

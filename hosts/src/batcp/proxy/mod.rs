@@ -10,6 +10,7 @@ pub mod destination;
 mod pair;
 mod relay;
 mod socks;
+mod spare;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -29,6 +30,7 @@ use tokio::time::timeout;
 use self::catch::{Catcher, Net};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::socks::Credentials;
+use self::spare::{SpareOptions, Spares};
 use super::transfer::{ReceiverOptions, TransportOptions};
 use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
 use crate::log::report;
@@ -59,10 +61,11 @@ struct ProxyOptions {
 }
 
 impl ProxyOptions {
-    fn options(&self, transport: &ReceiverOptions, key: &Key) -> Result<Options, Error> {
+    /// `beyond`: connections of the transport that are not served.
+    fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
-        let connections = usize::from(self.connections) + BEYOND;
+        let connections = usize::from(self.connections) + beyond;
         Ok(Options { negotiation, key: key.clone(), connections, ..transport.options() })
     }
 }
@@ -82,6 +85,8 @@ pub struct SocksOptions {
     /// File with the line NAME:PASSWORD that clients must know; needed to listen elsewhere than on loopback
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
+    #[command(flatten)]
+    spare: SpareOptions,
     /// Destinations that may be asked for, without --via [default: all but this host's own and its links']
     #[arg(long, value_name = "PREFIX[:PORT]", conflicts_with = "via")]
     allow: Vec<Rule>,
@@ -107,6 +112,8 @@ pub struct LocalOptions {
     /// File with the key that the remote proxy knows too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    #[command(flatten)]
+    spare: SpareOptions,
     /// Catch only processes of this cgroup, named as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH", default_value = "/")]
     cgroup: String,
@@ -155,11 +162,13 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     let carrier = Arc::new(Carrier {
         via: options.via,
         rules: Rules(options.allow),
-        options: options.proxy.options(&options.transport.receiver, &key)?,
+        options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
+        spares: Arc::new(Spares::new(options.spare.spare)),
         interfaces: options.transport.interface,
     });
     run_async(async {
         let listener = places::listen(options.listen).about(format!("listen on {}", options.listen))?;
+        carrier.keep_spares();
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
         let gate = Arc::new(Gate::new(options.proxy.connections, false));
         accept_all(&[listener], |stream, peer| {
@@ -183,7 +192,8 @@ fn local(options: LocalOptions) -> Result<(), Error> {
     let carrier = Arc::new(Carrier {
         via: options.via,
         rules: Rules::default(),
-        options: options.proxy.options(&options.transport.receiver, &key)?,
+        options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
+        spares: Arc::new(Spares::new(options.spare.spare)),
         interfaces: options.transport.interface,
     });
     run_async(async {
@@ -222,6 +232,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
                 }
             });
         }
+        carrier.keep_spares();
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
         ready(format_args!("catching {families}connects for {}", carrier.via[0]));
         let gate = Arc::new(Gate::new(options.proxy.connections, false));
@@ -247,7 +258,9 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
         return Err(Error::new("everyone could reach everything through this proxy: give --key-file or --allow"));
     }
     let key = read_key(options.key_file.as_deref())?;
-    let transport = options.proxy.options(&options.transport, &key)?;
+    // Spare connections of local proxies, which have proved the key, wait to be asked for.
+    let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
+    let transport = options.proxy.options(&options.transport, &key, beyond)?;
     let gate = Gate::new(options.proxy.connections, key.is_open());
     let remote = Arc::new(Remote { key, rules: Rules(options.allow), gate });
     run_async(async {
@@ -269,6 +282,8 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
 /// keep no place of the others, and a flood of them pushes out its own.
 struct Gate {
     unknown: Places,
+    /// Local proxies' spare connections: these have proved the key.
+    spare: Places,
     served: Semaphore,
     /// Nobody proves anything: all clients are unknown as long as they are here.
     open: bool,
@@ -278,7 +293,7 @@ impl Gate {
     fn new(connections: u16, open: bool) -> Self {
         let connections = usize::from(connections);
         let unknown = Places::new(if open { connections } else { UNKNOWN });
-        Self { unknown, served: Semaphore::new(connections), open }
+        Self { unknown, spare: Places::new(UNKNOWN), served: Semaphore::new(connections), open }
     }
 
     /// A place among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
@@ -297,9 +312,29 @@ struct Carrier {
     rules: Rules,
     interfaces: Vec<Interface>,
     options: Options,
+    spares: Arc<Spares>,
 }
 
 impl Carrier {
+    /// Keeps connections open for who asks next. Without a key the remote proxy waits for nobody.
+    fn keep_spares(self: &Arc<Self>) {
+        if self.via.is_empty() || self.options.key.is_open() {
+            return;
+        }
+        let carrier = self.clone();
+        tokio::spawn(self.spares.clone().keep(move || {
+            let carrier = carrier.clone();
+            async move {
+                let mut connection = connect(&carrier.via, &carrier.interfaces, &carrier.options).await?;
+                if connection.is_plain() {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                let greeting = pair::greet(&mut connection).await?;
+                Ok((connection, greeting))
+            }
+        }));
+    }
+
     /// A connection that ends at `destination`. Errors: why there is none, and the line that says it.
     async fn open(&self, destination: &Destination) -> Result<Connection, (Reply, String)> {
         let failed = |what: &str| {
@@ -315,11 +350,27 @@ impl Carrier {
             let addresses = destination.resolve(&self.rules).await.map_err(refused)?;
             return connect(&addresses, "connect").await;
         }
-        let mut connection = connect(&self.via, "connect to the remote proxy").await?;
-        match pair::request(&mut connection, &self.options.key, destination)
-            .await
-            .map_err(failed("ask the remote proxy"))?
-        {
+        let spare = match self.spares.take() {
+            Some((mut connection, greeting)) => {
+                let asked = pair::ask(&mut connection, &self.options.key, greeting, destination).await;
+                asked.ok().map(|reply| (connection, reply))
+            }
+            None => None,
+        };
+        // A spare one that broke meanwhile says less than a new one.
+        let (mut connection, reply) = match spare {
+            Some(asked) => asked,
+            None => {
+                let mut connection = connect(&self.via, "connect to the remote proxy").await?;
+                let asked = async {
+                    let greeting = pair::greet(&mut connection).await?;
+                    pair::ask(&mut connection, &self.options.key, greeting, destination).await
+                };
+                let reply = asked.await.map_err(failed("ask the remote proxy"))?;
+                (connection, reply)
+            }
+        };
+        match reply {
             Reply::Succeeded => Ok(connection),
             reply => {
                 let _ = timeout(pair::PATIENCE, connection.shutdown()).await;
@@ -395,13 +446,20 @@ impl Remote {
         let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
         if self.gate.open {
             let served = async {
-                let request = pair::hear(&mut connection, &self.key).await.map_err(line)?;
+                let request = pair::hear(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
                 self.carry(connection, peer, request).await
             };
             return self.gate.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
         }
-        let request = self.gate.unknown.hold(peer.ip(), pair::hear(&mut connection, &self.key)).await;
-        let request = request.ok_or_else(made_room)?.map_err(line)?;
+        let (places, patience) = match connection.is_plain() {
+            true => (&self.gate.unknown, pair::PATIENCE),
+            false => (&self.gate.spare, 2 * spare::LAPSE),
+        };
+        let request = match places.hold(peer.ip(), pair::hear(&mut connection, &self.key, patience)).await {
+            // A spare connection that nobody needed.
+            Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
+            request => request.ok_or_else(made_room)?.map_err(line)?,
+        };
         let _permit = match (&request, self.gate.enter()) {
             (None, _) => None,
             (Some(_), Ok(permit)) => Some(permit),

@@ -65,22 +65,32 @@ impl Session<'_> {
 const REQUEST: &[u8] = b"BATCP proxy request";
 const REPLY: &[u8] = b"BATCP proxy reply";
 
-/// Asks the remote proxy at the other end of `stream` for a connection: its reply (RFC 1928, section 6), authenticated
-/// by HMAC (RFC 2104). Errors: a peer that is no proxy or has another key (`InvalidData`), a silent one (`TimedOut`).
-pub async fn request<S>(stream: &mut S, key: &Key, destination: &Destination) -> io::Result<Reply>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut session = Session { key, challenge: [0; RANDOM], nonce: rand::rng().random() };
+/// The remote proxy's challenge.
+pub struct Greeting([u8; RANDOM]);
+
+/// Hears what the remote proxy at the other end of `stream` says first. Errors: a peer that is no proxy (`InvalidData`), a
+/// silent one (`TimedOut`).
+pub async fn greet<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting> {
+    let mut challenge = [0; RANDOM];
     let version = timeout(PATIENCE, async {
         let version = stream.read_u8().await?;
-        stream.read_exact(&mut session.challenge).await?;
+        stream.read_exact(&mut challenge).await?;
         io::Result::Ok(version)
     })
     .await??;
     if version != VERSION {
         return Err(invalid("the peer is no remote proxy of this version"));
     }
+    Ok(Greeting(challenge))
+}
+
+/// Asks a remote proxy that has been heard for a connection: its reply (RFC 1928, section 6), authenticated by HMAC (RFC
+/// 2104). Errors: a peer that has another key (`InvalidData`), a silent one (`TimedOut`).
+pub async fn ask<S>(stream: &mut S, key: &Key, greeting: Greeting, destination: &Destination) -> io::Result<Reply>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let session = Session { key, challenge: greeting.0, nonce: rand::rng().random() };
     let says = destination.encode();
     let message = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
     stream.write_all(&message).await?;
@@ -100,13 +110,13 @@ pub struct Request<'k> {
 }
 
 /// The remote proxy's part: hears where `stream` is to go and checks the client's HMAC (RFC 2104); a client with another key is
-/// told so, and gets `None`. Errors: a client that breaks off, sends no request, or takes longer than `PATIENCE`.
-pub async fn hear<'k, S>(stream: &mut S, key: &'k Key) -> io::Result<Option<Request<'k>>>
+/// told so, and gets `None`. Errors: a client that breaks off, sends no request, or takes longer than `patience`.
+pub async fn hear<'k, S>(stream: &mut S, key: &'k Key, patience: Duration) -> io::Result<Option<Request<'k>>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut session = Session { key, challenge: rand::rng().random(), nonce: [0; RANDOM] };
-    timeout(PATIENCE, async {
+    timeout(patience, async {
         stream.write_all(&[&[VERSION], &session.challenge[..]].concat()).await?;
         stream.flush().await?;
         let mut tag = [0; RANDOM];
@@ -142,11 +152,15 @@ mod tests {
         let (local, remote) = (Key(local.into()), Key(remote.into()));
         let to = Destination::Name("example.org".into(), 80);
         let serve = async {
-            let heard = hear(&mut b, &remote).await.unwrap()?;
+            let heard = hear(&mut b, &remote, PATIENCE).await.unwrap()?;
             heard.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
             Some(heard.destination)
         };
-        tokio::join!(request(&mut a, &local, &to), serve)
+        let asking = async {
+            let greeting = greet(&mut a).await?;
+            ask(&mut a, &local, greeting, &to).await
+        };
+        tokio::join!(asking, serve)
     }
 
     #[tokio::test]
@@ -174,7 +188,7 @@ mod tests {
         let says = Destination::Address(([10, 0, 0, 1], 80).into()).encode();
         let replayed = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
         a.write_all(&replayed).await.unwrap();
-        assert!(hear(&mut b, &key).await.unwrap().is_none());
+        assert!(hear(&mut b, &key, PATIENCE).await.unwrap().is_none());
     }
 
     proptest::proptest! {
@@ -185,7 +199,7 @@ mod tests {
                 let (mut a, mut b) = tokio::io::duplex(4096);
                 a.write_all(&bytes).await.unwrap();
                 a.shutdown().await.unwrap();
-                assert!(matches!(hear(&mut b, &Key(b"key".into())).await, Err(_) | Ok(None)));
+                assert!(matches!(hear(&mut b, &Key(b"key".into()), PATIENCE).await, Err(_) | Ok(None)));
             });
         }
     }
