@@ -165,7 +165,7 @@ async def test_a_change_is_kept_for_when_the_switch_is_back(client: httpx.AsyncC
         "uplink": 1,
         "other": 1,
     }
-    assert (await client.put(f"{AP}/rules/a", json={"name": "a", "class_id": 5, "dscp": 10})).status_code == 200
+    assert (await client.put(f"{AP}/rules/a", json={"name": "a", "dscp": 1, "class_id": 5})).status_code == 200
     assert [rule["name"] for rule in (await client.get(f"{AP}/rules")).json()] == ["dns", "a"]
     assert (await client.delete(f"{AP}/rules/dns")).status_code == 204
     assert [rule["name"] for rule in (await client.get(f"{AP}/rules")).json()] == ["a"]
@@ -342,7 +342,7 @@ async def test_a_request_that_is_sent_again_is_not_done_again(client: httpx.Asyn
 
 
 async def test_many_changes_at_once_are_all_done(client: httpx.AsyncClient) -> None:
-    rules = [{"name": f"r{number}", "class_id": 3, "dscp": number} for number in range(20)]
+    rules = [{"name": f"r{number}", "dscp": number, "class_id": 3} for number in range(20)]
     answers = await asyncio.gather(*(client.put(f"{AP}/rules/{rule['name']}", json=rule) for rule in rules))
     assert {answer.status_code for answer in answers} == {200}
     assert len((await client.get(f"{AP}/rules")).json()) == 21
