@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paper 002 in a simulated cell of 802.11g: uploads of one to ten terminals, all of them with the middleware or none; and
+some with it beside some without."""
+
+import math
+
+from experiments.cells import Bounding, Cell, Transfer
+from experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported
+from experiments.raw import Raw, jain, least, quantile, rate
+from topologies.kernel import SIMULATED
+
+SECONDS = 60.0
+SETTLED = 20.0  # s: the paper's figures show the control at work by then
+TERMINALS = tuple(range(1, 11))
+DELAYS = (4, 256)
+RADIO = {"standard": "802.11g", "manager": "ns3::ArfWifiManager", "ap_queue": 256}
+HIGH = 10  # times the run's smallest: what the claims read as "highly delayed"
+ON = 6.0  # the ratio at which the middleware's control begins
+
+
+def ratios(raw: Raw) -> dict[str, list[float]]:
+    return {name: raw.values("rtt_ratio", name) for name in raw.sources("rtt_ratio")}
+
+
+def largest_ratio(raw: Raw) -> float | None:
+    return max((max(values) for values in ratios(raw).values() if values), default=None)
+
+
+def kept_ratio(raw: Raw) -> float | None:
+    """The mean ratio after the first crossing of 6; over the whole run where it is never crossed. Of all terminals."""
+    found: list[float] = []
+    for values in ratios(raw).values():
+        first = next((place for place, value in enumerate(values) if value > ON), 0)
+        found += values[first:]
+    return sum(found) / len(found) if found else None
+
+
+def mean_of(quantity: str, start: float = 0.0) -> "Measure.of":  # type: ignore[name-defined]
+    def of(raw: Raw) -> float | None:
+        values = raw.values(quantity, "*", start)
+        return sum(values) / len(values) if values else None
+
+    return of
+
+
+def interruptions(raw: Raw) -> float | None:
+    """Fast recoveries and timeouts per terminal and minute."""
+    terminals = len(raw.sources("timeouts"))
+    count = sum(raw.values("timeouts")) + sum(raw.values("recoveries"))
+    return count / terminals / raw.seconds * 60 if terminals else None
+
+
+def bursts(raw: Raw) -> float | None:
+    """Mean number of consecutive round trips above ten times the run's smallest; 0 without any."""
+    smallest = min(raw.values("min_rtt_ms"), default=math.inf)
+    rows: list[int] = []
+    for name in raw.sources("rtt_ms"):
+        row = 0
+        for value in [*raw.values("rtt_ms", name), 0.0]:
+            if value > HIGH * smallest:
+                row += 1
+            elif row:
+                rows.append(row)
+                row = 0
+    return sum(rows) / len(rows) if rows else 0.0
+
+
+def smallest(raw: Raw) -> float | None:
+    """The smallest round trip that TCP saw, over the wire's."""
+    assert raw.point
+    found = raw.values("min_rtt_ms")
+    return min(found) / float(raw.point["delay"]) if found else None
+
+
+MEASURES = (
+    Measure("total", "Mb/s", "all terminals together", rate("sta*", SETTLED)),
+    Measure("jain", "1", "Jain's index over the terminals", jain("sta*", SETTLED)),
+    Measure("least", "Mb/s", "the terminal that got least", least("sta*", SETTLED)),
+    Measure("rtt", "ms", "round trip of the uploads, mean", mean_of("rtt_ms", SETTLED), "{:.0f}"),
+    Measure("most_rtt", "s", "largest round trip of the uploads", lambda raw: max(raw.values("rtt_ms"), default=0) / 1e3),
+    Measure("ratio", "1", "RTT over the smallest RTT, median", quantile("rtt_ratio", 0.5, SETTLED)),
+    Measure("kept_ratio", "1", "the same, mean after it was first above 6", kept_ratio),
+    Measure("largest_ratio", "1", "the same, largest of any terminal", largest_ratio),
+    Measure("smallest", "1", "smallest RTT over the wire's", smallest),
+    Measure("interruptions", "1/min", "fast recoveries and timeouts of a terminal", interruptions),
+    Measure("recovering", "1", "share of the time in fast retransmission", mean_of("recovering"), "{:.3f}"),
+    Measure("bursts", "1", "consecutive round trips above ten times the smallest", bursts),
+)
+PLAIN_ARM = Arm("plain", "plain terminals, bridge", "plain", ecn=False)
+DIFFERENCES = (
+    "the cell is ns-3's 802.11g (Yans), five metres across and without noise; rate control is ARF, the paper names none",
+    "terminals are ns-3's CUBIC with SACK behind a FIFO of 1000 packets, as Linux 3.0 had; the access point's queue holds 256",
+    "frames have no lifetime below a minute; in ns-3's default they are dropped after half a second",
+    "connections are opened on the empty cell, one after the other, and send from the second second on: the paper's "
+    "smallest round trip is one of small load",
+    "length and repeats of the paper's runs are not stated",
+    "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
+)
+
+
+def uploads(point: Point, with_it: tuple[int, ...] = (), **radio: str | float) -> Cell:
+    terminals = int(point["terminals"])
+    traffic = tuple(Transfer(number, "up") for number in range(1, terminals + 1))
+    return Cell(terminals, SECONDS, traffic, float(point["delay"]), {**RADIO, **radio})
+
+
+def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:
+    text = ", ".join(f"{value} ms" if name == "delay" else f"{value} {name}" for name, value in fixed.items())
+    return tuple(
+        Curves(f"{measure}-{'-'.join(map(str, fixed.values()))}", caption, measure, x, xlabel, label, point=fixed, log=log)
+        for measure, caption, label, log in (
+            ("total", f"All terminals together, {text}.", "throughput (Mb/s)", False),
+            ("jain", f"Jain's index, {text}.", "Jain's index", False),
+            ("kept_ratio", f"RTT over the smallest RTT, {text}; the middleware begins at 6.", "ratio", True),
+        )
+    )
+
+
+ALL = Experiment(
+    name="cell-terminals",
+    title="Uploads through a simulated cell of 802.11g",
+    paper="002, Performance Evaluation, Fig. 6-14",
+    question="Terminals that upload fill the access point with ACKs and the cell with collisions. What does a cell of "
+    "802.11g carry then, and for whom?",
+    sweep={"terminals": TERMINALS, "delay": DELAYS},
+    scene=lambda point, arm: uploads(point),
+    arms=(PLAIN_ARM,),
+    measures=MEASURES,
+    reported=(Reported("total", "plain", 19.0, "Basic Scalability Test: BW_max", {"terminals": 1, "delay": 4}),),
+    figures=(*curves("terminals", "terminals", delay=4), *curves("terminals", "terminals", delay=256)),
+    repeats=10,
+    quick=Quick(seconds=30, sweep={"terminals": (1, 4, 7, 10)}),
+    differences=DIFFERENCES,
+    clock=SIMULATED,
+    apart=True,
+)  # fmt: skip
+
+EXPERIMENTS = [ALL]
