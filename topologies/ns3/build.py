@@ -77,22 +77,11 @@ def library() -> Path:
     for source, to in objects.items():
         if not to.is_file():
             _compile(to, *includes, "-c", str(source))
-    lib = _libraries(ns3)
-    names = [f"-l:{path.name}" for module in MODULES if (path := _module(lib, module))]
+    lib = ns3 / "lib64"
+    names = [f"-l:libns{VERSION}-{module}.so" for module in MODULES]
     paths = [f"-L{lib}", f"-Wl,-rpath,{lib}", f"-L{SWITCH.parent}", f"-Wl,-rpath,{SWITCH.parent}"]
-    _compile(made, "-shared", *map(str, objects.values()), *paths, *names, "-lapswitch_c")
+    _compile(made, "-shared", "-Wl,--no-undefined", *map(str, objects.values()), *paths, *names, "-lapswitch_c")
     return made
-
-
-def _libraries(ns3: Path) -> Path:
-    for folder in ("lib64", "lib", "."):
-        if any((ns3 / folder).glob(f"libns{VERSION}-core*.so*")):
-            return ns3 / folder
-    raise LabError(f"{ns3} has no libraries of ns-3: install it anew with `make ns3`")
-
-
-def _module(lib: Path, name: str) -> Path | None:
-    return next(iter(sorted(lib.glob(f"libns{VERSION}-{name}*.so*"))), None)
 
 
 def _digest(*parts: str | Path) -> str:

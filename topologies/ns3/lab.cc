@@ -180,7 +180,7 @@ lab_probe(Lab* lab, uint32_t station, double start, double interval)
         return -1;
     }
     constexpr uint16_t first = 8620;
-    auto probe = CreateObject<Probe>();
+    auto probe = CreateObject<RoundTripProbe>();
     const auto port = static_cast<uint16_t>(first + lab->probes.size());
     probe->Start(host, lab->server, AddressOf(lab->server), port, Seconds(start), Seconds(interval));
     lab->probes.push_back(probe);
@@ -191,7 +191,7 @@ lab_probe(Lab* lab, uint32_t station, double start, double interval)
 const double*
 lab_answers(Lab* lab, uint32_t probe, size_t* answered, uint32_t* sent)
 {
-    static_assert(sizeof(Probe::Answer) == 4 * sizeof(double));
+    static_assert(sizeof(RoundTripProbe::Answer) == 4 * sizeof(double));
     const auto& answers = lab->probes.at(probe)->GetAnswers();
     *answered = answers.size();
     *sent = lab->probes.at(probe)->GetSent();

@@ -20,7 +20,7 @@ struct Lab
     /** Null: what is between them is ns-3's own. */
     ns3::Ptr<ns3::AccessPoint> accessPoint;
     std::vector<ns3::Ptr<ns3::Transfer>> transfers;
-    std::vector<ns3::Ptr<ns3::Probe>> probes;
+    std::vector<ns3::Ptr<ns3::RoundTripProbe>> probes;
     /** The first thing that went wrong beside the access point; one line. */
     std::string error;
 };

@@ -16,7 +16,7 @@ namespace ns3
 {
 
 NS_OBJECT_ENSURE_REGISTERED(Transfer);
-NS_OBJECT_ENSURE_REGISTERED(Probe);
+NS_OBJECT_ENSURE_REGISTERED(RoundTripProbe);
 
 namespace
 {
@@ -202,38 +202,38 @@ Transfer::DoDispose()
 }
 
 TypeId
-Probe::GetTypeId()
+RoundTripProbe::GetTypeId()
 {
-    static TypeId tid = TypeId("ns3::Probe").SetParent<Object>().SetGroupName("Network").AddConstructor<Probe>();
+    static TypeId tid = TypeId("ns3::RoundTripProbe").SetParent<Object>().SetGroupName("Network").AddConstructor<RoundTripProbe>();
     return tid;
 }
 
 void
-Probe::Start(Ptr<Node> station, Ptr<Node> server, Ipv4Address address, uint16_t port, Time start, Time interval)
+RoundTripProbe::Start(Ptr<Node> station, Ptr<Node> server, Ipv4Address address, uint16_t port, Time start, Time interval)
 {
     const auto udp = TypeId::LookupByName("ns3::UdpSocketFactory");
     m_server = Socket::CreateSocket(server, udp);
     m_server->Bind(InetSocketAddress(Ipv4Address::GetAny(), port));
-    m_server->SetRecvCallback(MakeCallback(&Probe::Reflect, this));
+    m_server->SetRecvCallback(MakeCallback(&RoundTripProbe::Reflect, this));
     m_station = Socket::CreateSocket(station, udp);
     m_station->Bind();
     m_station->Connect(InetSocketAddress(address, port));
-    m_station->SetRecvCallback(MakeCallback(&Probe::Take, this));
+    m_station->SetRecvCallback(MakeCallback(&RoundTripProbe::Take, this));
     m_interval = interval;
-    m_next = Simulator::Schedule(start - Simulator::Now(), &Probe::Send, this);
+    m_next = Simulator::Schedule(start - Simulator::Now(), &RoundTripProbe::Send, this);
 }
 
 void
-Probe::Send()
+RoundTripProbe::Send()
 {
     const Stamps stamps{Simulator::Now().GetNanoSeconds(), NEVER};
     m_station->Send(Create<Packet>(reinterpret_cast<const uint8_t*>(&stamps), sizeof stamps));
     m_sent++;
-    m_next = Simulator::Schedule(m_interval, &Probe::Send, this);
+    m_next = Simulator::Schedule(m_interval, &RoundTripProbe::Send, this);
 }
 
 void
-Probe::Reflect(Ptr<Socket> socket)
+RoundTripProbe::Reflect(Ptr<Socket> socket)
 {
     Address from;
     for (auto packet = socket->RecvFrom(from); packet; packet = socket->RecvFrom(from))
@@ -246,7 +246,7 @@ Probe::Reflect(Ptr<Socket> socket)
 }
 
 void
-Probe::Take(Ptr<Socket> socket)
+RoundTripProbe::Take(Ptr<Socket> socket)
 {
     for (auto packet = socket->Recv(); packet; packet = socket->Recv())
     {
@@ -260,20 +260,20 @@ Probe::Take(Ptr<Socket> socket)
     }
 }
 
-const std::vector<Probe::Answer>&
-Probe::GetAnswers() const
+const std::vector<RoundTripProbe::Answer>&
+RoundTripProbe::GetAnswers() const
 {
     return m_answers;
 }
 
 uint32_t
-Probe::GetSent() const
+RoundTripProbe::GetSent() const
 {
     return m_sent;
 }
 
 void
-Probe::DoDispose()
+RoundTripProbe::DoDispose()
 {
     m_next.Cancel();
     m_station = m_server = nullptr;

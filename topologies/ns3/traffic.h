@@ -85,7 +85,7 @@ class Transfer : public Object
 };
 
 /** A probe of the round trip between two hosts, over UDP, at a steady rate. */
-class Probe : public Object
+class RoundTripProbe : public Object
 {
   public:
     /** Of one probe that was answered; seconds. */
