@@ -3,17 +3,18 @@
 some with it beside some without."""
 
 import math
+from collections.abc import Mapping
 
 from experiments.cells import Bounding, Cell, Transfer
 from experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from experiments.raw import Raw, jain, least, quantile, rate
+from experiments.raw import Raw, jain, least, mean, quantile, rate
 from topologies.kernel import SIMULATED
 
 SECONDS = 60.0
 SETTLED = 20.0  # s: the paper's figures show the control at work by then
 TERMINALS = tuple(range(1, 11))
 DELAYS = (4, 256)
-RADIO = {"standard": "802.11g", "manager": "ns3::ArfWifiManager", "ap_queue": 256}
+RADIO: Mapping[str, str | float] = {"standard": "802.11g", "manager": "ns3::ArfWifiManager", "ap_queue": 256}
 HIGH = 10  # times the run's smallest: what the claims read as "highly delayed"
 ON = 6.0  # the ratio at which the middleware's control begins
 
@@ -33,14 +34,6 @@ def kept_ratio(raw: Raw) -> float | None:
         first = next((place for place, value in enumerate(values) if value > ON), 0)
         found += values[first:]
     return sum(found) / len(found) if found else None
-
-
-def mean_of(quantity: str, start: float = 0.0) -> "Measure.of":  # type: ignore[name-defined]
-    def of(raw: Raw) -> float | None:
-        values = raw.values(quantity, "*", start)
-        return sum(values) / len(values) if values else None
-
-    return of
 
 
 def interruptions(raw: Raw) -> float | None:
@@ -76,14 +69,14 @@ MEASURES = (
     Measure("total", "Mb/s", "all terminals together", rate("sta*", SETTLED)),
     Measure("jain", "1", "Jain's index over the terminals", jain("sta*", SETTLED)),
     Measure("least", "Mb/s", "the terminal that got least", least("sta*", SETTLED)),
-    Measure("rtt", "ms", "round trip of the uploads, mean", mean_of("rtt_ms", SETTLED), "{:.0f}"),
+    Measure("rtt", "ms", "round trip of the uploads, mean", mean("rtt_ms", SETTLED), "{:.0f}"),
     Measure("most_rtt", "s", "largest round trip of the uploads", lambda raw: max(raw.values("rtt_ms"), default=0) / 1e3),
     Measure("ratio", "1", "RTT over the smallest RTT, median", quantile("rtt_ratio", 0.5, SETTLED)),
     Measure("kept_ratio", "1", "the same, mean after it was first above 6", kept_ratio),
     Measure("largest_ratio", "1", "the same, largest of any terminal", largest_ratio),
     Measure("smallest", "1", "smallest RTT over the wire's", smallest),
     Measure("interruptions", "1/min", "fast recoveries and timeouts of a terminal", interruptions),
-    Measure("recovering", "1", "share of the time in fast retransmission", mean_of("recovering"), "{:.3f}"),
+    Measure("recovering", "1", "share of the time in fast retransmission", mean("recovering"), "{:.3f}"),
     Measure("bursts", "1", "consecutive round trips above ten times the smallest", bursts),
 )
 PLAIN_ARM = Arm("plain", "plain terminals, bridge", "plain", ecn=False)
@@ -98,7 +91,7 @@ DIFFERENCES = (
 )
 
 
-def uploads(point: Point, with_it: tuple[int, ...] = (), **radio: str | float) -> Cell:
+def uploads(point: Point, **radio: str | float) -> Cell:
     terminals = int(point["terminals"])
     traffic = tuple(Transfer(number, "up") for number in range(1, terminals + 1))
     return Cell(terminals, SECONDS, traffic, float(point["delay"]), {**RADIO, **radio})

@@ -22,11 +22,12 @@ class TcpAv : public TcpPacketReno
     void IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked) override;
     Ptr<TcpCongestionOps> Fork() override;
 
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t bytesInFlight) override;
+
     uint32_t priorWindow{0}; ///< packets, before the last reduction; kept at each threshold asked for
 
   protected:
     uint32_t LossThreshold(Ptr<const TcpSocketState> tcb) const override;
-    uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t bytesInFlight) override;
 
   private:
     static constexpr uint64_t ONE = 65536; ///< loss shares are in 1/65536

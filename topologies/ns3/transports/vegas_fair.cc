@@ -69,6 +69,10 @@ TcpPacketVegas::PktsAcked(Ptr<TcpSocketState> tcb, uint32_t acked, const Time& r
 {
     TcpPacketReno::PktsAcked(tcb, acked, rtt);
     // ns-3 hands in the smoothed round trip; the last one itself stands in the state.
+    if (tcb->m_lastRtt.Get().IsStrictlyNegative())
+    {
+        return; // this ACK gave none
+    }
     int64_t sample = tcb->m_lastRtt.Get().GetMicroSeconds() + 1; // never 0: it is divided by
     m_baseRtt = std::min(m_baseRtt, sample);
     m_roundRtt = std::min(m_roundRtt, sample);
