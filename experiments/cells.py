@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
+from controller.config import AccessPointConfig
 from experiments.experiment import PLAIN, Arm, Point, Traffic
 from experiments.samples import Sample
 from topologies.kernel import Kernel
@@ -20,7 +21,9 @@ from topologies.requirements import LabError
 OPENED = 2.0  # s of the timeline: by then every connection is open, and nobody has sent
 SPREAD = 0.5  # s after it within which terminals begin to send
 EACH = 0.05  # s between two terminals that connect
-LIMIT = 1000  # packets that wait above our access point's radio
+LIMIT = 1000  # packets that each port of our access point holds
+HELD = 4  # packets that its radio holds: what else waits, waits where the switch can order and filter it
+RADIO, UPLINK = 1, 2  # ports of our access point
 
 
 class CellStage:
@@ -137,12 +140,16 @@ class Cell:
     def require(self, arm: Arm, target: str) -> None:
         from topologies.ns3 import build
 
-        if arm.features != PLAIN:
-            raise LabError(f"arm '{arm.name}' is an access point that a cell in ns-3 has not")
+        if arm.features != PLAIN and "uplink_mbps" not in arm.options:
+            raise LabError(f"arm '{arm.name}' does not say how fast its access point's uplink is: give uplink_mbps")
         build.library()
 
     def kernel(self) -> Kernel | None:
         return None
+
+    def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> NoReturn:
+        """There is none: `simulate` is what makes a run."""
+        raise LabError("a cell in ns-3 is no lab: leave CLOCK out")
 
     def simulate(
         self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
@@ -150,8 +157,26 @@ class Cell:
         """The samples of one run, and what else was found. Raises LabError."""
         from topologies.ns3.cell import Cell as Simulation
 
-        with Simulation(stations=self.stations, delay_ms=self.delay, seed=seed, **self.radio) as cell:
+        ours: dict[str, str | float] = {}
+        if arm.features != PLAIN:
+            kbit = round(float(arm.options["uplink_mbps"]) * 1e3)
+            ours = {"ours_radio": f"limit={LIMIT}", "held": HELD, "ours_uplink": f"rate={kbit}kbit,limit={LIMIT}"}
+            ours["ours_options"] = f"--cpu-port 510 --seed {seed}"
+        with Simulation(stations=self.stations, delay_ms=self.delay, seed=seed, **self.radio, **ours) as cell:
+            if ours:
+                cell.control(_configuration(arm, kbit * 1000))
             stage = CellStage(cell, arm, seconds, seconds / self.seconds, seed)
             for part in self.traffic:
                 part.prepare(stage)
             return cell.run(seconds), {}
+
+
+def _configuration(arm: Arm, uplink: int) -> AccessPointConfig:
+    """uplink: bit/s, below what the cell carries: so uploads wait here, and not in stations. What the radio carries is
+    learned."""
+    ports = [
+        {"port": RADIO, "role": "station", "capacity_bps": "auto", "queue_limit": LIMIT},
+        {"port": UPLINK, "role": "uplink", "capacity_bps": uplink, "queue_limit": LIMIT},
+    ]
+    told = {"name": "ap", "ports": ports, "features": dict(arm.features), **arm.controller}
+    return AccessPointConfig.model_validate(told)

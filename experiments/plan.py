@@ -174,9 +174,9 @@ def require(plan: Plan) -> None:
 
 def _require_a_simulation(plan: Plan, experiment: Experiment) -> None:
     """Raises LabError for a scene that ns-3 does not have, and for one that it alone has."""
+    if plan.clock != SIMULATED and experiment.clock == SIMULATED:
+        raise LabError(f"'{plan.experiment}' is a simulation: leave CLOCK={plan.clock} out")
     for arm in (arm for arm in experiment.arms if arm.name in plan.arms):
         scene = experiment.scene_of(next(experiment.points(plan.quick)), arm)
         if plan.clock == SIMULATED and not hasattr(scene, "simulate"):
             raise LabError(f"'{plan.experiment}' has no simulation: leave CLOCK={SIMULATED} out")
-        if plan.clock != SIMULATED and not hasattr(scene, "lab"):
-            raise LabError(f"'{plan.experiment}' is a simulation: leave CLOCK={plan.clock} out")

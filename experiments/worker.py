@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from experiments import claims, flent, measures, plan, provenance, registry, store
 from experiments.controls import Controls
@@ -85,7 +86,11 @@ def _make(order: Order, directory: Path) -> int:
         started = time.time()
         if order.clock == kernel.SIMULATED:
             samples, found = scene.simulate(arm, order.point, order.seconds, order.seed, directory)  # type: ignore[attr-defined]
-            facts = {"scale": order.seconds / scene.seconds, "started": round(started, 3), "clock": order.clock}
+            facts: dict[str, Any] = {
+                "scale": order.seconds / scene.seconds,
+                "started": round(started, 3),
+                "clock": order.clock,
+            }
             facts |= {"found": found, "self_check": {"problems": []}}  # nothing that a machine does disturbs it
         else:
             with contextlib.ExitStack() as stack:

@@ -70,7 +70,9 @@ MEASURES = (
     Measure("jain", "1", "Jain's index over the terminals", jain("sta*", SETTLED)),
     Measure("least", "Mb/s", "the terminal that got least", least("sta*", SETTLED)),
     Measure("rtt", "ms", "round trip of the uploads, mean", mean("rtt_ms", SETTLED), "{:.0f}"),
-    Measure("most_rtt", "s", "largest round trip of the uploads", lambda raw: max(raw.values("rtt_ms"), default=0) / 1e3),
+    Measure(
+        "most_rtt", "s", "largest round trip of the uploads", lambda raw: max(raw.values("rtt_ms"), default=0) / 1e3
+    ),
     Measure("ratio", "1", "RTT over the smallest RTT, median", quantile("rtt_ratio", 0.5, SETTLED)),
     Measure("kept_ratio", "1", "the same, mean after it was first above 6", kept_ratio),
     Measure("largest_ratio", "1", "the same, largest of any terminal", largest_ratio),
@@ -100,7 +102,9 @@ def uploads(point: Point, **radio: str | float) -> Cell:
 def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:
     text = ", ".join(f"{value} ms" if name == "delay" else f"{value} {name}" for name, value in fixed.items())
     return tuple(
-        Curves(f"{measure}-{'-'.join(map(str, fixed.values()))}", caption, measure, x, xlabel, label, point=fixed, log=log)
+        Curves(
+            f"{measure}-{'-'.join(map(str, fixed.values()))}", caption, measure, x, xlabel, label, point=fixed, log=log
+        )
         for measure, caption, label, log in (
             ("total", f"All terminals together, {text}.", "throughput (Mb/s)", False),
             ("jain", f"Jain's index, {text}.", "Jain's index", False),

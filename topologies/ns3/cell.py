@@ -12,12 +12,12 @@ import ctypes
 import functools
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from controller.config import AccessPointConfig
 from experiments.samples import Sample
-from topologies.ns3 import build
+from topologies.ns3 import virtual
 from topologies.requirements import LabError
 
 ROOM = 300  # bytes of an error's line
@@ -32,9 +32,9 @@ class _Sample(ctypes.Structure):
 
 
 @functools.cache
-def library(path: Path | None = None) -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """Our library, with the types of what is called here. Raises LabError."""
-    found = ctypes.CDLL(str(path or build.library()))
+    found = virtual.load()
     words = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t]
     error = [ctypes.c_char_p, ctypes.c_size_t]
     for name, result, arguments in (
@@ -57,6 +57,7 @@ class Cell:
     def __init__(self, **settings: Setting) -> None:
         """Raises LabError for what a cell cannot be, and what it does not know."""
         self._library = library()
+        self._controlled: virtual.Controlled | None = None
         error = ctypes.create_string_buffer(ROOM)
         self._cell = self._library.cell_new(*_words(settings), error, ROOM)
         if not self._cell:
@@ -68,6 +69,8 @@ class Cell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._controlled:
+            self._controlled.stop()
         self._library.cell_free(self._cell)
 
     def add(self, what: Literal["flow", "stream", "middleware"], **settings: Setting) -> None:
@@ -77,14 +80,16 @@ class Cell:
         if not self._library.cell_add(self._cell, what.encode(), *_words(settings), error, ROOM):
             raise LabError(f"the cell's {what} cannot be: {error.value.decode()}")
 
-    @property
-    def access_point(self) -> int:
-        """The handle of this project's access point, for its controller; 0: there is a bridge in its place."""
-        return int(self._library.cell_access_point(self._cell))
+    def control(self, config: AccessPointConfig) -> None:
+        """Gives this project's access point its controller; the cell has one when it was told `ours_radio`. Raises
+        LabError."""
+        self._controlled = virtual.Controlled(self._library, self._library.cell_access_point(self._cell), config)
 
     def run(self, seconds: float) -> list[Sample]:
         """Simulates from 0 to so many seconds. Raises LabError when the access point could not go on."""
         self._library.cell_run(self._cell, seconds)
+        if self._controlled:
+            self._controlled.check()
         error = ctypes.create_string_buffer(ROOM)
         self._library.cell_error(self._cell, error, ROOM)
         if error.value:

@@ -170,7 +170,6 @@ def test_the_middlewares_windows_are_those_of_the_model(library: ctypes.CDLL) ->
 @pytest.mark.parametrize("turns", [True, False])
 def test_the_middlewares_bounds_are_those_of_the_model(library: ctypes.CDLL, turns: bool) -> None:
     """Without turns it is the paper's rule as printed, which the model has for the first two seconds."""
-    library.cwnd_bounds.argtypes = [ctypes.c_bool, *4 * [ctypes.c_void_p]][:4] + [ctypes.c_void_p, ctypes.c_size_t]
     library.cwnd_bounds.argtypes = [ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     names = ["none", "one", "ideal"]
     for one in vectors()["controls"]:
