@@ -16,7 +16,10 @@ LOAD = 12.0  # Mb/s of UDP for each node: above what the cell carries
 DELAY = 20.0  # ms, there and back: 10 ms each way
 # ns-2's queues hold 50 packets, a station's half in the host and half in its radio; its windows begin with 2 segments.
 RADIO: Mapping[str, str | float] = {
-    "standard": "802.11b", "manager": "ns3::ConstantRateWifiManager", "data": "DsssRate11Mbps", "control": "DsssRate1Mbps",
+    "standard": "802.11b",
+    "manager": "ns3::ConstantRateWifiManager",
+    "data": "DsssRate11Mbps",
+    "control": "DsssRate1Mbps",
     "ap_queue": 50, "station_radio": 25, "host_queue": "25p", "initial": 2,
 }  # fmt: skip
 PAPER = {  # Table 1: protocol, direction -> Mb/s by nodes
@@ -54,19 +57,24 @@ EXPERIMENT = Experiment(
     ),
     figures=tuple(
         Curves(
-            f"{protocol}-{direction}", f"{protocol}, {direction}loads.", "total", "nodes", "nodes", "throughput (Mb/s)",
+            f"{protocol}-{direction}",
+            f"{protocol}, {direction}loads.",
+            "total",
+            "nodes",
+            "nodes",
+            "throughput (Mb/s)",
             point={"protocol": protocol, "direction": direction},
         )
         for protocol, direction in PAPER
-    ),  # fmt: skip
+    ),
     repeats=10,
     quick=Quick(seconds=15),
     differences=(
-        "the cell is ns-3's 802.11b (Yans) with long preambles, nodes at 5 m, 11 Mb/s for data and 1 Mb/s for control; the "
-        "paper has ns-2 and states neither preamble nor control rate, and no RTS/CTS",
-        "packets carry 1472 (UDP) and 1448 bytes (TCP Reno, whose receivers acknowledge two segments): the paper does not "
-        "state sizes, windows or delayed ACKs",
+        "the cell is ns-3's 802.11b (Yans) with long preambles, nodes at 5 m, 11 Mb/s for data and 1 for control; "
+        "the paper has ns-2 and states neither preamble nor control rate, nor whether there is RTS/CTS",
+        "packets carry 1472 (UDP) and 1448 bytes (TCP Reno, whose receivers acknowledge two segments): the paper does "
+        "not state sizes, windows or delayed ACKs",
     ),
     clock=SIMULATED,
     apart=True,
-)  # fmt: skip
+)

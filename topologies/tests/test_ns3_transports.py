@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' transports in ns-3 against the definitions that their BPF programs are tested against, on the same events: those
-that a Linux kernel told the programs (hosts/tests/recordings). And the rule of paper 002's middleware against the vectors
-that Rust's model makes (hosts/tests/cwnd_vectors.json)."""
+"""The papers' transports in ns-3 against the definitions that their BPF programs are tested against, on the same
+events: those that a Linux kernel told the programs (hosts/tests/recordings). And the rule of paper 002's middleware
+against the vectors that Rust's model makes (hosts/tests/cwnd_vectors.json)."""
 
 import ctypes
 import json
@@ -39,8 +39,8 @@ RECORDED = (
     ("now", ctypes.c_int64), ("sinceSent", ctypes.c_int64), ("rtt", ctypes.c_int64), ("srtt", ctypes.c_int64),
     ("sent", ctypes.c_uint64),
     *((name, ctypes.c_uint32) for name in (
-        "window", "threshold", "towards", "priorWindow", "acked", "una", "next", "segment", "lost", "delivered", "mostOut",
-        "limited", "state",
+        "window", "threshold", "towards", "priorWindow", "acked", "una", "next", "segment", "lost", "delivered",
+        "mostOut", "limited", "state",
     )),
 )  # fmt: skip
 
