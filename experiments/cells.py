@@ -45,8 +45,9 @@ class Transfer(Traffic):
     or `length` bytes every `period` s of the run, which are sessions of one connection.
 
     It connects on the empty cell, as paper 002 says of its smallest round trip, or at its start where that is later.
-    Samples of source `sta3`: `rate_mbps`; `rtt_ms`, `rtt_ratio`, `min_rtt_ms`, `cwnd`, `recovering` twice a second where
-    its windows can be bounded; `session_s` or `unfinished_s`, and `response_s`; at the run's end `timeouts`, `recoveries`.
+    Samples of source `sta3`: `rate_mbps`; `rtt_ms`, `rtt_ratio`, `min_rtt_ms`, `cwnd`, `recovering` twice a second
+    where its windows can be bounded; `session_s` or `unfinished_s`, and `response_s`; at the run's end `timeouts`,
+    `recoveries`.
     transport: the TypeId of its congestion control, with attributes; None: the arm's option `transport`, or CUBIC.
     """
 
@@ -115,8 +116,8 @@ class Bounding(Traffic):
 class Cell:
     """Stations around an access point, and a server behind its wire.
 
-    delay: of the wire, there and back (ms). radio: what the cell is told beside it, as topologies/ns3/transports/cell.cc
-    names it, with the defaults there.
+    delay: of the wire, there and back (ms). radio: what the cell is told beside it, as
+    topologies/ns3/transports/cell.cc names it, with the defaults there.
     """
 
     stations: int
