@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scene of an access point on wires, in ns-3: the same links, switch, controller and timeline as in a lab of real hosts,
-with ns-3's TCP in place of Linux's. Flows and probes are all that its hosts can do."""
+"""A scene of an access point on wires, in ns-3: the same links, switch, controller and timeline as in a lab of real
+hosts, with ns-3's TCP in place of Linux's. Flows and probes are all that its hosts can do."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -107,7 +107,7 @@ def simulate(
     require(scene, arm)
     profile = scene.traced(directory, seed)
     ports = 1 if profile.shared else scene.stations
-    rates = {number: (profile.down, profile.down_limit) for number in range(1, ports + 1)}
+    rates = dict.fromkeys(range(1, ports + 1), (profile.down, profile.down_limit))
     rates[ports + 1] = (profile.up, profile.up_limit)
     told = {number: (arm.options.get("capacity") or rate, limit) for number, (rate, limit) in rates.items()}
     links = [",".join(f"{name}={value}" for name, value in model.items())

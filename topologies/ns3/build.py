@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ns-3's wheel, and our C++ compiled against it: one shared library of all sources of this folder and of `transports`.
 
-`python -m topologies.ns3.build` compiles it, which `make ns3` does. What is compiled lies in out/ns3 below a hash of all that
-it is made from: a change makes another one, and what did not change is not compiled again.
+`python -m topologies.ns3.build` compiles it, as `make ns3` does. What is compiled lies in out/ns3 below a hash of all
+that it is made from: a change makes another one, and what did not change is not compiled again.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ HERE = Path(__file__).resolve().parent
 BUILDS = ROOT / "out/ns3"
 SWITCH = ROOT / "switch/target/release/libapswitch_c.so"
 MODULES = (
-    "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications", "traffic-control",
-    "lte", "spectrum", "propagation", "antenna", "stats",
+    "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications",
+    "traffic-control", "lte", "spectrum", "propagation", "antenna", "stats",
 )  # fmt: skip
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-Wall", "-Wextra")
 COMPILE_SECONDS = 600

@@ -92,8 +92,8 @@ class Probe:
     number: int
 
     def answers(self) -> tuple[npt.NDArray[np.float64], int]:
-        """A row of each probe that was answered (s): when it was sent, its round trip, its way up, its way down; and how
-        many were sent."""
+        """A row of each probe that was answered (s): when it was sent, its round trip, its way up, its way down; and
+        how many were sent."""
         answered, sent = ctypes.c_size_t(), ctypes.c_uint32()
         found = self.lab.library.lab_answers(self.lab.pointer, self.number, ctypes.byref(answered), ctypes.byref(sent))
         if not answered.value:
@@ -160,8 +160,8 @@ class Lab:
         Raises LabError.
         """
         number = self.library.lab_transfer(
-            self.pointer, station, direction == "up", start, stop, congestion(cc).encode(), ecn, streams, window, octets,
-            interval,
+            self.pointer, station, direction == "up", start, stop, congestion(cc).encode(), ecn, streams, window,
+            octets, interval,
         )  # fmt: skip
         self.check()
         return Transfer(self, number, streams, interval)
@@ -261,8 +261,8 @@ def scene(source: Path | str, seed: int) -> Iterator[Lab]:
 def wired(
     seed: int, stations: int, down: str, up: str, shared: bool = False, options: str = "--cpu-port 510"
 ) -> Iterator[Lab]:
-    """Stations and a server on wires of the access point: ports 1 to `stations`, or one for all (`shared`), and the last
-    one to the server.
+    """Stations and a server on wires of the access point: ports 1 to `stations`, or one for all (`shared`), and the
+    last one to the server.
 
     Args:
         seed: of all that is left to chance.

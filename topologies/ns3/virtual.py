@@ -2,8 +2,8 @@
 """The controller in simulated time: an event loop whose clock is ns-3's, and P4Runtime to a switch in this process.
 
 The session, learning and the ticks are the coroutines of `controller.access_point`, as they are beside any switch. ns-3
-rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run then runs, and
-takes no time. So a run depends on its seed alone.
+rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run then runs,
+and takes no time. So a run depends on its seed alone.
 """
 
 import asyncio
