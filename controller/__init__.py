@@ -11,14 +11,14 @@
                              +- flows        flow digests -> `flows_ipv4`, `flows_ipv6`
                              +- classes      `classify`, class weights
                              +- acks         `ack_priority`, `queue_meter`
-                             +- loop         starts and watches the ticks:
+                             +- loop         every 10 ms: counters -> feedback -> entries; a `regulator` for each port
+                             +- transport    requests and answers as bytes, over gRPC or to a switch in this process
 
-    worker_main -> worker -> ticker -+- http2       gRPC as prepared bytes
-                                     +- regulator   every 10 ms: counters -> feedback -> entries
-                                     +- board       what others may see of it, in shared memory
+One asyncio process, and each access point is some coroutines of it: the session, what it learns, its loop. They share
+nothing with another access point's, and what breaks one of them ends its session alone (`connection`). `law`,
+`feedback`, `flow_table`, `regulator` and `queue_estimate` are pure: time is an argument, nothing is read or written;
+all others take their time from the event loop, so a controller in virtual time needs another event loop and a
+transport, and nothing else.
 
-The upper half is one asyncio process, always interpreted; the lower half is one or more processes of their own, native
-code where it could be `compiled`, and `messages` is what the two say to each other. `law`, `feedback`, `flow_table`,
-`regulator` and `queue_estimate` are pure: time is an argument, nothing is read or written. The target is any P4Runtime
-server that runs the program of `p4src/`; only what BMv2's server offers is used.
+The target is any P4Runtime server that runs the program of `p4src/`; only what BMv2's server offers is used.
 """

@@ -11,12 +11,13 @@ from finsy.proto import p4r
 
 from . import acks, classes, ports
 from .config import AccessPointConfig
-from .connection import Connection, State
+from .connection import Connection, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
-from .loop import Loop, Workers
-from .program import COUNTERS, DIGEST_FLOWS, FLOW_TABLES, Encodable, Program, canonical, class_index
+from .loop import Loop
+from .program import COUNTERS, DIGEST_FLOWS, DIGEST_SOURCE, FLOW_TABLES, Encodable, Program, canonical, class_index
 from .stations import Stations
+from .transport import Transport
 
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
@@ -37,15 +38,26 @@ flow indices whose last generation nobody knows a generation of its own epoch.""
 
 
 class AccessPoint:
-    """What the REST API and the command line deal with."""
+    """What the REST API and the command line deal with.
 
-    def __init__(self, config: AccessPointConfig, ready: Callable[[str], None], workers: Workers) -> None:
+    Args:
+        config: what it shall be.
+        ready: called with its name whenever it is under control.
+        connect: makes the way to its switch, for each session.
+    """
+
+    def __init__(
+        self,
+        config: AccessPointConfig,
+        ready: Callable[[str], None],
+        connect: Callable[[AccessPointConfig], Transport] = over_grpc,
+    ) -> None:
         self.config = config
         self.program = Program(config.pipeline)
         self.program.target.check(config)
-        self.connection = Connection(config, self.program)
+        self.connection = Connection(config, self.program, connect)
         self.stations = Stations(config, self.program)
-        self.loop = Loop(config, self.program, workers)
+        self.loop = Loop(config, self.program)
         self.flows = Flows(config, self.program, self.loop)
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
@@ -93,7 +105,7 @@ class AccessPoint:
             if not self.program.flows_time_out:
                 tasks.create_task(self._watch_flows())
             tasks.create_task(self._watch_signals())
-            tasks.create_task(self.loop.run(self.connection, self.flows.for_loop))
+            tasks.create_task(self.loop.run(self.connection))
 
     async def _adopt(self) -> list[p4r.Update]:
         """Go on with what the switch has, and return what has to be mended there beside the configuration's entries.
@@ -115,11 +127,13 @@ class AccessPoint:
                     self._epoch = max(self._epoch, int.from_bytes(entity.table_entry.metadata) + 1)
         self._entries.adopt(others)
         flows = [entry for name in FLOW_TABLES.values() for entry in of_managers[name]]
-        return [
+        updates = [
             *self.stations.adopt(of_managers["learn"] + of_managers["forward"]),
             *self.flows.adopt(flows, self._epoch * GENERATIONS_PER_EPOCH % GENERATIONS),
             *self.loop.adopt(of_managers["port_feedback"] + of_managers["class_feedback"]),
         ]
+        self.loop.add(self.flows.by_index.values(), asyncio.get_running_loop().time())
+        return updates
 
     async def _take_digests(self) -> None:
         while True:
@@ -127,9 +141,11 @@ class AccessPoint:
             name = self.program.digest_names.get(digest.digest_id)
             if name in DIGEST_FLOWS:
                 await self.flows.learn(self.connection, digest, DIGEST_FLOWS[name])
-            else:
+            elif name == DIGEST_SOURCE:
                 await self.stations.learn(self.connection, digest)
-            await self.connection.acknowledge(digest)
+            else:
+                self.connection.warn(f"digest {digest.digest_id} is none of the program's")
+            self.connection.acknowledge(digest)
 
     async def _take_idle_timeouts(self) -> None:
         while True:
@@ -159,7 +175,7 @@ class AccessPoint:
                 marked, dropped, refused = (cells.get((name, *place), (0, 0))[0] for name in SIGNALS)
                 self.signals[place] = (marked, dropped, refused)
             for number, state in self.loop.ports.items():
-                now = sum(volume.sent_packets for volume in state.volumes.values())
+                now = sum(state.volumes.sent_packets)
                 if now != sent.get(number, 0):
                     self.activity[number] = time.time()
                 sent[number] = now
@@ -180,9 +196,8 @@ class AccessPoint:
             for index in indices
         ]
         names = {self.program.schema.counters[name].id: name for name in COUNTERS}
-        request = p4r.ReadRequest(device_id=self.config.device_id, entities=cells)
         answer: dict[tuple[str, int, int], tuple[int, int]] = {}
-        async for entity in self.connection.read(request):
+        for entity in await self.connection.read(cells):
             cell = entity.counter_entry
             key = (names[cell.counter_id], cell.index.index >> 3, cell.index.index & 7)
             answer[key] = (cell.data.packet_count, cell.data.byte_count)

@@ -8,6 +8,8 @@ in the API.
 
 import asyncio
 import contextlib
+import ctypes
+import gc
 import ipaddress
 import os
 import signal
@@ -27,7 +29,6 @@ from .api.connections import BoundedProtocol
 from .api.service import Service
 from .config import Config, ConfigError
 from .control import Control
-from .loop import Workers
 from .state.database import connect, explain
 from .state.store import new_secret
 from .stats import Stats
@@ -116,6 +117,21 @@ def web_server(app: object, options: Options) -> Server:
     return Server(config)
 
 
+PRIORITY = -10
+PR_SET_TIMERSLACK = 29
+TIMER_SLACK_NS = 1000
+
+
+def punctual() -> None:
+    """Have the CPU when a tick is due, as far as that is allowed, and be woken then; else ticks may be late."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
+    # What is there for good need not be looked through for what can go.
+    gc.collect()
+    gc.freeze()
+
+
 def say(line: str) -> None:
     """A line that a parent process may wait for."""
     print(line, flush=True)
@@ -140,8 +156,7 @@ async def first_token(service: Service, path: Path, url: str) -> None:
 
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
-    workers = Workers()
-    control = Control(lambda name: say(f"ready {name}"), workers)
+    control = Control(lambda name: say(f"ready {name}"))
     try:
         log = Stats(options.stats, control.access_points) if options.stats else None
     except OSError as error:
@@ -159,11 +174,11 @@ async def run(options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await workers.prepare()
+    punctual()
     await first_token(service, options.token_file, url)
     service.start()
     serving = asyncio.create_task(server.serve([listener]))
-    tasks: list[asyncio.Future[Any]] = [serving, control.failed, *service.tasks()]
+    tasks: list[asyncio.Future[Any]] = [serving, *service.tasks()]
     if log:
         tasks.append(asyncio.create_task(log.run()))
     say(f"rest {url}")
@@ -187,7 +202,6 @@ async def run(options: Options) -> None:
             task.cancel()
         await service.close()
         listener.close()
-        await workers.stop()
 
 
 def main(options: Options) -> int:

@@ -54,6 +54,13 @@ def class_ids(config: AccessPointConfig) -> list[int]:
     return sorted({CLASS_NONE, CLASS_DOWNLINK, CLASS_UPLINK, *(rule.class_id for rule in config.rules)})
 
 
+def ruled_class(config: AccessPointConfig, flow_class: int) -> int:
+    """The class that the rules make of what a flow asks for, as the data plane does: the highest one that names it; 0:
+    none does, or it asks for nothing."""
+    named = [rule for rule in config.rules if rule.flow_class == flow_class] if flow_class else []
+    return max(named, key=lambda rule: rule.priority).class_id if named else CLASS_NONE
+
+
 def entities(config: AccessPointConfig, program: Program) -> list[Encodable]:
     """The entries of `classify` and `step`."""
     wanted: list[Encodable] = []

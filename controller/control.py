@@ -11,15 +11,15 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 
-import finsy as fy
-
 from .access_point import AccessPoint
 from .config import AccessPointConfig, ConfigError
-from .connection import SessionError, State
+from .connection import SessionError, State, over_grpc
 from .flows import Flow
-from .loop import PortView, Workers, percentile
+from .loop import percentile
 from .observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
 from .program import FLOWS_SIZE
+from .regulator import PortRegulator
+from .transport import RpcError, Transport
 
 PIECE = 250
 """Flows or stations in one answer."""
@@ -40,14 +40,14 @@ class Refused(Exception):
 
 
 class Control:
-    """The access points of this process."""
+    """The access points of this process; `ready` and `connect` as of each."""
 
-    def __init__(self, ready: Callable[[str], None], workers: Workers) -> None:
+    def __init__(
+        self, ready: Callable[[str], None], connect: Callable[[AccessPointConfig], Transport] = over_grpc
+    ) -> None:
         self.access_points: dict[str, AccessPoint] = {}
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets the exception of an access point that fails for no reason that we know."""
         self._ready = ready
-        self._workers = workers
+        self._connect = connect
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
@@ -142,12 +142,7 @@ class Control:
         ap = self._find(name)
         flow = self._flow(ap, flow_index)
         if flow_class is not None:
-            before = flow.flow_class
-            try:
-                await _to_switch(ap, ap.flows.set_class(ap.connection, flow, flow_class))
-            except Refused:
-                flow.flow_class = before
-                raise
+            await _to_switch(ap, ap.flows.set_class(ap.connection, flow, flow_class))
         if weight is not None:
             ap.flows.set_weight(flow, weight)
         return _flow(ap, flow)
@@ -178,7 +173,7 @@ class Control:
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
             # A copy, since `_set` changes it: who asked for a change that fails keeps what was.
-            return AccessPoint(config.model_copy(), self._ready, self._workers)
+            return AccessPoint(config.model_copy(), self._ready, self._connect)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
 
@@ -192,12 +187,7 @@ class Control:
         if not ap.config.enabled:
             ap.connection.state = State.STOPPED
             return
-        task = self._tasks[ap.config.name] = asyncio.create_task(ap.run())
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
-            self.failed.set_exception(error)
+        self._tasks[ap.config.name] = asyncio.create_task(ap.run())
 
 
 async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> Any:
@@ -217,9 +207,8 @@ async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> A
             raise
         # A session that ends cancels the calls that are under way.
         raise Refused(503, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
-    except fy.P4ClientError as error:
-        reasons = [error.message, *(detail.message for detail in error.details.values())]
-        raise Refused(502, f"{ap.config.name}: the switch refuses: {'; '.join(filter(None, reasons))}") from None
+    except RpcError as error:
+        raise Refused(502, f"{ap.config.name}: the switch refuses: {error}") from None
 
 
 def observe(ap: AccessPoint) -> Observation:
@@ -247,7 +236,7 @@ def observe(ap: AccessPoint) -> Observation:
     )
 
 
-def _port(ap: AccessPoint, state: PortView, now: float) -> PortObservation:
+def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
     number = state.port.port
     link = "unknown"
     last_active = ap.activity.get(number)
@@ -259,50 +248,45 @@ def _port(ap: AccessPoint, state: PortView, now: float) -> PortObservation:
         role=state.port.role,
         link=link,
         last_active=last_active,
-        queue_packets=state.queue_packets,
-        queue_bytes=state.queue_bytes,
+        queue_packets=state.estimate.packets,
+        queue_bytes=state.estimate.bytes,
         delay_ms=state.delay * 1000,
         target_ms=state.target_delay * 1000,
         capacity_used_bps=8 * state.capacity or None,
-        capacity_learned_bps=8 * state.learned or None,
+        capacity_learned_bps=8 * state.link.learned or None,
         capacity_problem=_capacity_problem(state),
-        flows_active=state.flows_active,
+        flows_active=len(state.active),
         device=state.feedback,
         largest_flow=state.largest_flow_feedback,
-        classes=_classes(ap, state),
+        classes=[_class(ap, state, class_id) for class_id in state.classes],
     )
 
 
-def _capacity_problem(state: PortView) -> str | None:
+def _capacity_problem(state: PortRegulator) -> str | None:
     """That the link carries something else than is configured, and the mend."""
     if not state.port.capacity or state.capacity == state.port.capacity:
         return None
-    carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.learned, state.port.capacity))
+    carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.link.learned, state.port.capacity))
     return f"the link carries {carried}, not {said}, and is regulated by that: correct capacity_bps, or let it be auto"
 
 
-def _classes(ap: AccessPoint, state: PortView) -> list[ClassObservation]:
-    feedback, rates, desired = state.class_feedback, state.class_rates, state.class_desired
-    found = []
-    for class_id, volume in state.volumes.items():
-        marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
-        found.append(
-            ClassObservation(
-                class_id=class_id,
-                feedback=feedback.get(class_id, 0.0),
-                arriving_bps=rates[class_id] * 8,
-                desired_bps=desired[class_id] * 8,
-                arrived_packets=volume.arrived_packets,
-                arrived_bytes=volume.arrived_bytes,
-                sent_packets=volume.sent_packets,
-                sent_bytes=volume.sent_bytes,
-                filtered_packets=volume.filtered_packets,
-                marked_packets=marked,
-                dropped_packets=dropped,
-                refused_packets=refused,
-            )
-        )
-    return found
+def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
+    volume = state.volumes.of(class_id)
+    marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
+    return ClassObservation(
+        class_id=class_id,
+        feedback=state.class_feedback.get(class_id, 0.0),
+        arriving_bps=state.class_rates[class_id] * 8,
+        desired_bps=state.class_desired[class_id] * 8,
+        arrived_packets=volume.arrived_packets,
+        arrived_bytes=volume.arrived_bytes,
+        sent_packets=volume.sent_packets,
+        sent_bytes=volume.sent_bytes,
+        filtered_packets=volume.filtered_packets,
+        marked_packets=marked,
+        dropped_packets=dropped,
+        refused_packets=refused,
+    )
 
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:

@@ -8,11 +8,11 @@ is read first (`adopt`).
 
 from collections.abc import Iterable
 
-import finsy as fy
-from finsy.proto import p4r
+from finsy.proto import p4r, rpc_code
 
 from .connection import Connection
 from .program import Encodable, Program, canonical
+from .transport import RpcError
 
 ENTRIES_PER_WRITE = 64
 
@@ -50,7 +50,7 @@ class EntrySet:
         return updates
 
     async def sync(self, connection: Connection, wanted: Iterable[Encodable]) -> None:
-        """Write the difference; raises `finsy.P4ClientError`."""
+        """Write the difference; raises `RpcError`."""
         updates = self.updates(wanted)
         for start in range(0, len(updates), ENTRIES_PER_WRITE):
             part = updates[start : start + ENTRIES_PER_WRITE]
@@ -65,11 +65,10 @@ class EntrySet:
         """Write; what is there although the switch did not let us read it is changed instead."""
         try:
             await connection.write(updates)
-        except fy.P4ClientError as error:
-            codes = {part.canonical_code for part in error.details.values()}
-            if codes != {fy.GRPCStatusCode.ALREADY_EXISTS}:
+        except RpcError as error:
+            if not error.parts or error.codes != {rpc_code.ALREADY_EXISTS}:
                 raise
-            there = [updates[index] for index in error.details]
+            there = [updates[number] for number in error.parts if number < len(updates)]
             await connection.write([p4r.Update(type=p4r.Update.MODIFY, entity=update.entity) for update in there])
 
 

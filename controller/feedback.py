@@ -17,25 +17,21 @@ def _new_part(elapsed: Floats, tau: float) -> Floats:
 
 
 class Rates:
-    """Smoothed rates of many cumulative counters, each read at times of its own.
+    """Smoothed rates of so many cumulative counters, each read at times of its own."""
 
-    Args:
-        size: how many.
-        value: the rates per second; an array to keep them in, or None for a new one.
-        moved: when each counter moved last, in seconds; the same.
-    """
-
-    def __init__(self, size: int, value: Floats | None = None, moved: Floats | None = None) -> None:
-        self.value = np.zeros(size) if value is None else value
+    def __init__(self, size: int) -> None:
+        self.value = np.zeros(size)
+        """Per second."""
+        self.moved = np.zeros(size)
+        """When each counter did last, in seconds."""
         self._known = np.zeros(size, bool)
-        self._moved = np.zeros(size) if moved is None else moved
         self._volume = np.zeros(size)
         self._time = np.zeros(size)
 
-    def forget(self, at: Places | int) -> None:
+    def forget(self, at: Places | int, now: float) -> None:
         """The next reading starts anew."""
         self._known[at] = False
-        self.value[at] = 0.0
+        self.value[at], self.moved[at] = 0.0, now
 
     def update(self, at: Places, volumes: Floats, now: float, tau: float) -> None:
         """Take readings of cumulative volumes; a counter that fell starts anew.
@@ -52,14 +48,14 @@ class Rates:
         value = self.value[at]
         smoothed = value + (rates - value) * _new_part(elapsed, tau)
         self.value[at] = np.where(anew, 0.0, np.where(read, smoothed, value))
-        self._moved[at] = np.where(anew | (read & (volumes > before)), now, self._moved[at])
+        self.moved[at] = np.where(anew | (read & (volumes > before)), now, self.moved[at])
         self._volume[at] = np.where(read, volumes, before)
         self._time[at] = np.where(read, now, self._time[at])
         self._known[at] = True
 
     def idle(self, at: Places, now: float) -> npt.NDArray[np.bool_]:
         """Which of the counters have stood still for `IDLE_SECONDS`, or were never read."""
-        return ~self._known[at] | (now - self._moved[at] > IDLE_SECONDS)
+        return ~self._known[at] | (now - self.moved[at] > IDLE_SECONDS)
 
 
 class Rate:

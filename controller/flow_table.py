@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The flows of one access point as the loop sees them: arrays with one place for each flow index. Pure."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from .board import FLOW
 from .feedback import Floats, Rates, quantise
 from .law.base import Law
 from .law.pi2 import MOST_DROPPED
-from .messages import FlowKind
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
 
 Numbers = npt.NDArray[np.int64]
@@ -34,15 +32,40 @@ SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
 
 
-class FlowTable:
-    """Flows by flow index; `arrays` are those of a `Board`, or None for new ones."""
+@dataclass(frozen=True, slots=True)
+class FlowKind:
+    """What is known of a flow from the start."""
 
-    def __init__(self, arrays: dict[str, npt.NDArray[Any]] | None = None) -> None:
-        arrays = arrays or {name: np.zeros(FLOWS_SIZE, kind) for name, kind in FLOW.items()}
-        self.packets, self.bytes = arrays["packets"], arrays["bytes"]
-        self.rates = Rates(FLOWS_SIZE, arrays["rate"], arrays["moved"])
-        self.feedback, self.weight = arrays["feedback"], arrays["weight"]
-        self.class_id, self.active = arrays["class_id"], arrays["active"]
+    egress_port: int
+    tcp: bool
+    own_class: int
+    """The class that the operator's rules give it, or 0."""
+    thinned: bool
+    """Whether its entry asks for the class of flows that go ahead and are thinned."""
+    data_class: int
+    ack_class: int
+    """The built-in class of its packets when they are data, and when they are ACKs."""
+    sparse_rate: float
+    """bytes/s within which it is sparse in any case"""
+    metered_rate: float
+    """The sparse rate in its entry, bytes/s."""
+    station: int
+    """A number of its station's address."""
+    written: int
+    written_scalable: int
+    """The feedback in its entry, as 16 bits, and that for scalable senders."""
+
+
+class FlowTable:
+    """Flows by flow index."""
+
+    def __init__(self) -> None:
+        self.packets, self.bytes = np.zeros(FLOWS_SIZE, np.int64), np.zeros(FLOWS_SIZE, np.int64)
+        """Counted since it was learned."""
+        self.rates = Rates(FLOWS_SIZE)
+        """What arrives of each, in bytes/s."""
+        self.feedback, self.weight = np.zeros(FLOWS_SIZE), np.zeros(FLOWS_SIZE)
+        self.class_id, self.active = np.zeros(FLOWS_SIZE, np.uint8), np.zeros(FLOWS_SIZE, bool)
         self.written = np.zeros(FLOWS_SIZE, np.int64)
         self._scalable = np.zeros(FLOWS_SIZE, np.int64)
         """What scalable senders get, of what is written."""
@@ -65,9 +88,9 @@ class FlowTable:
         """Sparse rate and burst in its entry."""
         self._written_thinned = np.zeros(FLOWS_SIZE, bool)
 
-    def add(self, index: int, kind: FlowKind) -> None:
+    def add(self, index: int, kind: FlowKind, now: float = 0.0) -> None:
         """A flow takes a place; its weight stands there already."""
-        self.rates.forget(index)
+        self.rates.forget(index, now)
         self.packets[index] = self.bytes[index] = 0
         self.active[index] = self.acknowledges[index] = False
         self.feedback[index] = kind.written / FEEDBACK_MAX
@@ -83,7 +106,7 @@ class FlowTable:
         self.set_class(index, kind.own_class)
 
     def set_class(self, index: int, own_class: int) -> None:
-        """A flow asks for a class of its own; 0: for none."""
+        """The operator's rules give a flow this class; 0: none."""
         self._own_class[index] = own_class
         self.class_id[index] = own_class or self._classes[int(self.acknowledges[index]), index]
 
@@ -166,10 +189,10 @@ class FlowTable:
         self._metered_crowded[index] = crowded = bool(self.crowded[index])
         return rate, crowded
 
-    def asks(self, index: int) -> int:
-        """The class that a flow asks for in its entry: what is written now."""
+    def asks(self, index: int, flow_class: int) -> int:
+        """What a flow asks for in its entry, where the operator gave it `flow_class`: what is written now."""
         self._written_thinned[index] = thinned = bool(self.thinned[index])
-        return FLOW_CLASS_THINNED if thinned else int(self._own_class[index])
+        return FLOW_CLASS_THINNED if thinned else flow_class
 
     def values(self, index: int, law: Law) -> tuple[int, int]:
         """Twice 16 bits, the feedback of a flow and that for scalable senders: what is written now."""

@@ -6,29 +6,25 @@ Each flow has an index into the registers of the data plane. Registers cannot be
 an index that is given to the next flow gets a new generation, which tells the users of one index apart.
 """
 
+import asyncio
 import struct
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import Any
 
 import finsy as fy
-import numpy.typing as npt
 from finsy.proto import p4r
 
-from .classes import class_of
+from .classes import class_of, ruled_class
 from .config import AccessPointConfig
 from .connection import Connection
-from .feedback import quantise
+from .flow_table import FlowKind, FlowTable
 from .loop import Loop
-from .messages import FlowKind, NewFlow
 from .program import (
     FLOW_CLASS_THINNED,
     FLOW_PARAMS,
     FLOWS_SIZE,
-    PARAM_FEEDBACK,
     PARAM_FLOW_CLASS,
-    PARAM_SCALABLE,
     FlowKey,
     Program,
     canonical,
@@ -37,10 +33,13 @@ from .program import (
     rate_meter,
 )
 from .refusals import PORT, SWITCH, TABLE, Refusals
-from .regulator import LAWS
 
 FLOWS_PER_WRITE = 64
 """Between two writes others get their turn."""
+
+LOST_SECONDS = 1.0
+"""A flow that the switch reports again so long after it had its entry has lost it: digests that were on their way are
+older by then (`DIGEST_ACK_TIMEOUT_NS`)."""
 
 GENERATIONS = 255
 """From 1 on: 0 is what registers begin with."""
@@ -83,16 +82,19 @@ class Indices:
 
 
 class Flow:
-    """One direction of a connection; what changes with every tick is read from the loop's memory (`arrays`)."""
+    """One direction of a connection; what changes with every tick is in the loop's table."""
 
     __slots__ = (
-        "_arrays",
+        "_table",
         "change",
+        "confirmed",
         "direction",
         "flow_class",
         "generation",
         "index",
         "key",
+        "match",
+        "reading",
         "since",
         "thinned",
         "written",
@@ -100,98 +102,93 @@ class Flow:
     )
 
     def __init__(
-        self,
-        key: FlowKey,
-        taken: tuple[int, int],
-        direction: str,
-        entry: p4r.Entity,
-        arrays: dict[str, npt.NDArray[Any]],
+        self, key: FlowKey, taken: tuple[int, int], direction: str, entity: p4r.Entity, table: FlowTable
     ) -> None:
         self.key = key
         self.index, self.generation = taken
         self.direction = direction
         self.flow_class = 0
+        """What the operator lets it ask for, a key of `classify`; 0: nothing."""
         self.since = time.time()
+        self.confirmed = 0.0
+        """When the switch last had its entry, by the event loop's clock."""
         # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
-        self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entry)
+        self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entity)
+        """Its entry, as it was written last."""
+        entry = entity.table_entry
+        self.match = (entry.table_id, *[field.exact.value for field in entry.match])
+        """How the switch names it in an answer."""
+        asked = p4r.DirectCounterEntry(table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match))
+        self.reading = p4r.ReadRequest(entities=[p4r.Entity(direct_counter_entry=asked)]).SerializeToString()
+        """Part of a ReadRequest that asks for its counter."""
         self.thinned = False
         """Whether its entry asked to be thinned when the session began."""
         self.written = self.written_scalable = 0
         """The feedback in its entry when the session began, as 16 bits, and that for scalable senders."""
-        self._arrays = arrays
+        self._table = table
         self.weight = 1.0
-        arrays["moved"][self.index] = time.monotonic()
         self.note()
 
     def note(self) -> None:
         """Keep in the entry what its key and action do not say: the next controller finds it there."""
-        entry = self.change.entity.table_entry
-        entry.metadata = NOTE.pack(self.weight, self.since)
+        self.change.entity.table_entry.metadata = NOTE.pack(self.weight, self.since)
 
     @property
     def weight(self) -> float:
         """w_i: what the flow is worth among those of its class."""
-        return float(self._arrays["weight"][self.index])
+        return float(self._table.weight[self.index])
 
     @weight.setter
     def weight(self, weight: float) -> None:
-        self._arrays["weight"][self.index] = weight
+        self._table.weight[self.index] = weight
 
     @property
     def packets(self) -> int:
         """Counted since it was learned."""
-        return int(self._arrays["packets"][self.index])
+        return int(self._table.packets[self.index])
 
     @property
     def bytes(self) -> int:
         """Counted since it was learned."""
-        return int(self._arrays["bytes"][self.index])
+        return int(self._table.bytes[self.index])
 
     @property
     def rate(self) -> float:
         """What arrives of it, in bytes/s."""
-        return float(self._arrays["rate"][self.index])
+        return float(self._table.rates.value[self.index])
 
     @property
     def feedback(self) -> float:
         """Its flow term."""
-        return float(self._arrays["feedback"][self.index])
+        return float(self._table.feedback[self.index])
 
     @property
     def active(self) -> bool:
         """Whether it has traffic."""
-        return bool(self._arrays["active"][self.index])
+        return bool(self._table.active[self.index])
 
     @property
     def class_id(self) -> int:
-        """The class that it is counted to: the one that it asks for, or the built-in one."""
-        return self.flow_class or int(self._arrays["class_id"][self.index])
+        """The class that it is counted to."""
+        return int(self._table.class_id[self.index])
 
-    def for_loop(self) -> NewFlow:
+    def kind(self, config: AccessPointConfig) -> FlowKind:
         """What the loop has to know of it."""
-        entry = self.change.entity.table_entry
-        reading = p4r.ReadRequest()
-        asked = reading.entities.add().direct_counter_entry.table_entry
-        asked.table_id = entry.table_id
-        asked.match.extend(entry.match)
-        named = p4r.DirectCounterEntry(table_entry=asked).SerializeToString()
-        kind = FlowKind(
+        meter = self.change.entity.table_entry.meter_config
+        return FlowKind(
             egress_port=self.key.egress_port,
             tcp=self.key.protocol == PROTOCOL_TCP,
-            own_class=self.flow_class,
+            own_class=ruled_class(config, self.flow_class),
             thinned=self.thinned,
             data_class=class_of(self.direction, False),
             ack_class=class_of(self.direction, True),
-            sparse_rate=entry.meter_config.cir,
-            metered_rate=entry.meter_config.cir,
+            sparse_rate=meter.cir,
+            metered_rate=meter.cir,
             # Of this process alone, so that nobody makes up an address with the number of another one's.
             station=hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr),
             written=self.written,
             written_scalable=self.written_scalable,
         )
-        change = p4r.WriteRequest(updates=[self.change]).SerializeToString()
-        match = tuple(field.exact.value for field in entry.match)
-        return NewFlow(self.index, match, reading.SerializeToString(), named, change, kind)
 
 
 class Flows:
@@ -206,7 +203,6 @@ class Flows:
         self.by_index: dict[int, Flow] = {}
         self._by_ingress: Counter[int] = Counter()
         self.refused = Refusals(config.name, PORT, TABLE, SWITCH)
-        self.learned = 0
 
     def forget(self) -> None:
         """The pipeline was pushed anew: no flow is known."""
@@ -275,9 +271,16 @@ class Flows:
         await self._insert(connection, new)
 
     def _new(self, members: list[bytes], version: int) -> Flow | None:
+        """The flow of a digest, if its entry has to be written."""
         key = flow_key(members, version)
-        if key in self.by_key:
-            return None
+        known = self.by_key.get(key)
+        if known is not None:
+            # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+            now = asyncio.get_running_loop().time()
+            lost = known.index in self.by_index and now - known.confirmed > LOST_SECONDS
+            if lost:
+                known.confirmed = now
+            return known if lost else None
         ingress_port = key.ingress_port
         of_port = self._by_ingress[ingress_port]
         if of_port >= self._config.limits.flows_per_port:
@@ -307,7 +310,7 @@ class Flows:
         params = (*taken, flow_class, feedback, scalable)
         entry = self._program.flow_entry(key, params, self._meter(key.egress_port), self._config.flow_idle_timeout)
         direction = self._config.direction(key.ingress_port, key.egress_port)
-        flow = Flow(key, taken, direction, entry, self._loop.board.flows)
+        flow = Flow(key, taken, direction, entry, self._loop.flows)
         flow.flow_class, flow.written, flow.written_scalable = flow_class, feedback, scalable
         return flow
 
@@ -326,24 +329,29 @@ class Flows:
         )
         for reason in refused.values():
             self.refused.add(SWITCH, "the switch refuses a flow: %s", reason)
-        learned: list[NewFlow] = []
+        now, learned = asyncio.get_running_loop().time(), list[Flow]()
         for number, flow in enumerate(flows):
             if self.by_key.get(flow.key) is not flow:
                 continue
             if number in refused:
                 self._lose(flow.key)
+                if self.by_index.pop(flow.index, None):
+                    self._loop.remove([flow.index])
                 self._indices.give(flow.index)
                 continue
+            flow.confirmed = now
+            if flow.index in self.by_index:
+                self._loop.change(flow)
+                continue
             self.by_index[flow.index] = flow
-            learned.append(flow.for_loop())
+            learned.append(flow)
         # Only now may the loop read and change the entries.
-        self.learned += len(learned)
-        self._loop.add(learned)
+        self._loop.add(learned, now)
 
     def over(self) -> list[FlowKey]:
         """The flows whose counters have stood still for longer than their idle timeout."""
-        before = time.monotonic() - self._config.flow_idle_timeout
-        moved = self._loop.board.flows["moved"]
+        before = asyncio.get_running_loop().time() - self._config.flow_idle_timeout
+        moved = self._loop.flows.rates.moved
         return [flow.key for flow in self.by_index.values() if moved[flow.index] < before]
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
@@ -360,26 +368,21 @@ class Flows:
             for flow in part:
                 self._indices.give(flow.index)
 
-    def active(self) -> list[Flow]:
-        """The flows with traffic."""
-        return [flow for flow in self.by_index.values() if flow.active]
-
-    def for_loop(self) -> list[NewFlow]:
-        """All flows, for a loop that begins."""
-        return [flow.for_loop() for flow in self.by_index.values()]
-
     def set_weight(self, flow: Flow, weight: float) -> None:
         """What a flow is worth from now on among those of its class."""
         flow.weight = weight
         flow.note()
-        self._loop.change(flow.for_loop())
+        self._loop.change(flow)
 
     async def set_class(self, connection: Connection, flow: Flow, flow_class: int) -> None:
         """Let a flow ask for a class of its own (a key of `classify`); 0: for none."""
-        flow.flow_class = flow_class
+        before, flow.flow_class = flow.flow_class, flow_class
         params = flow.change.entity.table_entry.action.action.params
         params[PARAM_FLOW_CLASS].value = canonical(flow_class)
-        params[PARAM_FEEDBACK].value = canonical(quantise(flow.feedback))
-        params[PARAM_SCALABLE].value = canonical(quantise(LAWS[self._config.ncr.law].scalable(flow.feedback)))
-        await connection.write([flow.change])
-        self._loop.change(flow.for_loop())
+        try:
+            await connection.write([flow.change])
+        except BaseException:
+            flow.flow_class = before
+            raise
+        finally:
+            self._loop.change(flow)

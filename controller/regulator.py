@@ -6,11 +6,11 @@ volumes, flow rates -> queue estimate -> device term            every tick
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from .acks import queue_rates
-from .board import CLASSES, GROUP_BYTES, VOLUMES_BYTES
 from .capacity import Capacity
 from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from .feedback import Floats, Rate
@@ -29,37 +29,56 @@ LEAST_SHARED = 0.01
 
 NOBODY = np.zeros(0, np.int64)
 
+CLASSES = 8
+
+
+VOLUMES = ("arrived", "sent", "filtered")
+"""Counters of each port and class that the loop reads."""
+
+
+class Volume(NamedTuple):
+    """What a port counted of one class since the pipeline was pushed."""
+
+    arrived_packets: int
+    arrived_bytes: int
+    sent_packets: int
+    sent_bytes: int
+    filtered_packets: int
+    filtered_bytes: int
+
 
 class Volumes:
-    """What a port counted since the pipeline was pushed: six times one place for each class, and group traffic, in the
-    memory of a `Board` or, with None, in their own."""
+    """What a port counted since the pipeline was pushed: a place for each class; group traffic has one place in all."""
 
-    def __init__(self, counts: memoryview | None = None, group: memoryview | None = None) -> None:
-        group = memoryview(bytearray(GROUP_BYTES)).cast("q") if group is None else group
-        self.group_arrived_packets, self.group_sent_packets = group[:1], group[1:2]
-        self.group_arrived_bytes, self.group_sent_bytes = group[2:3], group[3:]
+    def __init__(self) -> None:
+        self.arrived_packets, self.sent_packets, self.filtered_packets = ([0] * CLASSES for _ in VOLUMES)
+        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = ([0] * CLASSES for _ in VOLUMES)
+        self.group_arrived_packets, self.group_sent_packets = [0], [0]
+        self.group_arrived_bytes, self.group_sent_bytes = [0], [0]
         self.others_packets = self.others_bytes = 0
         """Group traffic that came in through the other ports, and through this one where it goes back: a copy of each
         packet has entered this one's queue."""
-        self._counts = memoryview(bytearray(VOLUMES_BYTES)).cast("q") if counts is None else counts
-        parts = [self._counts[start : start + CLASSES] for start in range(0, len(self._counts), CLASSES)]
-        self.arrived_packets, self.sent_packets, self.filtered_packets = parts[:3]
-        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = parts[3:]
+
+    def of(self, class_id: int) -> Volume:
+        """One class."""
+        return Volume(
+            self.arrived_packets[class_id], self.arrived_bytes[class_id], self.sent_packets[class_id],
+            self.sent_bytes[class_id], self.filtered_packets[class_id], self.filtered_bytes[class_id],
+        )  # fmt: skip
 
     def drop(self, class_id: int) -> None:
         """Nothing is known of this class any more."""
-        for place in range(class_id, len(self._counts), CLASSES):
-            self._counts[place] = 0
+        self.arrived_packets[class_id] = self.sent_packets[class_id] = self.filtered_packets[class_id] = 0
+        self.arrived_bytes[class_id] = self.sent_bytes[class_id] = self.filtered_bytes[class_id] = 0
 
     def together(self) -> PortCounters:
         """All classes, and group traffic."""
-        counts = self._counts.tolist()
-        sent_bytes = sum(counts[4 * CLASSES : 5 * CLASSES]) + self.group_sent_bytes[0]
+        sent_bytes = sum(self.sent_bytes) + self.group_sent_bytes[0]
         return PortCounters(
-            arrived_packets=sum(counts[:CLASSES]) + self.others_packets,
-            arrived_bytes=sum(counts[3 * CLASSES : 4 * CLASSES]) + self.others_bytes,
-            gone_packets=sum(counts[CLASSES : 3 * CLASSES]) + self.group_sent_packets[0],
-            gone_bytes=sent_bytes + sum(counts[5 * CLASSES :]),
+            arrived_packets=sum(self.arrived_packets) + self.others_packets,
+            arrived_bytes=sum(self.arrived_bytes) + self.others_bytes,
+            gone_packets=sum(self.sent_packets) + sum(self.filtered_packets) + self.group_sent_packets[0],
+            gone_bytes=sent_bytes + sum(self.filtered_bytes),
             sent_bytes=sent_bytes,
         )
 
@@ -86,7 +105,7 @@ def queue_target(capacity: float, ncr: Ncr, ack_capacity: float = math.inf) -> f
 
 
 class PortRegulator:
-    """The feedback of what leaves through one port; `classes`: those in use, `counts` and `group`: as in `Volumes`."""
+    """The feedback of what leaves through one port; `classes`: those in use, `volumes`: what it counted before."""
 
     def __init__(
         self,
@@ -94,12 +113,11 @@ class PortRegulator:
         port: Port,
         flows: FlowTable,
         classes: list[int],
-        counts: memoryview | None = None,
-        group: memoryview | None = None,
+        volumes: Volumes | None = None,
     ) -> None:
         self.port = port
         self.classes = classes
-        self.volumes = Volumes(counts, group)
+        self.volumes = volumes or Volumes()
         self.active: dict[int, None] = {}
         """Indices of flows with traffic."""
         self.link = Capacity(port.capacity)
@@ -116,7 +134,6 @@ class PortRegulator:
         self._group = Rate()
         self._shared = self.capacity
         """Bytes/s that group traffic leaves to classes and flows."""
-        self._counters = self.volumes.together()
         self._arrived = 0
         self._shares_at = self._busy_at = -math.inf
         self._shared_arrived = -1
@@ -132,6 +149,16 @@ class PortRegulator:
         self.largest_flow_feedback = 0.0
         self.fair_sparse = 0.0
         """Bytes/s of flows that go ahead within their fair share."""
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the queue of now has left; 0: nothing is known of the link."""
+        return self.estimate.bytes / self.capacity if self.capacity else 0.0
+
+    @property
+    def target_delay(self) -> float:
+        """q* in seconds; 0: nothing is known of the link."""
+        return self.target / self.capacity if self.capacity else 0.0
 
     def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
         """Go on from the feedback that the switch has, where an earlier loop left off."""
@@ -164,12 +191,9 @@ class PortRegulator:
         """Find q* in bytes."""
         self.target = queue_target(self.capacity, self.config.ncr, self.ack_capacity)
 
-    def update(self, now: float, counted: bool = True) -> Numbers:
-        """Compute; returns the indices of the flows whose feedback was looked at. `counted`: whether `volumes` have
-        changed."""
-        if counted:
-            self._counters = self.volumes.together()
-        counters = self._counters
+    def update(self, now: float) -> Numbers:
+        """Compute; returns the indices of the flows whose feedback was looked at."""
+        counters = self.volumes.together()
         estimate, link = self.estimate, self.link
         estimate.update(counters, now)
         link.update(counters.sent_bytes, counters.gone_packets, estimate.packets - estimate.doubt, now)

@@ -7,6 +7,7 @@ hand: those between other ports are other flows, and those of before go idle. A 
 and the others do not move for ever: who moves too often stays where it is until that was long enough ago.
 """
 
+import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -22,6 +23,9 @@ from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, Refusals
 
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
+
+LOST_SECONDS = 1.0
+"""As of flows."""
 
 MOVES_SECONDS = 180.0
 """In which moves are counted: M of RFC 7432, section 15.1."""
@@ -44,7 +48,9 @@ class Station:
     """Seconds since the epoch."""
     moves: int = 0
     moved: deque[float] = field(default_factory=deque)
-    """When it did lately, on the system's monotonic clock."""
+    """When it did lately, by the event loop's clock."""
+    confirmed: float = 0.0
+    """When the switch last had its entries, by the same clock."""
 
     @property
     def address(self) -> str:
@@ -106,35 +112,43 @@ class Stations:
             await self._learn(connection, mac, (outer_vid, inner_vid), port)
 
     async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
-        known = self.by_number.get(number(mac, *vlan))
-        if known is not None and known.port == port:
+        now, place = asyncio.get_running_loop().time(), number(mac, *vlan)
+        known = self.by_number.get(place)
+        stays = known is not None and known.port == port
+        # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+        if known is not None and stays and now - known.confirmed <= LOST_SECONDS:
             return
-        if not self._may_learn(mac, known, port):
+        if not stays and not self._may_learn(mac, known, port, now):
             return
         forward = forward_entry(mac, *vlan, "forward_to", egress_port=port)
         learn = learn_entry(mac, *vlan, port, "known_source")
         learn.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
-        if known is None:
-            refused = await connection.insert([self._update(p4r.Update.INSERT, entry) for entry in (learn, forward)])
-            if refused:
-                self.refused.add(SWITCH, "the switch refuses a station: %s", next(iter(refused.values())))
-                return
-            self.by_number[number(mac, *vlan)] = Station(mac, *vlan, port, time.time())
-            self._by_port[port] += 1
+        updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
+        if known is not None and not stays:
+            # First the old entry: in a full table there is no room for another one.
+            await connection.write_existing([self._update(p4r.Update.DELETE, learn_entry(mac, *vlan, known.port))])
+            updates[1] = self._update(p4r.Update.MODIFY, forward)
+        refused = await connection.insert(updates)
+        if refused:
+            self.refused.add(SWITCH, "the switch refuses a station: %s", next(iter(refused.values())))
+            if known is not None:
+                # Nothing says any more where it is: what goes there is flooded, and it is learned when there is room.
+                self._forget(known)
+                await connection.write_existing([self._update(p4r.Update.DELETE, forward_entry(mac, *vlan))])
             return
-        known.moved.append(time.monotonic())
-        old = learn_entry(mac, *vlan, known.port)
+        if known is None:
+            known = self.by_number[place] = Station(mac, *vlan, port, time.time())
+            self._by_port[port] += 1
+        elif not stays:
+            known.moved.append(now)
+            self._by_port[known.port] -= 1
+            self._by_port[port] += 1
+            known.port, known.moves = port, known.moves + 1
+        known.confirmed = now
+
+    def _forget(self, known: Station) -> None:
+        del self.by_number[number(known.mac, known.outer_vid, known.inner_vid)]
         self._by_port[known.port] -= 1
-        self._by_port[port] += 1
-        known.port = port
-        known.moves += 1
-        await connection.write(
-            [
-                self._update(p4r.Update.INSERT, learn),
-                self._update(p4r.Update.MODIFY, forward),
-                self._update(p4r.Update.DELETE, old),
-            ]
-        )
 
     async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
         """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
@@ -142,8 +156,7 @@ class Stations:
         known = self.by_number.get(number(mac, outer_vid, inner_vid))
         if known is None or known.port != port:
             return
-        del self.by_number[number(mac, outer_vid, inner_vid)]
-        self._by_port[port] -= 1
+        self._forget(known)
         await connection.write_existing(
             [
                 self._update(p4r.Update.DELETE, learn_entry(mac, outer_vid, inner_vid, port)),
@@ -151,7 +164,7 @@ class Stations:
             ]
         )
 
-    def _may_learn(self, mac: int, known: Station | None, port: int) -> bool:
+    def _may_learn(self, mac: int, known: Station | None, port: int, now: float) -> bool:
         """Whether the address may be behind the port; what is refused is counted. Others never keep a locked address
         from its port, as long as there is room."""
         locked, limits = self._locked(mac), self._config.limits
@@ -165,7 +178,7 @@ class Stations:
             )
         elif self._by_port[port] >= limits.stations_per_port:
             self.refused.add(PORT, "port %d has %d MAC addresses, more are flooded", port, self._by_port[port])
-        elif known is not None and self._moves(known) >= limits.moves:
+        elif known is not None and self._moves(known, now) >= limits.moves:
             self.refused.add(MOVES, "station %s moves too often, it stays at port %d", known.address, known.port)
         else:
             return True
@@ -176,9 +189,9 @@ class Stations:
         return self._config.locked_stations.get(written(mac))
 
     @staticmethod
-    def _moves(known: Station) -> int:
+    def _moves(known: Station, now: float) -> int:
         """How often it did lately."""
-        before = time.monotonic() - MOVES_SECONDS
+        before = now - MOVES_SECONDS
         while known.moved and known.moved[0] < before:
             known.moved.popleft()
         return len(known.moved)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .access_point import AccessPoint
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .loop import PortView
+from .regulator import PortRegulator
 
 INTERVAL = 0.1
 
@@ -59,17 +59,16 @@ class Stats:
         finally:
             self._file.close()
 
-    def row(self, ap: AccessPoint, state: PortView, now: float) -> list[object]:
+    def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
         """One line; `now` in seconds since the epoch."""
-        volumes = state.volumes
-        down, up = volumes.get(CLASS_DOWNLINK), volumes.get(CLASS_UPLINK)
+        down, up = state.volumes.of(CLASS_DOWNLINK), state.volumes.of(CLASS_UPLINK)
         totals = (
-            down.arrived_bytes if down else 0,
-            down.sent_bytes if down else 0,
-            up.arrived_bytes if up else 0,
-            up.sent_bytes if up else 0,
-            sum(volume.sent_bytes for volume in volumes.values()),
-            sum(volume.filtered_packets for volume in volumes.values()),
+            down.arrived_bytes,
+            down.sent_bytes,
+            up.arrived_bytes,
+            up.sent_bytes,
+            sum(state.volumes.sent_bytes),
+            sum(state.volumes.filtered_packets),
         )
         key = (ap.config.name, state.port.port)
         then, before = self._before.get(key, (now, totals))
@@ -83,8 +82,8 @@ class Stats:
             f"{now:.3f}",
             ap.config.name,
             state.port.port,
-            round(state.queue_packets, 1),
-            round(state.queue_bytes),
+            round(state.estimate.packets, 1),
+            round(state.estimate.bytes),
             round(state.delay * 1000, 3),
             round(state.target_delay * 1000, 3),
             round(state.feedback, 5),
@@ -93,6 +92,6 @@ class Stats:
             round(state.largest_flow_feedback, 5),
             *(round(rate * 8) for rate in rates[:5]),
             round(rates[5], 1),
-            state.flows_active,
+            len(state.active),
             ap.loop.late,
         ]

@@ -49,7 +49,13 @@ class RpcError(Exception):
 
     def __str__(self) -> str:
         """One line: the code by its name, what the server said, and of what it refused the first ones."""
-        said = [self.message, *(f"update {number}: {part.message}" for number, part in list(self.parts.items())[:3])]
+        said = [
+            self.message,
+            *(
+                f"update {number}: {part.message or code_name(part.canonical_code)}"
+                for number, part in list(self.parts.items())[:3]
+            ),
+        ]
         return f"{code_name(self.code)}: {'; '.join(' '.join(text.split()) for text in said if text)}"
 
     @property

@@ -19,7 +19,6 @@ sys.path.append(str(ROOT))
 from controller.api.app import create_app  # noqa: E402
 from controller.api.service import Service  # noqa: E402
 from controller.control import Control  # noqa: E402
-from controller.loop import Workers  # noqa: E402
 from controller.state.database import open_engine  # noqa: E402
 
 HEAD = "# SPDX-License-Identifier: Apache-2.0\n"
@@ -28,7 +27,7 @@ WIDTH = 110
 
 async def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    service = Service(open_engine("sqlite://"), Control(lambda name: None, Workers()))
+    service = Service(open_engine("sqlite://"), Control(lambda name: None))
     return create_app(service).openapi()
 
 

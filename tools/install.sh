@@ -3,7 +3,7 @@
 # Installs what a fresh Debian 12 lacks, and says what. Called by make; safe to call again, quick when nothing is missing.
 #   tools/install.sh system    Debian packages that the lab and the builds need
 #   tools/install.sh tests     Debian packages that tests run against; where they cannot be had, those tests say so
-#   tools/install.sh python    .venv with requirements.txt, and in it the controller's loop as native code
+#   tools/install.sh python    .venv with requirements.txt
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -81,21 +81,11 @@ install_python() {
     fi
 }
 
-# Half a minute, again when the controller was changed. What cannot be compiled runs interpreted: that stops nobody.
-compile_loop() {
-    local python=.venv/bin/python headers
-    "$python" -m controller.compiled --needed || return 0
-    headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    (install_missing gcc:gcc "$headers/Python.h:python3-dev") || true
-    say "compiling the controller's loop (mypyc), about half a minute"
-    "$python" -m controller.compiled || true
-}
-
 case "${1:-}" in
     # shellcheck disable=SC2086 # words
     system) install_missing $SYSTEM ;;
     tests) install_tests ;;
-    python) install_python; compile_loop ;;
+    python) install_python ;;
     wifi-kernel) install_wifi_kernel ;;
     *) die "usage: tools/install.sh system|tests|python|wifi-kernel" ;;
 esac

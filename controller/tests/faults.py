@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults, with real processes: `python -m controller.tests.faults --count 100` prints how many were survived.
 
-Traffic goes through a switch all the time, and rules are changed, while the controller, its loop, its database, its
+Traffic goes through a switch all the time, and rules are changed, while the controller, its database, its
 clock, the switch or the connection between them fails at a random moment. After each fault the database must be whole,
 the last change that was confirmed must be there, and the switch must hold what is wanted, and flows and stations that
 the controller knows of, with no flow index given twice.
@@ -279,7 +279,7 @@ class Trial:
         self.kinds: dict[str, Callable[[], None]] = {
             "controller killed": self._kill_controller,
             "controller ended": self._end_controller,
-            "loop killed": self._kill_loop,
+            "controller stopped": self._stop_controller,
             "switch killed": self._kill_switch,
             "switch stopped": self._stop_switch,
             "connection cut": self._cut,
@@ -315,10 +315,10 @@ class Trial:
         self.controller.process.wait()
         self.controller = self._start()
 
-    def _kill_loop(self) -> None:
-        process = self.controller.process.pid
-        for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
-            kill(int(child), signal.SIGKILL)
+    def _stop_controller(self) -> None:
+        kill(self.controller.process.pid, signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.1, 5))
+        kill(self.controller.process.pid, signal.SIGCONT)
 
     def _kill_switch(self) -> None:
         assert self.made.switch is not None

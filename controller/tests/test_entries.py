@@ -4,18 +4,16 @@
 from types import SimpleNamespace
 from typing import Any, Literal
 
-import numpy as np
 import pytest
 from finsy.proto import p4r
 
 from controller import acks, classes, ports
-from controller.board import FLOW
 from controller.config import AccessPointConfig, Pipeline
 from controller.entries import EntrySet, identity
+from controller.flow_table import FlowTable
 from controller.flows import NOTE, Flows, Indices
 from controller.program import (
     FLOW_CLASS_THINNED,
-    FLOWS_SIZE,
     GROUP_PORT,
     QUEUE_CONTROL,
     FlowKey,
@@ -228,8 +226,7 @@ def test_scalable_senders_may_wait_for_a_millisecond_or_two_frames(program: Prog
 
 def test_a_flow_that_an_earlier_loop_thinned_goes_on_so_and_is_of_no_class_of_the_operators(program: Program) -> None:
     of = config()
-    arrays = {name: np.zeros(FLOWS_SIZE, kind) for name, kind in FLOW.items()}
-    loop: Any = SimpleNamespace(board=SimpleNamespace(flows=arrays))
+    loop: Any = SimpleNamespace(flows=FlowTable())
     first, second = (port.port for port in of.ports)
     key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 17, 51820, 51820, first, second, 0, 0)
     entity = program.flow_entry(key, (5, 1, FLOW_CLASS_THINNED, 9_000, 0), rate_meter(32_000, 3_028), 30.0)
@@ -237,6 +234,6 @@ def test_a_flow_that_an_earlier_loop_thinned_goes_on_so_and_is_of_no_class_of_th
     flows = Flows(of, program, loop)
     flows.adopt([entity.table_entry], 1)
     flow = flows.by_index[5]
-    kind = flow.for_loop().kind
+    kind = flow.kind(of)
     assert (flow.flow_class, flow.weight) == (0, 2.0)
     assert (kind.own_class, kind.thinned, kind.written) == (0, True, 9_000)

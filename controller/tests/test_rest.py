@@ -18,7 +18,6 @@ from controller.api.app import create_app
 from controller.api.service import Service
 from controller.config import AccessPointConfig
 from controller.control import Control
-from controller.loop import Workers
 from controller.state.database import connect
 from controller.state.store import Change
 
@@ -34,7 +33,7 @@ class Api:
     """An application over a new database, and clients of each role."""
 
     def __init__(self, directory: Path) -> None:
-        self.control = Control(lambda name: None, Workers())
+        self.control = Control(lambda name: None)
         self.service = Service(connect(f"sqlite:///{directory / 'state.db'}"), self.control)
         self.app = create_app(self.service)
         self.secrets: dict[str, str] = {}

@@ -24,7 +24,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from controller.api import service
 from controller.config import AccessPointConfig, ConfigError, Ncr
 from controller.control import Control
-from controller.loop import Workers
 from controller.observation import Observation, PortObservation
 from controller.state import backup as backups
 from controller.state import history
@@ -296,7 +295,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
-    first, second = (service.Service(engine, Control(lambda name: None, Workers())) for _ in range(2))
+    first, second = (service.Service(engine, Control(lambda name: None)) for _ in range(2))
     for each in (first, second):
         await each.load([config()])
     following = asyncio.create_task(second.follow())

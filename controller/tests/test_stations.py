@@ -92,7 +92,7 @@ def test_an_address_that_moves_too_often_stays_until_it_was_quiet(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, switch, now = Stations(config(), program), Switch(), 1000.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "time", lambda loop: now)
     ports = itertools.cycle((HERE, THERE))
     for moves in range(6):
         port = next(ports)

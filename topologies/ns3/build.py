@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ns-3's wheel, and our C++ compiled against it: one shared library of all sources of this folder and of `transports`.
 
-`python -m topologies.ns3.build` compiles it, which `make ns3` does. What is compiled lies in out/ns3 below a hash of all that
-it is made from: a change makes another one, and what did not change is not compiled again.
+`python -m topologies.ns3.build` compiles it, as `make ns3` does. What is compiled lies in out/ns3 below a hash of all
+that it is made from: a change makes another one, and what did not change is not compiled again.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ HERE = Path(__file__).resolve().parent
 BUILDS = ROOT / "out/ns3"
 SWITCH = ROOT / "switch/target/release/libapswitch_c.so"
 MODULES = (
-    "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications", "traffic-control",
-    "lte", "spectrum", "propagation", "antenna", "stats",
+    "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications",
+    "traffic-control", "lte", "spectrum", "propagation", "antenna", "stats",
 )  # fmt: skip
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-Wall", "-Wextra")
 COMPILE_SECONDS = 600
@@ -66,22 +66,45 @@ def library() -> Path:
     ns3 = wheel()
     if not SWITCH.is_file():
         raise LabError(f"the switch's library {SWITCH} is missing: build it with `make switch`")
-    headers = [*HERE.glob("*.h"), *HERE.glob("transports/*.h"), ROOT / "switch/c/apswitch.h"]
-    common = _digest(version(), compiler(), *FLAGS, str(ns3), *sorted(headers))
-    objects = {source: BUILDS / f"{source.stem}-{_digest(common, source)}.o" for source in sources()}
-    made = BUILDS / f"lib-{_digest(str(SWITCH), *MODULES, *(path.name for path in objects.values()))}.so"
-    if made.is_file():
-        return made
-    BUILDS.mkdir(parents=True, exist_ok=True)
-    includes = [f"-isystem{ns3}/include", f"-I{HERE}", f"-I{HERE}/transports", f"-I{ROOT}/switch/c"]
-    for source, to in objects.items():
-        if not to.is_file():
-            _compile(to, *includes, "-c", str(source))
-    lib = ns3 / "lib64"
-    names = [f"-l:libns{VERSION}-{module}.so" for module in MODULES]
-    paths = [f"-L{lib}", f"-Wl,-rpath,{lib}", f"-L{SWITCH.parent}", f"-Wl,-rpath,{SWITCH.parent}"]
-    _compile(made, "-shared", "-Wl,--no-undefined", *map(str, objects.values()), *paths, *names, "-lapswitch_c")
+    objects = {source: BUILDS / f"{source.stem}-{_digest(_made_from(ns3), source)}.o" for source in sources()}
+    linked = [*_shared(ns3), f"-L{SWITCH.parent}", f"-Wl,-rpath,{SWITCH.parent}", "-lapswitch_c"]
+    made = BUILDS / f"lib-{_digest(*linked, *(path.name for path in objects.values()))}.so"
+    if not made.is_file():
+        BUILDS.mkdir(parents=True, exist_ok=True)
+        for source, to in objects.items():
+            if not to.is_file():
+                _compile(to, *_includes(ns3), "-c", str(source))
+        _compile(made, *map(str, objects.values()), *linked)
     return made
+
+
+def scene(source: Path) -> Path:
+    """A scene of one's own, compiled to a library beside ours. Raises LabError."""
+    ns3, ours = wheel(), library()
+    try:
+        made = BUILDS / f"{source.stem}-{_digest(_made_from(ns3), ours.name, source)}.so"
+    except OSError as error:
+        raise LabError(f"{source}: {error.strerror}: name a C++ file") from None
+    if not made.is_file():
+        _compile(made, *_includes(ns3), str(source), *_shared(ns3), str(ours), f"-Wl,-rpath,{BUILDS}")
+    return made
+
+
+def _made_from(ns3: Path) -> str:
+    """What every file is compiled with."""
+    headers = [*HERE.glob("*.h"), *HERE.glob("transports/*.h"), ROOT / "switch/c/apswitch.h"]
+    return _digest(version(), compiler(), *FLAGS, str(ns3), *sorted(headers))
+
+
+def _includes(ns3: Path) -> list[str]:
+    return [f"-isystem{ns3}/include", f"-I{HERE}", f"-I{HERE}/transports", f"-I{ROOT}/switch/c"]
+
+
+def _shared(ns3: Path) -> list[str]:
+    """What makes a shared library on those of ns-3."""
+    libraries = [f"-l:libns{VERSION}-{module}.so" for module in MODULES]
+    lib = ns3 / "lib64"
+    return ["-shared", "-Wl,--no-undefined", f"-L{lib}", f"-Wl,-rpath,{lib}", *libraries]
 
 
 def _digest(*parts: str | Path) -> str:
@@ -100,7 +123,9 @@ def _compile(to: Path, *words: str) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
         except subprocess.TimeoutExpired:
-            raise LabError(f"{command[0]} took over {COMPILE_SECONDS} s for {to.name}: try again on a quieter machine") from None
+            raise LabError(
+                f"{command[0]} took over {COMPILE_SECONDS} s for {to.name}: try again on a quieter machine"
+            ) from None
         if done.returncode:
             log = to.with_suffix(".log")
             log.write_text(done.stderr)

@@ -11,17 +11,19 @@ One at a time: ns-3's simulator is the process's.
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from controller.config import AccessPointConfig
-from topologies.ns3 import virtual
-from topologies.requirements import LabError
+from topologies.ns3 import build, virtual
+from topologies.requirements import PIPELINE, LabError
 
 CONGESTION = {
     "cubic": "ns3::TcpCubic",
@@ -90,12 +92,10 @@ class Probe:
     number: int
 
     def answers(self) -> tuple[npt.NDArray[np.float64], int]:
-        """A row of each probe that was answered (s): when it was sent, its round trip, its way up, its way down; and how
-        many were sent."""
+        """A row of each probe that was answered (s): when it was sent, its round trip, its way up, its way down; and
+        how many were sent."""
         answered, sent = ctypes.c_size_t(), ctypes.c_uint32()
-        found = self.lab.library.lab_answers(
-            self.lab.pointer, self.number, ctypes.byref(answered), ctypes.byref(sent)
-        )
+        found = self.lab.library.lab_answers(self.lab.pointer, self.number, ctypes.byref(answered), ctypes.byref(sent))
         if not answered.value:
             return np.zeros((0, 4)), sent.value
         return np.ctypeslib.as_array(found, (answered.value, 4)).copy(), sent.value
@@ -160,8 +160,8 @@ class Lab:
         Raises LabError.
         """
         number = self.library.lab_transfer(
-            self.pointer, station, direction == "up", start, stop, congestion(cc).encode(), ecn, streams, window, octets,
-            interval,
+            self.pointer, station, direction == "up", start, stop, congestion(cc).encode(), ecn, streams, window,
+            octets, interval,
         )  # fmt: skip
         self.check()
         return Transfer(self, number, streams, interval)
@@ -206,12 +206,63 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
+def config(
+    ports: Mapping[int, tuple[int | str, int]],
+    features: Mapping[str, Any] = MappingProxyType({}),
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    uplink: int | None = None,
+) -> AccessPointConfig:
+    """What the controller is told.
+
+    Args:
+        ports: number -> rate (bit/s, or "auto"), and limit of its queues (packets), as its link has them.
+        features: what the access point does beyond forwarding; all of it unless told otherwise.
+        settings: more of the configuration, as {"ncr": {"alpha": 0.1}}.
+        uplink: its port; None: the last one.
+    """
+    last = max(ports) if uplink is None else uplink
+    told = [
+        {
+            "port": number,
+            "role": "uplink" if number == last else "station",
+            "capacity_bps": rate,
+            "queue_limit": limit,
+        }
+        for number, (rate, limit) in ports.items()
+    ]
+    of_program = {"pipeline": PIPELINE, "ports": told, "features": dict(features)}
+    return AccessPointConfig.model_validate({"name": "ap1", **of_program, **settings})
+
+
+@contextmanager
+def scene(source: Path | str, seed: int) -> Iterator[Lab]:
+    """A scene of one's own: a C++ file with `extern "C" Lab* scene(uint32_t seed)` (docs/ns3.md). Raises LabError."""
+    library = declare(virtual.load())
+    path = build.scene(Path(source))
+    try:
+        make = ctypes.CDLL(str(path)).scene
+    except (OSError, AttributeError):
+        raise LabError(
+            f'{source} has no `extern "C" Lab* scene(uint32_t seed)`: add it, docs/ns3.md shows one'
+        ) from None
+    make.restype, make.argtypes = ctypes.c_void_p, (ctypes.c_uint32,)
+    made = make(seed)
+    if not made:
+        raise LabError(f"the scene of {source} made no lab: return the one that it fills")
+    lab = Lab(library, made)
+    try:
+        lab.check()
+        yield lab
+    finally:
+        lab.end()
+
+
 @contextmanager
 def wired(
     seed: int, stations: int, down: str, up: str, shared: bool = False, options: str = "--cpu-port 510"
 ) -> Iterator[Lab]:
-    """Stations and a server on wires of the access point: ports 1 to `stations`, or one for all (`shared`), and the last
-    one to the server.
+    """Stations and a server on wires of the access point: ports 1 to `stations`, or one for all (`shared`), and the
+    last one to the server.
 
     Args:
         seed: of all that is left to chance.
@@ -221,9 +272,7 @@ def wired(
     Raises LabError.
     """
     library = declare(virtual.load())
-    made = library.wired_new(
-        seed, stations, shared, down.encode(), up.encode(), f"{options} --seed {seed}".encode()
-    )
+    made = library.wired_new(seed, stations, shared, down.encode(), up.encode(), f"{options} --seed {seed}".encode())
     lab = Lab(library, made)
     try:
         lab.check()

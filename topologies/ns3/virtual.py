@@ -2,8 +2,8 @@
 """The controller in simulated time: an event loop whose clock is ns-3's, and P4Runtime to a switch in this process.
 
 The session, learning and the ticks are the coroutines of `controller.access_point`, as they are beside any switch. ns-3
-rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run then runs, and
-takes no time. So a run depends on its seed alone.
+rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run then runs,
+and takes no time. So a run depends on its seed alone.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ class InProcessStream:
     def __init__(self, to: InProcess) -> None:
         self._to = to
         self._messages: asyncio.Queue[bytes | RpcError] = asyncio.Queue()
-        self._told = _Callback(self._take)
+        self._told = _Callback(self._tell)
         stream = ctypes.c_uint64()
         self._open = to.library.ap_stream_open(to.handle, ctypes.byref(stream), self._told) == OK
         self._stream = stream.value
@@ -222,6 +222,8 @@ class InProcessStream:
             except RpcError as error:
                 self._open = False
                 self._messages.put_nowait(error)
+            # What it is answered with is there already, also before the simulation runs.
+            self._take()
 
     async def receive(self) -> bytes:
         """As `Stream.receive`."""
@@ -237,8 +239,12 @@ class InProcessStream:
             self._open = False
             self._to.library.ap_stream_close(self._to.handle, self._stream)
 
-    def _take(self) -> None:
+    def _tell(self) -> None:
         """ns-3 calls it: the switch has said something."""
+        self._take()
+        self._to.loop.run_ready()
+
+    def _take(self) -> None:
         message = Bytes()
         while (result := self._to.library.ap_stream_take(self._to.handle, ctypes.byref(message))) != NOTHING:
             if result == OK:
@@ -246,7 +252,6 @@ class InProcessStream:
             else:
                 self._open = False
                 self._messages.put_nowait(RpcError(rpc_status.Status.FromString(message.get())))
-        self._to.loop.run_ready()
 
     def _end(self, why: str) -> None:
         self._messages.put_nowait(RpcError(rpc_status.Status(code=rpc_code.UNAVAILABLE, message=why)))
