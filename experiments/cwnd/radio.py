@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from experiments.cells import Bounding, Cell, Transfer
-from experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported, Traffic
+from experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Measure, Point, Quick, Reported, Traffic
 from experiments.raw import Raw, jain, least, mean, rate
 from topologies.kernel import SIMULATED
 
@@ -247,4 +247,35 @@ SENSITIVE = Experiment(
     apart=True,
 )
 
-EXPERIMENTS = [ALL, *MIXED, SENSITIVE]
+
+def limited(mbps: int) -> Arm:
+    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; ACKs go ahead of what
+    else waits for the radio, and superseded ones do not go at all."""
+    return Arm(f"ours-{mbps}", f"our access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
+
+
+CROWD = Experiment(
+    name="cell-ours",
+    title="Ten terminals behind our access point, in a simulated cell of 802.11g",
+    paper="002, Performance Evaluation, Fig. 11 with 10 terminals",
+    question="Does a cell carry more when its access point lets less through, so that uploads wait there and not in "
+    "stations that contend?",
+    sweep={"terminals": (10,), "delay": DELAYS},
+    scene=uploads,
+    arms=(PLAIN_ARM, PAPER_ARM, *map(limited, (4, 8, 12, 16, 20))),
+    measures=MEASURES,
+    figures=(
+        Bars("total-4", "All terminals together, 4 ms.", ("total",), "throughput (Mb/s)", point={"delay": 4}),
+        Bars("total-256", "All terminals together, 256 ms.", ("total",), "throughput (Mb/s)", point={"delay": 256}),
+    ),
+    repeats=10,
+    quick=Quick(seconds=30, arms=("plain", "ours-4", "ours-8", "ours-16")),
+    differences=(
+        *DIFFERENCES,
+        "what the uplink is limited to is swept, as no rule of ours gives it; terminals behind our access point use ECN",
+    ),
+    clock=SIMULATED,
+    apart=True,
+)
+
+EXPERIMENTS = [ALL, *MIXED, SENSITIVE, CROWD]
