@@ -249,8 +249,8 @@ SENSITIVE = Experiment(
 
 
 def limited(mbps: int) -> Arm:
-    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; ACKs go ahead of what
-    else waits for the radio, and superseded ones do not go at all."""
+    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; ACKs go ahead of
+    what else waits for the radio, and superseded ones do not go at all."""
     return Arm(f"ours-{mbps}", f"our access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
 
 
@@ -272,7 +272,7 @@ CROWD = Experiment(
     quick=Quick(seconds=30, arms=("plain", "ours-4", "ours-8", "ours-16")),
     differences=(
         *DIFFERENCES,
-        "what the uplink is limited to is swept, as no rule of ours gives it; terminals behind our access point use ECN",
+        "what the uplink is limited to is swept, as no rule of ours gives it; behind our access point terminals use ECN",
     ),
     clock=SIMULATED,
     apart=True,
