@@ -257,7 +257,7 @@ def limited(mbps: int) -> Arm:
 def total_beside_the_middleware(arm: str, delay: int) -> Goal:
     return Goal(
         "met", f"{arm} at {delay} ms: {{value}} times the middleware's total (at least {{limit}})",
-        lambda m: _over(m("total", arm, terminals=10, delay=delay), m("total", "middleware", terminals=10, delay=delay)),
+        lambda m: _over(*(m("total", each, terminals=10, delay=delay) for each in (arm, "middleware"))),
         at_least=1.0, why=WHY,
     )  # fmt: skip
 
