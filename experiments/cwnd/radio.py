@@ -212,7 +212,7 @@ MIXED = (mixed(4, 15, (0, 1, 2, 4)), mixed(7, 16, (0, 1, 4, 7)), mixed(10, 17, (
 SENSITIVE = Experiment(
     name="cell-settings",
     title="What the paper does not state: rate control and the access point's queue",
-    paper="none: the cell of 002, Fig. 11 with 10 terminals",
+    paper="002, Performance Evaluation, Fig. 11 with 10 terminals",
     question="How much of what ten terminals get hangs on the rate control of all radios, and on what the access point "
     "holds?",
     sweep={
