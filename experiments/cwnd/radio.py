@@ -274,8 +274,8 @@ def _over(one: float | None, other: float | None) -> float | None:
 
 
 WHY = (
-    "ARF begins at the lowest rate and takes collisions for a bad channel: once ten terminals send their first windows "
-    "together, they are at 1 Mb/s, and while they contend hardly one comes up again; the access point regulates what "
+    "ARF begins at the lowest rate and takes collisions for a bad channel, so ten terminals that begin together hardly "
+    "come up from there, and with other rate control nothing collapses (cell-settings); the access point regulates what "
     "comes through, and not what waits in stations"
 )
 CROWD = Experiment(

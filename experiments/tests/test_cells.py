@@ -54,13 +54,18 @@ def test_paper_001_in_short_udp_fills_a_cell_of_802_11b() -> None:
     assert measures["total"] == pytest.approx(6.1, rel=0.05)
 
 
-def test_paper_002_in_short_a_seed_makes_the_same_run_to_the_byte_and_the_middleware_bounds_windows() -> None:
+def test_a_seed_makes_the_same_run_to_the_byte() -> None:
+    point = {"terminals": 2, "delay": 4}
+    run = simulate("cell-terminals", "plain", 3.5, point)
+    assert simulate("cell-terminals", "plain", 3.5, point) == run
+    assert simulate("cell-terminals", "plain", 3.5, point, seed=2)[1] != run[1]
+
+
+def test_paper_002_in_short_the_middleware_bounds_what_stands_in_queues() -> None:
     point = {"terminals": 1, "delay": 4}
-    plain, bytes_ = simulate("cell-terminals", "plain", 5.0, point)
-    assert simulate("cell-terminals", "plain", 5.0, point) == (plain, bytes_)
-    assert simulate("cell-terminals", "plain", 5.0, point, seed=2)[1] != bytes_
-    bounded, _ = simulate("cell-terminals", "middleware", 5.0, point)
-    assert bounded["rtt"] < plain["rtt"] / 2 and bounded["total"] > 0
+    plain, bounded = (simulate("cell-terminals", arm, 10.0, point)[0] for arm in ("plain", "middleware"))
+    assert plain["largest_ratio"] > 6 and bounded["most_rtt"] < plain["most_rtt"]
+    assert bounded["kept_ratio"] < plain["kept_ratio"] / 2 and bounded["total"] > plain["total"] / 2
 
 
 def test_paper_004_in_short_uploads_at_54_mbps_carry_what_its_target_asks_for() -> None:
