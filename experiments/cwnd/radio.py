@@ -257,8 +257,8 @@ def limited(mbps: int) -> Arm:
 def total_beside_the_middleware(arm: str, delay: int) -> Goal:
     return Goal(
         "met", f"{arm} at {delay} ms: {{value}} times the middleware's total (at least {{limit}})",
-        lambda m: _over(*(m("total", each, terminals=10, delay=delay) for each in (arm, "middleware"))),
-        at_least=1.0, why=WHY,
+        lambda m: _over(*(m("total", each, terminals=10, delay=delay) for each in (arm, "middleware"))), at_least=1.0,
+        why=WHY,
     )  # fmt: skip
 
 
@@ -275,7 +275,7 @@ def _over(one: float | None, other: float | None) -> float | None:
 
 WHY = (
     "ARF begins at the lowest rate and takes collisions for a bad channel, so ten terminals that begin together hardly "
-    "come up from there, and with other rate control nothing collapses (cell-settings); the access point regulates what "
+    "come up from there; with other rate control nothing collapses (cell-settings). The access point regulates what "
     "comes through, and not what waits in stations"
 )
 CROWD = Experiment(
