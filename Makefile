@@ -21,7 +21,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python switch hosts run test check p4 wifi-kernel ptf conformance versions differences mutants bench hostile docs lab experiment client cases experiments report pages campaign
+.PHONY: help setup system python switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs lab experiment client cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ campaign: hosts ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
+
+ns3: setup ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
+	@tools/install.sh ns3
 
 wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
 	@tools/wifi-kernel.sh

@@ -110,9 +110,11 @@ def simulate(
     rates = dict.fromkeys(range(1, ports + 1), (profile.down, profile.down_limit))
     rates[ports + 1] = (profile.up, profile.up_limit)
     told = {number: (arm.options.get("capacity") or rate, limit) for number, (rate, limit) in rates.items()}
-    links = [",".join(f"{name}={value}" for name, value in model.items())
-             for model in (profile.down_model(), profile.up_model())]  # fmt: skip
-    with labs.wired(seed, scene.stations, *links, shared=profile.shared) as lab:
+    down, up = (
+        ",".join(f"{name}={value}" for name, value in model.items())
+        for model in (profile.down_model(), profile.up_model())
+    )
+    with labs.wired(seed, scene.stations, down, up, profile.shared) as lab:
         lab.control(labs.config(told, asdict(Features(**arm.features)), arm.controller))
         stage = SimulatedStage(lab, scene, arm, point, seconds, seed)
         return stage.play(), stage.found
