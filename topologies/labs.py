@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topologies import kernel
-from topologies.kernel import CLOCKS, REAL, VIRTUAL, Kernel
+from topologies.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, Kernel
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
 
 def choose(options: argparse.Namespace) -> Place:
     """What `--lab`, `--fallback` and `--clock` ask for. Raises LabError when it cannot be had."""
+    if options.clock == SIMULATED:
+        raise LabError(f"CLOCK={SIMULATED} is for experiments in ns-3: a lab is in real time or in virtual time")
     place = _choose(options)
     if options.clock == VIRTUAL and not kernel.inside():
         return replace(place, kernel=kernel.of_virtual_time(), clock=VIRTUAL)
