@@ -20,7 +20,7 @@ from topologies.requirements import ROOT, LabError
 
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 PORTS: dict[int, tuple[int | str, int]] = {1: (14_000_000, 100), 2: (1_000_000, 1000)}
-LINKS = {"down": "rate=14mbit,limit=100,delay=2ms", "up": "rate=1mbit,limit=1000,delay=2ms"}
+LINKS: dict[str, Any] = {"down": "rate=14mbit,limit=100,delay=2ms", "up": "rate=1mbit,limit=1000,delay=2ms"}
 MISTAKES = Path(__file__).with_name("mistakes.cc")
 
 
