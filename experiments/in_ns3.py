@@ -5,23 +5,36 @@ hosts, with ns-3's TCP in place of Linux's. Flows and probes are all that its ho
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from experiments.experiment import Arm, Point
+from experiments.experiment import Arm, Point, Scene
 from experiments.samples import INTERVAL, Sample
 from experiments.stage import WARM_UP, Flow, empty_pings, start_of
+from topologies import targets
 from topologies.features import Features
+from topologies.profiles import LinkProfile
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:
-    from experiments.scene import AccessPoint
     from topologies.ns3.lab import Lab, Probe, Transfer
+
+
+class Wires(Scene, Protocol):
+    """What is needed of a scene (experiments.scene.AccessPoint)."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def peers(self) -> tuple[str, ...]: ...
+    @property
+    def stations(self) -> int: ...
+    def traced(self, directory: Path, seed: int | None) -> LinkProfile: ...
 
 
 class SimulatedStage:
     """What traffic knows in `prepare`, as far as ns-3's hosts have it (experiments.stage.Stage)."""
 
-    def __init__(self, lab: "Lab", scene: "AccessPoint", arm: Arm, point: Point, seconds: float, seed: int) -> None:
+    def __init__(self, lab: "Lab", scene: Wires, arm: Arm, point: Point, seconds: float, seed: int) -> None:
         self.lab, self.arm, self.point = lab, arm, point
         self.seconds, self.scale = seconds, seconds / scene.seconds
         self.seed = seed
@@ -82,8 +95,10 @@ class SimulatedStage:
         return [Sample(row[0] - self.started, quantity, of(row) * 1e3) for row in rows for quantity, of in quantities]
 
 
-def require(scene: "AccessPoint", arm: Arm) -> None:
+def require(scene: Wires, arm: Arm, target: str = targets.DEFAULT) -> None:
     """Raises LabError for what a lab in ns-3 does not have."""
+    if target != targets.DEFAULT:
+        raise LabError(f"target '{target}' is not in ns-3, which has {targets.DEFAULT} alone: leave TARGET out")
     from topologies.labs import WIRED
     from topologies.ns3 import build, lab
 
@@ -99,7 +114,7 @@ def require(scene: "AccessPoint", arm: Arm) -> None:
 
 
 def simulate(
-    scene: "AccessPoint", arm: Arm, point: Point, seconds: float, seed: int, directory: Path
+    scene: Wires, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
 ) -> tuple[list[Sample], dict[str, Any]]:
     """One run: its samples, and what was found that is no sample. Raises LabError."""
     from topologies.ns3 import lab as labs
@@ -110,9 +125,11 @@ def simulate(
     rates = dict.fromkeys(range(1, ports + 1), (profile.down, profile.down_limit))
     rates[ports + 1] = (profile.up, profile.up_limit)
     told = {number: (arm.options.get("capacity") or rate, limit) for number, (rate, limit) in rates.items()}
-    links = [",".join(f"{name}={value}" for name, value in model.items())
-             for model in (profile.down_model(), profile.up_model())]  # fmt: skip
-    with labs.wired(seed, scene.stations, *links, shared=profile.shared) as lab:
+    down, up = (
+        ",".join(f"{name}={value}" for name, value in model.items())
+        for model in (profile.down_model(), profile.up_model())
+    )
+    with labs.wired(seed, scene.stations, down, up, profile.shared) as lab:
         lab.control(labs.config(told, asdict(Features(**arm.features)), arm.controller))
         stage = SimulatedStage(lab, scene, arm, point, seconds, seed)
         return stage.play(), stage.found

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments import registry
+from experiments import in_ns3, registry
 from experiments.experiment import Experiment, Point, Value
+from experiments.scene import AccessPoint
 from topologies.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, of_virtual_time
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
@@ -169,7 +170,11 @@ def require(plan: Plan) -> None:
                 f"arm '{arm.name}' loads congestion controls in BPF, which this kernel alone has: give CLOCK={REAL}"
             )
         for point in experiment.points(plan.quick):
-            experiment.scene_of(point, arm).require(arm, plan.target)
+            scene = experiment.scene_of(point, arm)
+            if plan.clock == SIMULATED and isinstance(scene, AccessPoint):
+                in_ns3.require(scene, arm, plan.target)
+            else:
+                scene.require(arm, plan.target)
 
 
 def _require_a_simulation(plan: Plan, experiment: Experiment) -> None:

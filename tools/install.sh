@@ -4,6 +4,7 @@
 #   tools/install.sh system    Debian packages that the lab and the builds need
 #   tools/install.sh tests     Debian packages that tests run against; where they cannot be had, those tests say so
 #   tools/install.sh python    .venv with requirements.txt
+#   tools/install.sh ns3       ns-3's wheel into .venv, and our C++ compiled against it
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -48,10 +49,26 @@ install_missing() {
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
 }
 
+# Without what it depends on: Python bindings that nothing here uses, and that take minutes to compile.
+NS3=3.44.post0
+
+install_ns3() {
+    command -v "${CXX:-g++}" >/dev/null || apt_install g++
+    if ! .venv/bin/python -c 'import sys, importlib.metadata as m; sys.exit(m.version("ns3") != sys.argv[1])' "$NS3" 2>/dev/null; then
+        say "pip install ns3==$NS3 (into .venv, 300 MB)"
+        .venv/bin/pip install -q --disable-pip-version-check --no-deps "ns3==$NS3"
+    fi
+    if [ ! -f switch/target/release/libapswitch_c.so ]; then
+        die "the switch's library is missing: build it with \`make switch\`"
+    fi
+    .venv/bin/python -m topologies.ns3.build
+}
+
 # A database and a Prometheus are wanted as programs: what their packages would start and listen on stays off.
 install_tests() {
     # shellcheck disable=SC2086 # words
     (install_missing $TESTS) || say "some of these are missing; the tests that need them will say so"
+    (install_ns3) || say "ns-3 is missing; the tests that need it will say so"
 }
 
 install_wifi_kernel() {
@@ -85,7 +102,8 @@ case "${1:-}" in
     # shellcheck disable=SC2086 # words
     system) install_missing $SYSTEM ;;
     tests) install_tests ;;
+    ns3) install_ns3 ;;
     python) install_python ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|tests|python|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|tests|python|ns3|wifi-kernel" ;;
 esac

@@ -108,7 +108,9 @@ enum aps_result aps_receive(struct aps_switch *aps,
 //
 // # Safety
 // `aps` is of [`aps_new`].
-enum aps_result aps_allow(struct aps_switch *aps, uint16_t port, uint32_t frames);
+enum aps_result aps_allow(struct aps_switch *aps,
+                          uint16_t port,
+                          uint32_t frames);
 
 // The next frame that a port sent, in the order of time; APS_NOTHING: there is none.
 //

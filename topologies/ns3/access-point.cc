@@ -171,7 +171,8 @@ AccessPoint::Start(std::string options)
     GlobalValue::GetValueByName("ChecksumEnabled", checksums);
     if (!checksums.Get())
     {
-        Fail("frames would have no checksums: GlobalValue.Bind(\"ChecksumEnabled\", BooleanValue(True)) before hosts are made");
+        Fail("frames would have no checksums: GlobalValue::Bind(\"ChecksumEnabled\", BooleanValue(true)) before hosts "
+             "are made");
         return false;
     }
     std::vector<std::string> words;
@@ -338,7 +339,9 @@ AccessPoint::Settle()
 void
 AccessPoint::Wake()
 {
-    if (Use())
+    auto aps = Use();
+    // Also at a time that it has: what is due then is done.
+    if (aps && aps_advance(aps, aps_now(aps)) == APS_OK)
     {
         Settle();
     }

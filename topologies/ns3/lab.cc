@@ -29,6 +29,7 @@ BeginLab(uint32_t seed)
 {
     RngSeedManager::SetSeed(1);
     RngSeedManager::SetRun(seed);
+    RngSeedManager::ResetNextStreamIndex(); // a lab before this one in the process leaves nothing
     GlobalValue::Bind("ChecksumEnabled", BooleanValue(true));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(BUFFER));
@@ -143,6 +144,12 @@ lab_transfer(Lab* lab,
         lab->error = "a transfer has 1 to " + std::to_string(most) + " streams, and a lab up to 900 transfers";
         return -1;
     }
+    if (start < Simulator::Now().GetSeconds() || stop < start)
+    {
+        lab->error = "a transfer from " + std::to_string(start) + " to " + std::to_string(stop) +
+                     " s cannot be: it starts from now on, and stops after";
+        return -1;
+    }
     auto transfer = CreateObject<Transfer>();
     const auto receiver = up ? lab->server : host;
     transfer->Start(up ? host : lab->server, receiver, AddressOf(receiver), options);
@@ -180,6 +187,11 @@ lab_probe(Lab* lab, uint32_t station, double start, double interval)
     {
         return -1;
     }
+    if (start < Simulator::Now().GetSeconds() || interval <= 0)
+    {
+        lab->error = "a probe from " + std::to_string(start) + " s cannot be: it starts from now on, at an interval";
+        return -1;
+    }
     constexpr uint16_t first = 8620;
     auto probe = CreateObject<RoundTripProbe>();
     const auto port = static_cast<uint16_t>(first + lab->probes.size());
@@ -203,6 +215,10 @@ lab_answers(Lab* lab, uint32_t probe, size_t* answered, uint32_t* sent)
 uint64_t
 lab_run(Lab* lab, double until)
 {
+    if (until < Simulator::Now().GetSeconds() && lab->error.empty())
+    {
+        lab->error = "time cannot go back to " + std::to_string(until) + " s: give a later time";
+    }
     if (*lab_error(lab))
     {
         return Simulator::GetEventCount();

@@ -11,7 +11,7 @@ One at a time: ns-3's simulator is the process's.
 """
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,6 +234,28 @@ def config(
     return AccessPointConfig.model_validate({"name": "ap1", **of_program, **settings})
 
 
+_labs: list[Lab] = []
+"""The one that there is."""
+
+
+@contextmanager
+def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Lab]:
+    """The lab that is made, until it is left. Raises LabError."""
+    if _labs:
+        raise LabError("a lab is there already, and ns-3 has one simulator in a process: leave that one first")
+    made = make()
+    if not made:
+        raise LabError("the scene made no lab: return the one that it fills")
+    lab = Lab(library, made)
+    _labs.append(lab)
+    try:
+        lab.check()
+        yield lab
+    finally:
+        _labs.clear()
+        lab.end()
+
+
 @contextmanager
 def scene(source: Path | str, seed: int) -> Iterator[Lab]:
     """A scene of one's own: a C++ file with `extern "C" Lab* scene(uint32_t seed)` (docs/ns3.md). Raises LabError."""
@@ -246,15 +268,8 @@ def scene(source: Path | str, seed: int) -> Iterator[Lab]:
             f'{source} has no `extern "C" Lab* scene(uint32_t seed)`: add it, docs/ns3.md shows one'
         ) from None
     make.restype, make.argtypes = ctypes.c_void_p, (ctypes.c_uint32,)
-    made = make(seed)
-    if not made:
-        raise LabError(f"the scene of {source} made no lab: return the one that it fills")
-    lab = Lab(library, made)
-    try:
-        lab.check()
+    with _open(library, lambda: make(seed)) as lab:
         yield lab
-    finally:
-        lab.end()
 
 
 @contextmanager
@@ -272,10 +287,6 @@ def wired(
     Raises LabError.
     """
     library = declare(virtual.load())
-    made = library.wired_new(seed, stations, shared, down.encode(), up.encode(), f"{options} --seed {seed}".encode())
-    lab = Lab(library, made)
-    try:
-        lab.check()
+    arguments = seed, stations, shared, down.encode(), up.encode(), f"{options} --seed {seed}".encode()
+    with _open(library, lambda: library.wired_new(*arguments)) as lab:
         yield lab
-    finally:
-        lab.end()

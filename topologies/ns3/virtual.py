@@ -9,6 +9,7 @@ and takes no time. So a run depends on its seed alone.
 import asyncio
 import contextvars
 import ctypes
+import functools
 import heapq
 import itertools
 import math
@@ -47,8 +48,9 @@ class Bytes(ctypes.Structure):
         return ctypes.string_at(self.data, self.length) if self.length else b""
 
 
+@functools.cache
 def load() -> ctypes.CDLL:
-    """Our C++ in ns-3. Raises LabError."""
+    """Our C++ in ns-3, as it is at the first call: one process has one of it. Raises LabError."""
     path = build.library()
     try:
         library = ctypes.CDLL(str(path))
@@ -269,7 +271,7 @@ class Controlled:
     """
 
     def __init__(self, library: ctypes.CDLL, handle: int, config: AccessPointConfig) -> None:
-        self.loop = VirtualLoop(library)
+        self.loop = VirtualLoop(library)  # type: ignore[abstract]  # no sockets, no processes: none is asked for
         ready: list[str] = []
         asyncio._set_running_loop(self.loop)
         try:
@@ -297,5 +299,6 @@ class Controlled:
 
     def stop(self) -> None:
         """Before the simulation ends."""
+        self.loop.failure = None  # what ended it was told; its coroutines end, too
         self._task.cancel()
         self.loop.run_ready()
