@@ -26,7 +26,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts run test check p4 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab experiment client cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab experiment client cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ hosts: setup ## build the program `hosts`: transports of end hosts
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m experiments run headline $(RUN_ARGS)
 
-experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
+experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
 	@$(VENV)/python -m experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
 
 experiments: python ## what experiments there are
@@ -69,12 +69,15 @@ pages: python ## the pages of docs/results and the first pages, from the results
 	@$(VENV)/python tools/site/figures.py
 	@$(VENV)/python -m experiments.judge
 
-campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 SCHEDULER=tcp://host:8786 REPEATS=3
+campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 LAB=ns3 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
-		$(call given,CLOCK,clock) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
+		$(call given,CLOCK,clock) $(call given,LAB,lab) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
+
+ns3: setup ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
+	@tools/install.sh ns3
 
 wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
 	@tools/wifi-kernel.sh

@@ -55,6 +55,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
     _add_form(campaign)
     _add_changes(campaign)
+    campaign.add_argument("--lab", default=labs.WIRED, choices=(labs.WIRED, labs.NS3), help="kind of lab")
     campaign.add_argument("--workers", metavar="N", help="workers of this machine (default: one for each core)")
     campaign.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster that is there: tcp://host:8786")
     campaign.add_argument("--fresh", action="store_true", help="drop earlier results")
@@ -96,8 +97,10 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     try:
         options = arguments(argv)
+        if getattr(options, "lab", labs.WIRED) == labs.NS3:
+            _in_ns3(options)
         if options.command == "run":
-            once = not (options.quick or options.repeats)
+            once = not (options.quick or options.repeats or options.clock == kernel.SIMULATED)
             if once and any(name in registry.foreground() for name in options.names):
                 return _in_the_foreground(options, argv)
             _refuse_own_links(options)
@@ -106,6 +109,13 @@ def main(argv: list[str] | None = None) -> int:
         return fail(error)
     except KeyboardInterrupt:
         return 130
+
+
+def _in_ns3(options: argparse.Namespace) -> None:
+    """LAB=ns3 is a clock: the scenes are the same. Raises ProfileError."""
+    if options.clock not in (None, kernel.SIMULATED):
+        raise ProfileError(f"CLOCK={options.clock} is not of LAB={labs.NS3}, whose clock is its own: leave it out")
+    options.lab, options.clock = labs.WIRED, kernel.SIMULATED
 
 
 def _foreground() -> str:

@@ -9,12 +9,15 @@ arm `ncr-paper`, with its law and its parameters (R7).
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from experiments.claims import Answer, Claim, Point, Repeats
+from experiments.cwnd.radio import DELAYS, TERMINALS
 from experiments.experiment import Value
 from experiments.ncr.grid import ALONE, DOWNLOADS, THIRDS, UPLOADS
-from experiments.ncr.settings import DEFAULT, SETTINGS
+from experiments.ncr.settings import DEFAULT as AS_IT_IS
+from experiments.ncr.settings import SETTINGS
+from experiments.qos.radio import OTHERS
 
 
 class Measured(Protocol):
@@ -26,15 +29,7 @@ class Measured(Protocol):
 Answers = Callable[[Measured, str, Point | None], Repeats | None]
 """Of an arm at a point, both as the claim calls them."""
 
-CELL = "an 802.11 cell whose stations contend: the links here are models of wires"
 LACKS: Mapping[str, tuple[str, ...]] = {
-    CELL: (
-        "802.11 contention", "802.11 contention between stations", "802.11g contention between stations",
-        "802.11b contention between AP and stations with its overheads", "802.11b contention with its overheads",
-        "802.11b contention between stations with its overheads", "802.11g link",
-        "802.11g contention between stations with its overheads", "802.11g contention with its overheads",
-        "TCP ACKs that contend for the channel",
-    ),
     "a radio channel": (
         "a radio channel with path loss", "a radio channel with path loss and interference", "a moving terminal",
         "interference from other networks", "burst bit errors", "burst bit errors that exceed the MAC retries",
@@ -67,6 +62,12 @@ LACKS: Mapping[str, tuple[str, ...]] = {
 """What the lab has not -> the parts of `needs` that ask for it."""
 
 HAS = frozenset({
+    # Cells of ns-3.
+    "802.11 contention", "802.11 contention between stations", "802.11g contention between stations",
+    "802.11b contention between AP and stations with its overheads", "802.11b contention with its overheads",
+    "802.11b contention between stations with its overheads", "802.11g link",
+    "802.11g contention between stations with its overheads", "802.11g contention with its overheads",
+    "TCP ACKs that contend for the channel",
     "one link per direction without contention between them",
     "ACKs of the download share the uplink queue with the upload's data",
     "NCR's law", "ECN-capable TCP", "several flows per direction",
@@ -104,7 +105,51 @@ HAS = frozenset({
     "an access point buffer of 256 packets", "an access point buffer of 265 packets", "equal terminals",
 })  # fmt: skip
 
+_OF_SESSIONS = "sessions beside persistent flows in the simulated cell of 802.11b"
+_OF_CHANGES = "numbers of terminals that change, in the simulated cell of 802.11g"
 MISSING: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "001-sec33-finish-or-response",
+            "001-fig2a-vegas-above",
+            "001-fig2a-vegas-twice-at-4",
+            "001-fig2a-reno-westwood-flat",
+            "001-fig2a-vegas-rises",
+            "001-fig2a-difference-rises",
+            "001-fig2a-ap-queue",
+            "001-sec42-bidirectional",
+            "001-fig2b-vegas-flat",
+            "001-fig2b-vegas-60-percent",
+            "001-fig2b-reno-westwood-rise",
+            "001-fig2b-reno-westwood-above-at-500",
+            "001-fig3a-same-pattern",
+            "001-fig3a-below-download",
+            "001-fig3a-reno-westwood-fall",
+            "001-fig3b-reno-westwood-above-from-50",
+            "001-fig3b-reversal-earlier",
+            "001-fig3b-vegas-below-half",
+            "001-fig4a-vegas-comparable",
+            "001-fig4a-vegas-below-at-2",
+            "001-fig4b-reno-westwood-above",
+            "001-sec51-vegas-window",
+            "001-fig6a-maxwin10-above-reno",
+            "001-fig6a-vegasfair-above-vegas",
+            "001-fig6a-maxwin10-like-vegasfair",
+            "001-fig6b-maxwin10-below-reno-crowded",
+            "001-fig6b-maxwin10-below-reno-alone",
+            "001-fig6b-vegasfair-like-vegas",
+        ),
+        _OF_SESSIONS,
+    ),
+    **dict.fromkeys(
+        (
+            "004-sec4a-advantage-grows-with-congestion",
+            "004-fig6-simulation-recovers",
+        ),
+        _OF_CHANGES,
+    ),
+    "002-fig10-rtt-and-throughput": "rates of single intervals by their round trips",
+    "002-sec-discussion-own-delays": "delays of the wire that differ and change",
     "000-fig7b-delay": "the delay of data packets: the grid has a probe's",
     "003-fig4-adsl-steadier": "batches of uploads: a repeat is one upload, and the claim is of how several differ",
     "003-fig4-hspa-rtt-and-jitter": "round trips of single interfaces",
@@ -176,7 +221,7 @@ def gain_and_loss(m: Measured, name: str, point: Point | None) -> Repeats | None
 def best_setting(m: Measured, name: str, point: Point | None) -> Repeats | None:
     """Of the settings that hosts can make, the one with the highest mean; all of them, or none, were measured."""
     if name == "download alone":
-        return m("ncr-settings", "download_alone", DEFAULT)
+        return m("ncr-settings", "download_alone", AS_IT_IS)
     found = [m("ncr-settings", "download_during", setting) for setting in SETTINGS]
     measured = [one for one in found if one is not None]
     if len(measured) < len(found):
@@ -220,6 +265,126 @@ def share_of_link(m: Measured, name: str, point: Point | None) -> Repeats | None
 def iperf(measure: str, arm: str) -> Answers:
     """The lab's bulk sender is iperf3; FileZilla it has not."""
     return lambda m, name, point: m("ncr-testbed", measure, arm) if "Iperf" in (name, point) else None
+
+
+CELL, PLAIN, MIDDLEWARE = "cell-terminals", "plain", "middleware"
+DEFAULT, ADJUSTED = "default condition without the middleware", "adjusted condition with our middleware"
+LONG = 256
+"""ms: Figs. 11 to 14 have it, as the section after them says of "the previous experiment"."""
+CROWD = 10
+
+
+def over_delays(measure: str, arm: str, terminals: int, m: Measured) -> Repeats | None:
+    """The mean of both artificial delays, for claims of both, or of one that is not stated."""
+    short, long = (m(CELL, measure, arm, terminals=terminals, delay=delay) for delay in DELAYS)
+    return _times(_both(short, long, operator.add), 1 / 2)
+
+
+def crowded(measure: str, counts: Mapping[str, int]) -> Answers:
+    """counts: arm of the claim -> terminals, all of them plain."""
+    return lambda m, name, point: over_delays(measure, PLAIN, counts[name], m)
+
+
+def by_terminals(measure: str, arm: str) -> Answers:
+    """The claim's points are numbers of terminals."""
+    return lambda m, name, point: m(CELL, measure, arm, terminals=int(point or CROWD), delay=LONG)
+
+
+def with_and_without(measure: str) -> Answers:
+    """Both arms; the claim's points are numbers of terminals, and 10 where it has none."""
+    arms = {DEFAULT: PLAIN, ADJUSTED: MIDDLEWARE}
+    return lambda m, name, point: m(CELL, measure, arms[name], terminals=int(point or CROWD), delay=LONG)
+
+
+def with_it_by_delay(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    arm = {DEFAULT: PLAIN, ADJUSTED: MIDDLEWARE}[name]
+    return m(CELL, "total", arm, terminals=CROWD, delay=int(point or LONG))
+
+
+def gain(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    with_it, without = (m(CELL, "total", arm, terminals=CROWD, delay=LONG) for arm in (MIDDLEWARE, PLAIN))
+    return _both(with_it, without, lambda one, other: one / other)
+
+
+def most_of_all(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    """The largest total over the numbers of terminals that were run, at the shorter delay."""
+    found = [m(CELL, "total", PLAIN, terminals=terminals, delay=DELAYS[0]) for terminals in TERMINALS]
+    run = [one for one in found if one is not None]
+    return functools.reduce(lambda one, other: one.together(other, max), run) if run else None
+
+
+def smallest_round_trip(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    """Over the artificial delay: that over itself is 1."""
+    found = m(CELL, "smallest", PLAIN, terminals=1, delay=int(point or LONG))
+    return found if name == "min_rtt" else _both(found, found, lambda one, other: one / other)
+
+
+def some_with_it(terminals: int) -> Answers:
+    """The claim's points are how many have the middleware."""
+
+    def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
+        bounding = 0 if name == "no terminal with the middleware" else int(point or 0)
+        return m(f"cell-mixed-{terminals}", "total", "mixed", terminals=terminals, delay=LONG, **{"with": bounding})
+
+    return answer
+
+
+def of_a_mixed_terminal(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    """The mean over the mixes that were run, with one terminal of each kind at least."""
+    terminals = int(point or CROWD)
+    measure = "with" if name == "terminals with middleware" else "without"
+    found = [
+        m(f"cell-mixed-{terminals}", measure, "mixed", terminals=terminals, delay=LONG, **{"with": bounding})
+        for bounding in range(1, terminals)
+    ]
+    run = [one for one in found if one is not None]
+    return _times(functools.reduce(operator.add, run), 1 / len(run)) if run else None
+
+
+def effective(protocol: str, direction: str) -> Answers:
+    """Table 1; the claim's points are numbers of nodes."""
+    return lambda m, name, point: m(
+        "cell-effective", "total", PLAIN, protocol=protocol, direction=direction, nodes=int(point or 0)
+    )
+
+
+def best_at(protocol: str, direction: str) -> Answers:
+    """The claim's arms are numbers of nodes: "4 nodes"."""
+    return lambda m, name, point: effective(protocol, direction)(m, name, int(name.split()[0]))
+
+
+def effective_by(named: Literal["protocol", "direction"]) -> Answers:
+    """The claim's arms are of this, and its points name the other and the nodes: "UDP 1", "upload 1"."""
+    ways = {"upload": "up", "download": "down"}
+
+    def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
+        other, nodes = str(point).split()
+        protocol, direction = (name, ways[other]) if named == "protocol" else (other, ways[name])
+        return effective(protocol, direction)(m, name, int(nodes))
+
+    return answer
+
+
+def lowest_of(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    """The claim's points are numbers of terminals."""
+    return m("cell-unlucky", "lowest", PLAIN, terminals=int(point or CROWD))
+
+
+def most_tcp(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    """The largest total over the numbers of terminals that were run."""
+    found = [m("cell-unlucky", "total", PLAIN, terminals=terminals) for terminals in range(2, 11)]
+    run = [one for one in found if one is not None]
+    return functools.reduce(lambda one, other: one.together(other, max), run) if run else None
+
+
+def over_buffers(measure: str, arm: str) -> Answers:
+    """The claim's points are buffers of Table I; the cell's hold whole packets."""
+    return lambda m, name, point: m("cell-buffers", measure, arm, buffer=int(float(point or 0)))
+
+
+def qos_and_fair(m: Measured, name: str, point: Point | None) -> Repeats | None:
+    total = over_buffers("total", "qos")(m, name, point)
+    return over_buffers("first", "qos")(m, name, point) if name == "QoS-TCP" else _times(total, 1 / (1 + OTHERS))
 
 
 WLAN = ("normal WLAN", "NCR")
@@ -275,6 +440,48 @@ ANSWERS: Mapping[str, Answers] = {
     "000-fig14-normal-aggregate": iperf("total_during", NORMAL),
     "000-fig14-ncr-download": iperf("download_during", NCR),
     "000-fig14-ncr-aggregate": iperf("total_during", NCR),
+    "001-table1-udp-download": effective("UDP", "down"),
+    "001-table1-udp-upload": effective("UDP", "up"),
+    "001-table1-tcp-download": effective("TCP", "down"),
+    "001-table1-tcp-upload": effective("TCP", "up"),
+    "001-table1-upload-above-download": effective_by("direction"),
+    "001-table1-udp-above-tcp": effective_by("protocol"),
+    "001-table1-tcp-upload-best-at-8": best_at("TCP", "up"),
+    "001-table1-tcp-download-best-at-4": best_at("TCP", "down"),
+    "001-table1-udp-upload-best-at-4": best_at("UDP", "up"),
+    "002-sec-basic-bwmax": most_of_all,
+    "002-fig6-total-falls": lambda m, name, point: over_delays("total", PLAIN, int(point or CROWD), m),
+    "002-fig7-control-disturbed": crowded("interruptions", {"10 terminals": 10, "1 terminal": 1}),
+    "002-fig8-rtt-higher-with-10": crowded("rtt", {"10 terminals": 10, "1 terminal": 1, "5 terminals": 5}),
+    "002-fig8-rtt-above-12s": lambda m, name, point: m(
+        CELL, "most_rtt", PLAIN, terminals=CROWD, delay=int(point or LONG)
+    ),
+    "002-fig8-bursts-of-delay": crowded("bursts", {DEFAULT: CROWD}),
+    "002-fig9-fast-retransmit-states": crowded("recovering", {"10 terminals": 10, "1 terminal": 1}),
+    "002-sec-basic-min-rtt": smallest_round_trip,
+    "002-fig11-adjusted-above-default": with_it_by_delay,
+    "002-fig11-factor-with-10": with_and_without("total"),
+    "002-fig11-more-than-3-times": gain,
+    "002-fig12-not-enabled-below-4": by_terminals("largest_ratio", MIDDLEWARE),
+    "002-fig12-enabled-at-4": by_terminals("largest_ratio", MIDDLEWARE),
+    "002-fig13-ratio-not-kept-above-6": by_terminals("kept_ratio", MIDDLEWARE),
+    "002-fig13-small-from-5": with_and_without("ratio"),
+    "002-fig14-fairness-near-1": by_terminals("jain", MIDDLEWARE),
+    "002-fig14-default-falls": by_terminals("jain", PLAIN),
+    "002-fig14-fairness-order": with_and_without("jain"),
+    "002-fig15-total-with-some-middleware": some_with_it(4),
+    "002-fig16-total-with-some-middleware": some_with_it(7),
+    "002-fig17-total-with-some-middleware": some_with_it(10),
+    "002-fig15to17-without-a-little-higher": of_a_mixed_terminal,
+    "004-fig2-depends-on-buffer": over_buffers("first", "two"),
+    "004-sec4a-max-tcp": most_tcp,
+    "004-fig3-qos-regardless-of-buffer": over_buffers("first", "qos"),
+    "004-fig3-tcp-rises-with-buffer": over_buffers("others", "qos"),
+    "004-fig3-qos-above-fair-share": qos_and_fair,
+    "004-fig6-fair-up-to-4": lowest_of,
+    "004-fig6-unfair-from-5": lowest_of,
+    "004-sec4b-fair-up-to-6": lowest_of,
+    "004-sec4b-unfair-from-7": lowest_of,
     "003-fig4-adsl-alone": one_link,
     "003-fig4-hspa-alone": one_link,
     "003-fig5-adsl-adsl-sum": of_both_alone({"BATCP over ADSL1 and ADSL2": ("paper", "adsl-adsl")}),

@@ -16,7 +16,7 @@ from experiments import plan, registry, summary
 from experiments.pool import LocalPool, Pool, cores, side_by_side
 from experiments.store import Store
 from topologies import requirements, targets
-from topologies.kernel import VIRTUAL
+from topologies.kernel import SIMULATED, VIRTUAL
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
 
@@ -124,9 +124,11 @@ def _resume(options: argparse.Namespace, console: Console) -> int:
 
 
 def _require(plans: list[plan.Plan]) -> None:
-    requirements.check()
+    if any(made.clock != SIMULATED for made in plans):
+        requirements.check()
     for made in plans:
-        targets.find(made.target)
+        if made.clock != SIMULATED:  # a simulation's switch is in our library
+            targets.find(made.target)
         plan.require(made)
 
 
@@ -269,7 +271,7 @@ def _number(text: str | None) -> float | None:
 def _places(options: argparse.Namespace, plans: list[plan.Plan]) -> int:
     """How many runs of a load of 1 at a time: as asked for; else one of one experiment, of several what the machine
     carries. Runs in virtual time do not disturb each other: as many as there are cores."""
-    virtual = all(made.clock == VIRTUAL for made in plans)
+    virtual = all(made.clock in (VIRTUAL, SIMULATED) for made in plans)
     if options.side_by_side is None:
         return side_by_side() if len(plans) > 1 or virtual else 1
     number = _side_by_side(options.side_by_side)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments import registry
+from experiments import in_ns3, registry
 from experiments.experiment import Experiment, Point, Value
-from topologies.kernel import CLOCKS, REAL, VIRTUAL, of_virtual_time
+from experiments.scene import AccessPoint
+from topologies.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, of_virtual_time
 from topologies.profiles import ProfileError
 from topologies.requirements import LabError
 
@@ -18,6 +19,7 @@ MIN_SECONDS, MAX_SECONDS = 4.0, 7200.0
 MAX_REPEATS = 1000
 OVERHEAD, SOLO_OVERHEAD = 5.0, 9.0  # s that a lab takes to come up and go; one in a user-mode kernel
 PER_CORE = 3.5  # runs of a load of 1: five of ten stations each, 6.8, were fit seven times of eight on two
+SIMULATED_PACE = 1.0  # as much, of a second in ns-3: a cell of ten busy stations
 VIRTUAL_PACE = 2.0  # s that a second of virtual time is planned to take of one core; a busy one takes up to 4
 
 
@@ -131,6 +133,8 @@ class Needs:
 
 def needs(order: Order) -> Needs:
     load, solo = _load(order.experiment, order.arm, tuple(order.point.items()))
+    if order.clock == SIMULATED:
+        return Needs(SIMULATED_PACE * order.seconds + OVERHEAD, PER_CORE, False)
     if order.clock == VIRTUAL:
         # A core of its own, and nothing that others do disturbs it. Who waits takes no time.
         return Needs(VIRTUAL_PACE * (min(1.0, load) * order.seconds + SOLO_OVERHEAD), PER_CORE, False)
@@ -159,10 +163,25 @@ def require(plan: Plan) -> None:
     experiment = plan.declared()
     if plan.clock == VIRTUAL:
         of_virtual_time()
+    _require_a_simulation(plan, experiment)
     for arm in (arm for arm in experiment.arms if arm.name in plan.arms):
         if plan.clock == VIRTUAL and arm.controls:
             raise LabError(
                 f"arm '{arm.name}' loads congestion controls in BPF, which this kernel alone has: give CLOCK={REAL}"
             )
         for point in experiment.points(plan.quick):
-            experiment.scene_of(point, arm).require(arm, plan.target)
+            scene = experiment.scene_of(point, arm)
+            if plan.clock == SIMULATED and isinstance(scene, AccessPoint):
+                in_ns3.require(scene, arm, plan.target)
+            else:
+                scene.require(arm, plan.target)
+
+
+def _require_a_simulation(plan: Plan, experiment: Experiment) -> None:
+    """Raises LabError for a scene that ns-3 does not have, and for one that it alone has."""
+    if plan.clock != SIMULATED and experiment.clock == SIMULATED:
+        raise LabError(f"'{plan.experiment}' is a simulation: leave CLOCK={plan.clock} out")
+    for arm in (arm for arm in experiment.arms if arm.name in plan.arms):
+        scene = experiment.scene_of(next(experiment.points(plan.quick)), arm)
+        if plan.clock == SIMULATED and not hasattr(scene, "simulate"):
+            raise LabError(f"'{plan.experiment}' has no simulation: leave CLOCK={SIMULATED} out")

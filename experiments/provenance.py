@@ -37,6 +37,13 @@ def versions(target: str = targets.DEFAULT) -> dict[str, str]:
     }
 
 
+def versions_of_a_simulation() -> dict[str, str]:
+    """Of what takes part in one: no kernel, and no tools."""
+    from topologies.ns3 import build
+
+    return {"ns-3": build.version(), "python": platform.python_version(), "commit": commit()}
+
+
 def machine() -> dict[str, Any]:
     """The computer, as far as it matters for a measurement."""
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()

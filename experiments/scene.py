@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.experiment import Arm, Traffic
+from experiments.experiment import Arm, Point, Traffic
+from experiments.samples import Sample
 from experiments.stage import Flow as Flow
 from experiments.stage import PathLab, Stage
 from topologies import labs
@@ -237,13 +238,7 @@ class AccessPoint:
 
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> AbstractContextManager[Any]:
         made = labs.lab_class(self.kind)  # before anything else imports Mininet
-        profile = self.profile
-        if self.up_effect:
-            file, mean = self.up_effect.trace(directory, seed)
-            profile = replace(profile, up_trace=str(file), up=round(mean) if self.told_means else profile.up)
-        if self.down_effect:
-            file, mean = self.down_effect.trace(directory, seed)
-            profile = replace(profile, down_trace=str(file), down=round(mean) if self.told_means else profile.down)
+        profile = self.traced(directory, seed)
         if "peer" in arm.options:
             from topologies.peer_network import PeerLab
 
@@ -256,6 +251,25 @@ class AccessPoint:
             profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,
             settings=arm.controller, seed=seed, capacity=arm.options.get("capacity"), **radios,
         )  # fmt: skip
+
+    def traced(self, directory: Path, seed: int | None) -> LinkProfile:
+        """The links of one run, with traces in place of rates where the scene has effects. Raises TraceError."""
+        profile = self.profile
+        if self.up_effect:
+            file, mean = self.up_effect.trace(directory, seed)
+            profile = replace(profile, up_trace=str(file), up=round(mean) if self.told_means else profile.up)
+        if self.down_effect:
+            file, mean = self.down_effect.trace(directory, seed)
+            profile = replace(profile, down_trace=str(file), down=round(mean) if self.told_means else profile.down)
+        return profile
+
+    def simulate(
+        self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
+    ) -> tuple[list[Sample], dict[str, Any]]:
+        """One run in ns-3 (experiments.in_ns3): its samples, and what was found that is no sample. Raises LabError."""
+        from experiments import in_ns3
+
+        return in_ns3.simulate(self, arm, point, seconds, seed, directory)
 
 
 @dataclass(frozen=True)

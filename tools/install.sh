@@ -8,6 +8,7 @@
 #   tools/install.sh python    .venv with requirements.txt
 #   tools/install.sh develop   the same with requirements-dev.txt: what tests, checks and pages need
 #   tools/install.sh switch    apswitch: built, or out of WHEEL, or the one that APSWITCH names
+#   tools/install.sh ns3       ns-3's wheel into .venv, and our C++ compiled against it
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,10 +56,26 @@ install_missing() {
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
 }
 
+# Without what it depends on: Python bindings that nothing here uses, and that take minutes to compile.
+NS3=3.44.post0
+
+install_ns3() {
+    command -v "${CXX:-g++}" >/dev/null || apt_install g++
+    if ! .venv/bin/python -c 'import sys, importlib.metadata as m; sys.exit(m.version("ns3") != sys.argv[1])' "$NS3" 2>/dev/null; then
+        say "pip install ns3==$NS3 (into .venv, 300 MB)"
+        .venv/bin/pip install -q --disable-pip-version-check --no-deps "ns3==$NS3"
+    fi
+    if [ ! -f switch/target/release/libapswitch_c.so ]; then
+        die "the switch's library is missing: build it with \`make switch\`"
+    fi
+    .venv/bin/python -m topologies.ns3.build
+}
+
 # A database and a Prometheus are wanted as programs: what their packages would start and listen on stays off.
 install_tests() {
     # shellcheck disable=SC2086 # words
     (install_missing $TESTS) || say "some of these are missing; the tests that need them will say so"
+    (install_ns3) || say "ns-3 is missing; the tests that need it will say so"
 }
 
 install_wifi_kernel() {
@@ -121,9 +138,10 @@ case "${1:-}" in
     tests) install_tests ;;
     # shellcheck disable=SC2086 # words
     packages) install_missing $BPF $PACKAGES ;;
+    ns3) install_ns3 ;;
     python) install_python ;;
     develop) install_python; install_develop ;;
     switch) install_switch ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|bpf|tests|packages|python|develop|switch|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|bpf|tests|packages|python|develop|switch|ns3|wifi-kernel" ;;
 esac

@@ -26,7 +26,8 @@ INSIDE = "LAB_KERNEL"  # set in the environment of what runs in there
 LOG = "kernel.log"
 NICENESS = -10  # as any lab's
 REAL, VIRTUAL = "real", "virtual"
-CLOCKS = (REAL, VIRTUAL)
+SIMULATED = "simulated"  # ns-3's: no kernel, no lab
+CLOCKS = (REAL, VIRTUAL, SIMULATED)
 _KEEPS_VIRTUAL_TIME = "CONFIG_UML_TIME_TRAVEL_SUPPORT=y"
 _CLOCK = "LAB_CLOCK"  # in the environment of what runs in there, beside INSIDE
 # What the kernel puts memory of its own in place of (topologies/kernel-init.sh).

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topologies import kernel
-from topologies.kernel import CLOCKS, REAL, VIRTUAL, Kernel
+from topologies.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, Kernel
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WIRED, WIRELESS = "wired", "mininet-wifi"
 LABS = (WIRED, WIRELESS)
+NS3 = "ns3"
+"""Of experiments alone (experiments.in_ns3): nobody can play in it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def add_clock(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    parser.add_argument("--lab", default=WIRED, help=f"kind of lab: {', '.join(LABS)} (default: {WIRED})")
+    parser.add_argument("--lab", default=WIRED, help=f"kind of lab: {', '.join(LABS)}; of experiments {NS3}, too")
     parser.add_argument(
         "--fallback", metavar="LAB", help=f"the lab to take when parts of the wanted one are missing: {WIRED}"
     )
@@ -44,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
 
 def choose(options: argparse.Namespace) -> Place:
     """What `--lab`, `--fallback` and `--clock` ask for. Raises LabError when it cannot be had."""
+    if options.clock == SIMULATED:
+        raise LabError(f"CLOCK={SIMULATED} is for experiments in ns-3: a lab is in real time or in virtual time")
     place = _choose(options)
     if options.clock == VIRTUAL and not kernel.inside():
         return replace(place, kernel=kernel.of_virtual_time(), clock=VIRTUAL)
@@ -52,6 +56,8 @@ def choose(options: argparse.Namespace) -> Place:
 
 def _choose(options: argparse.Namespace) -> Place:
     for lab in (options.lab, options.fallback or WIRED):
+        if lab == NS3:
+            raise LabError(f"lab '{NS3}' is of experiments: `make experiment NAME=ncr-testbed LAB={NS3}`")
         if lab not in LABS:
             raise LabError(f"lab '{lab}' is unknown: choose one of {', '.join(LABS)}")
     if options.lab == WIRED:

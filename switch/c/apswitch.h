@@ -102,6 +102,16 @@ enum aps_result aps_receive(struct aps_switch *aps,
                             const uint8_t *frame,
                             size_t length);
 
+// What is behind a port takes so many frames more from now on: a device with a short queue of its own. What it does not
+// take waits in the port's queues. A port of which this was never said sends what it can. APS_ERROR: there is no such
+// port, or it has no --link and so no queue.
+//
+// # Safety
+// `aps` is of [`aps_new`].
+enum aps_result aps_allow(struct aps_switch *aps,
+                          uint16_t port,
+                          uint32_t frames);
+
 // The next frame that a port sent, in the order of time; APS_NOTHING: there is none.
 //
 // # Safety

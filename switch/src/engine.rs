@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::change::{Change, whole};
 use crate::command::{CHANGES_PER_TURN, Command, Receiver};
 use crate::machine::frame::Packet;
-use crate::port::{BATCH, Capture, PortCells, PortIo, bytes_of, count, count_shared, send_all};
+use crate::port::{BATCH, Capture, PortCells, PortIo, PortNumber, bytes_of, count, count_shared, send_all};
 use crate::store::Carried;
 use crate::throttle::Throttle;
 use crate::v1model::Switch;
@@ -192,6 +192,12 @@ impl Engine {
     pub fn settle(&mut self) {
         let now = self.clock.now();
         while self.turn(now) == Commands::More || self.switch.is_pending() {}
+    }
+
+    /// Back-pressure, for who sets the clock: see [`Switch::allow`]; false also where there is no such port.
+    pub fn allow(&mut self, port: PortNumber, packets: u32) -> bool {
+        let now = self.clock.now();
+        self.switch.index(port).is_some_and(|index| self.switch.allow(index, packets, now))
     }
 
     /// When there is something to do next.

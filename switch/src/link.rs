@@ -149,6 +149,9 @@ pub struct Link<T> {
     /// (arrival at the far end, packet), in order.
     flying: VecDeque<(u64, T)>,
     last_arrival: u64,
+    /// Packets that what is behind the link takes, and since when it takes any; `None`: as many as come.
+    allowed: Option<u32>,
+    allowed_at: u64,
     rng: Rng,
 }
 
@@ -169,6 +172,8 @@ impl<T> Link<T> {
             current: (0, 0),
             flying: VecDeque::new(),
             last_arrival: 0,
+            allowed: None,
+            allowed_at: 0,
             rng: Rng::with_seed(seed),
         };
         link.configure(config);
@@ -189,6 +194,15 @@ impl<T> Link<T> {
         self.scheduler.set(&config.queues);
         self.most_in_flight = config.most_in_flight();
         self.config = config;
+    }
+
+    /// Back-pressure: what is behind the link takes so many packets more, from now on. Without a word from it, it takes
+    /// as many as come.
+    pub fn allow(&mut self, now: u64, packets: u32) {
+        if self.allowed == Some(0) && packets > 0 {
+            self.allowed_at = now;
+        }
+        self.allowed = Some(self.allowed.unwrap_or(0).saturating_add(packets));
     }
 
     /// Packets in one queue.
@@ -271,10 +285,10 @@ impl<T> Link<T> {
     /// The next packet, if the wire is free by `now`. To be asked until there is none before anything is enqueued
     /// at `now`, so that a packet cannot overtake one that would have been on the wire already.
     pub fn dequeue(&mut self, now: u64) -> Option<Dequeued<T>> {
-        if self.waiting == 0 || self.wire.free_at > now {
+        if self.waiting == 0 || self.wire.free_at > now || self.allowed == Some(0) {
             return None;
         }
-        let unseen = now.saturating_sub(CATCH_UP_NS);
+        let unseen = now.saturating_sub(CATCH_UP_NS).max(self.allowed_at);
         let (queue, idle) = if self.scheduler.is_plain() {
             let queue = highest(self.waiting);
             (queue, self.queues[queue].fifo.front()?.enqueued.max(unseen))
@@ -335,6 +349,7 @@ impl<T> Link<T> {
         if self.config.loss > 0.0 && self.rng.f64() < self.config.loss {
             return Some(item);
         }
+        self.allowed = self.allowed.map(|packets| packets.saturating_sub(1));
         let jitter = if self.config.jitter_ns > 0 { self.rng.u64(0..=self.config.jitter_ns) } else { 0 };
         self.last_arrival = self.last_arrival.max(sent + self.config.delay_ns + jitter);
         self.flying.push_back((self.last_arrival, item));
@@ -351,7 +366,7 @@ impl<T> Link<T> {
 
     /// When there is something to do next.
     pub fn deadline(&self) -> Option<u64> {
-        let start = (self.waiting != 0).then(|| match self.scheduler.is_plain() {
+        let start = (self.waiting != 0 && self.allowed != Some(0)).then(|| match self.scheduler.is_plain() {
             true => self.wire.free_at,
             false => self.since().into_iter().min().unwrap_or(0).max(self.wire.free_at),
         });
@@ -446,6 +461,35 @@ mod tests {
             assert!(link.enqueue(now, 0, 60, 0).is_err());
             assert!(link.arrived(now).is_some() && link.enqueue(now, 0, 60, 0).is_ok());
         }
+    }
+
+    #[test]
+    fn what_is_not_allowed_waits_in_the_queue_and_its_time_counts() {
+        let mut link = link(LinkConfig::default());
+        link.allow(0, 2);
+        (0..5).for_each(|item| link.enqueue(1_000, 0, 100, item).unwrap());
+        assert_eq!(serve(&mut link, 1_000, 100), [(0, 1_000), (1, 1_000)]);
+        while link.arrived(1_000).is_some() {}
+        assert_eq!((link.depth(0), link.deadline()), (3, None));
+        // What is sent then started then, and not when it could have.
+        link.allow(70_000_000, 1);
+        assert_eq!(serve(&mut link, 70_000_000, 100), [(2, 70_000_000)]);
+        link.allow(71_000_000, 0);
+        assert_eq!(serve(&mut link, 71_000_000, 100), []);
+        link.allow(72_000_000, 5);
+        assert_eq!(serve(&mut link, 72_000_000, 100), [(3, 72_000_000), (4, 72_000_000)]);
+        // Three are left.
+        link.enqueue(73_000_000, 0, 100, 5).unwrap();
+        assert_eq!(serve(&mut link, 73_000_000, 100), [(5, 73_000_000)]);
+    }
+
+    #[test]
+    fn a_packet_that_egress_drops_or_the_wire_loses_uses_no_leave() {
+        let mut link = link(LinkConfig { loss: 1.0, ..Default::default() });
+        link.allow(0, 1);
+        (0..3).for_each(|item| link.enqueue(0, 0, 100, item).unwrap());
+        assert_eq!(link.dequeue(0).unwrap().item, 0);
+        assert_eq!(serve(&mut link, 0, 100), [(1, 0), (2, 0)]);
     }
 
     #[test]

@@ -147,14 +147,34 @@ impl Simulation {
 
     /// A frame arrives at a port, now.
     pub fn receive(&mut self, port: PortNumber, frame: &[u8]) -> Result<(), String> {
-        let Some((_, end)) = self.ends.iter().find(|(number, _)| *number == port) else {
-            let numbers: Vec<String> = self.ends.iter().map(|(number, _)| number.to_string()).collect();
-            return Err(format!("there is no port {port}: there are {}", numbers.join(", ")));
-        };
+        let end = self.end(port)?;
         if frame.len() > LONGEST_FRAME {
             return Err(format!("a frame of {} bytes: {LONGEST_FRAME} are the most", frame.len()));
         }
         end.send(frame);
+        self.engine.settle();
+        self.collect();
+        Ok(())
+    }
+
+    fn end(&self, port: PortNumber) -> Result<&MemoryEnd, String> {
+        match self.ends.iter().find(|(number, _)| *number == port) {
+            Some((_, end)) => Ok(end),
+            None => {
+                let numbers: Vec<String> = self.ends.iter().map(|(number, _)| number.to_string()).collect();
+                Err(format!("there is no port {port}: there are {}", numbers.join(", ")))
+            }
+        }
+    }
+
+    /// What is behind a port takes so many frames more from now on: a device with a short queue of its own. Frames that
+    /// it does not take wait in the port's queues, which a link holds. A port of which this was never said sends what
+    /// it can.
+    pub fn allow(&mut self, port: PortNumber, frames: u32) -> Result<(), String> {
+        self.end(port)?;
+        if !self.engine.allow(port, frames) {
+            return Err(format!("port {port} has no queue: give it one, as --link {port}:limit=1000"));
+        }
         self.engine.settle();
         self.collect();
         Ok(())

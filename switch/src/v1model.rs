@@ -269,6 +269,14 @@ impl Switch {
         }
     }
 
+    /// Back-pressure of what is behind a port ([`Link::allow`]); false: the port has no link.
+    pub fn allow(&mut self, index: usize, packets: u32, now: u64) -> bool {
+        let Some(link) = &mut self.ports[index].link else { return false };
+        link.allow(now, packets);
+        self.due = self.due.min(link.deadline().unwrap_or(u64::MAX));
+        true
+    }
+
     /// When [`Switch::serve`] has something to do next.
     pub fn deadline(&self) -> Option<u64> {
         Some(self.due).filter(|&due| due < u64::MAX)

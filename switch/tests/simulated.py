@@ -79,6 +79,9 @@ class Simulated:
     def receive(self, port: int, frame: bytes) -> None:
         self._check(self.library.aps_receive(self.aps, ctypes.c_uint16(port), frame, ctypes.c_size_t(len(frame))))
 
+    def allow(self, port: int, frames: int) -> None:
+        self._check(self.library.aps_allow(self.aps, ctypes.c_uint16(port), ctypes.c_uint32(frames)))
+
     def sent(self) -> Iterator[tuple[int, int, bytes]]:
         """Port, time in ns and frame of all that was sent."""
         frame = Frame()

@@ -47,6 +47,23 @@ def test_a_frame_takes_its_time_on_the_link_and_no_other(switch: Simulated, kind
     assert switch.now == 500 * MS
 
 
+def test_a_device_that_takes_no_more_leaves_frames_in_the_queue(switch: Simulated, kinds: Program) -> None:
+    stream = switch.become_primary()
+    switch.push(kinds)
+    switch.allow(2, 1)
+    for _ in range(3):
+        switch.send(stream, packet_out(kinds, FRAME))
+    switch.advance(100 * MS)
+    assert [at for _, at, _ in switch.sent()] == [13 * MS]
+    switch.allow(2, 5)
+    switch.advance(200 * MS)
+    assert [at for _, at, _ in switch.sent()] == [113 * MS, 123 * MS]
+    with pytest.raises(ValueError, match="there is no port 9: there are 1, 2"):
+        switch.allow(9, 1)
+    with pytest.raises(ValueError, match="port 1 has no queue: give it one, as --link 1:limit=1000"):
+        switch.allow(1, 1)
+
+
 def test_lists_of_digests_and_idle_entries_come_in_virtual_time(switch: Simulated, kinds: Program) -> None:
     stream = switch.become_primary()
     switch.push(kinds)

@@ -225,6 +225,23 @@ pub unsafe extern "C" fn aps_receive(aps: *mut ApsSwitch, port: u16, frame: *con
     }
 }
 
+/// What is behind a port takes so many frames more from now on: a device with a short queue of its own. What it does not
+/// take waits in the port's queues. A port of which this was never said sends what it can. APS_ERROR: there is no such
+/// port, or it has no --link and so no queue.
+///
+/// # Safety
+/// `aps` is of [`aps_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aps_allow(aps: *mut ApsSwitch, port: u16, frames: u32) -> ApsResult {
+    // SAFETY: the caller's promise.
+    unsafe {
+        on(aps, |aps| {
+            let result = aps.simulation.allow(port, frames);
+            aps.done(result)
+        })
+    }
+}
+
 /// The next frame that a port sent, in the order of time; APS_NOTHING: there is none.
 ///
 /// # Safety

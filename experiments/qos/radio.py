@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paper 004 in a simulated cell of 802.11g at a fixed 54 Mb/s: terminals that get nothing, and a terminal with a target
+among others, over the access point's buffer."""
+
+from collections.abc import Mapping
+
+from experiments.cells import Cell, Transfer
+from experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported
+from experiments.raw import Raw, jain, rate
+from topologies.kernel import SIMULATED
+
+SECONDS = 60.0
+SETTLED = 20.0
+BUFFER = 256  # packets: the access point that the paper used
+BUFFERS = (37, 90, 135, 256, 284)  # Table I, whole packets
+TARGET = 23_000  # kbit/s, section IV.A.1
+OTHERS = 3  # uploads beside the one with a target: with it four, which the paper calls fair
+ALMOST_NOTHING = 0.1  # of the fair share: what the claims read as "unlucky"
+RENO = "ns3::TcpLinuxReno"
+QOS = f"ns3::TcpAv[Target={TARGET}]"
+RADIO: Mapping[str, str | float] = {"standard": "802.11g", "manager": "ns3::ConstantRateWifiManager", "retries": 7}
+DIFFERENCES = (
+    "the cell is ns-3's 802.11g (Yans) of 0.3 m at a fixed 54 Mb/s without noise: the paper's simulation, and not its "
+    "terminals, which differ and lose bursts",
+    "terminals are ns-3's Reno with SACK behind a FIFO of 1000 packets; the law of QoS-TCP is not in the text: how it "
+    "gives way is ours (docs/hosts/cc.md)",
+    "length and repeats of the paper's runs are not stated, but for Fig. 6",
+)
+
+
+def shares(raw: Raw) -> list[float]:
+    """Each terminal's goodput over the fair share."""
+    rates = raw.rates("sta*", SETTLED)
+    return [rate * len(rates) / sum(rates) for rate in rates] if sum(rates) else []
+
+
+def lowest(raw: Raw) -> float | None:
+    return min(shares(raw), default=None)
+
+
+def unlucky(raw: Raw) -> float:
+    return float(sum(share < ALMOST_NOTHING for share in shares(raw)))
+
+
+def own_share(raw: Raw) -> float | None:
+    """The first terminal's, which has the target."""
+    found = shares(raw)
+    return found[0] if found else None
+
+
+def crowd(point: Point, arm: Arm) -> Cell:
+    terminals = int(point["terminals"])
+    traffic = tuple(Transfer(number, "up", transport=RENO) for number in range(1, terminals + 1))
+    return Cell(terminals, SECONDS, traffic, 4, {**RADIO, "ap_queue": BUFFER, "distance": 0.3})
+
+
+def buffered(point: Point, arm: Arm) -> Cell:
+    """Of the arm `two` two plain uploads; else one with a target, or none, and three plain ones."""
+    first = str(arm.options["first"])
+    terminals = int(arm.options["terminals"])
+    traffic = tuple(
+        Transfer(number, "up", transport=first if number == 1 else RENO) for number in range(1, terminals + 1)
+    )
+    return Cell(terminals, SECONDS, traffic, 4, {**RADIO, "ap_queue": int(point["buffer"]), "distance": 0.3})
+
+
+MEASURES = (
+    Measure("total", "Mb/s", "all terminals together", rate("sta*", SETTLED)),
+    Measure("jain", "1", "Jain's index over the terminals", jain("sta*", SETTLED)),
+    Measure("lowest", "1", "the terminal that got least, of the fair share", lowest),
+    Measure("unlucky", "1", "terminals below 0.1 of the fair share", unlucky, "{:.1f}"),
+)
+UNLUCKY = Experiment(
+    name="cell-unlucky",
+    title="Terminals that get almost nothing, in a simulated cell",
+    paper="004, section IV.A.2 and IV.B.2, Fig. 6",
+    question="From how many uploads on does a terminal get almost nothing, as its ACKs are lost at the access point?",
+    sweep={"terminals": (2, 3, 4, 5, 6, 7, 8, 9, 10)},
+    scene=crowd,
+    arms=(Arm("plain", "Reno, bridge", "plain", ecn=False),),
+    measures=MEASURES,
+    reported=(Reported("unlucky", "plain", 1.0, "section IV.A.2", {"terminals": 5}),),
+    figures=(
+        Curves("lowest", "The terminal that got least.", "lowest", "terminals", "terminals", "of the fair share"),
+        Curves("total", "All terminals together.", "total", "terminals", "terminals", "throughput (Mb/s)"),
+    ),
+    repeats=10,
+    quick=Quick(seconds=20, sweep={"terminals": (2, 3, 4, 5, 6, 7)}),
+    differences=DIFFERENCES,
+    clock=SIMULATED,
+    apart=True,
+)
+TARGETED = Experiment(
+    name="cell-buffers",
+    title="A terminal with a target over the access point's buffer, in a simulated cell",
+    paper="004, section IV.A.1, Fig. 2, 3",
+    question="What does the access point's buffer change for two plain uploads, and for one with a target of 23 Mb/s "
+    "among three others?",
+    sweep={"buffer": BUFFERS},
+    scene=buffered,
+    arms=(
+        Arm("two", "two of Reno, bridge", "plain", ecn=False, options={"first": RENO, "terminals": 2}),
+        Arm("reno", "four of Reno, bridge", "plain", ecn=False, options={"first": RENO, "terminals": 1 + OTHERS}),
+        Arm("qos", "TCP-AV, three of Reno", "paper", ecn=False, options={"first": QOS, "terminals": 1 + OTHERS}),
+    ),
+    measures=(
+        *MEASURES,
+        Measure("first", "Mb/s", "the first terminal", rate("sta1", SETTLED)),
+        Measure("first_share", "1", "the first terminal, of the fair share", own_share),
+        Measure("others", "Mb/s", "the others together", rate("sta[2-9]*", SETTLED)),
+    ),
+    figures=(
+        Curves("first", "The first terminal.", "first", "buffer", "packets", "throughput (Mb/s)"),
+        Curves("others", "The others together.", "others", "buffer", "packets", "throughput (Mb/s)"),
+    ),
+    repeats=10,
+    quick=Quick(seconds=20, arms=("two", "qos"), sweep={"buffer": (37, 135, 284)}),
+    differences=(*DIFFERENCES, "Fig. 2 and 3 are pictures in our source: their values are not known"),
+    clock=SIMULATED,
+    apart=True,
+)
+
+EXPERIMENTS = [UNLUCKY, TARGETED]

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Python calls by ctypes (virtual.py): the simulator's clock, and P4Runtime messages of an access point as bytes.
+#include "access-point.h"
+
+#include "apswitch.h"
+
+#include "ns3/simulator.h"
+
+#include <string>
+
+using namespace ns3;
+
+namespace
+{
+
+AccessPoint*
+Of(uint64_t handle)
+{
+    return reinterpret_cast<AccessPoint*>(handle);
+}
+
+/// Of the last call, until the next.
+std::string g_bytes;
+EventId g_alarm;
+
+/// What a call left, kept beyond what it makes the switch do.
+aps_result
+Answer(AccessPoint* ap, aps_result result, aps_bytes* to)
+{
+    g_bytes.assign(reinterpret_cast<const char*>(to->data), to->length);
+    *to = {reinterpret_cast<const uint8_t*>(g_bytes.data()), g_bytes.size()};
+    ap->Settle();
+    return result;
+}
+
+} // namespace
+
+extern "C"
+{
+/// Simulated time in ns.
+uint64_t
+ap_now()
+{
+    return Simulator::Now().GetNanoSeconds();
+}
+
+/// `ring` is called once, at `at` ns, or now if that is over; an earlier alarm is forgotten.
+void
+ap_alarm(uint64_t at, void (*ring)())
+{
+    g_alarm.Cancel();
+    const uint64_t now = ap_now();
+    g_alarm = Simulator::Schedule(NanoSeconds(at > now ? at - now : 0), ring);
+}
+
+void
+ap_no_alarm()
+{
+    g_alarm.Cancel();
+}
+
+/// The simulation ends with this event.
+void
+ap_stop()
+{
+    Simulator::Stop();
+}
+
+/// As aps_call(); APS_ERROR: the access point has ended.
+aps_result
+ap_call(uint64_t handle, uint32_t method, const uint8_t* request, size_t length, aps_bytes* to)
+{
+    auto ap = Of(handle);
+    auto aps = ap->Use();
+    return aps ? Answer(ap, aps_call(aps, method, request, length, to), to) : APS_ERROR;
+}
+
+/// Opens the stream; `told` is called, between events, when there is something to take.
+aps_result
+ap_stream_open(uint64_t handle, uint64_t* stream, void (*told)())
+{
+    auto ap = Of(handle);
+    auto aps = ap->Use();
+    if (!aps)
+    {
+        return APS_ERROR;
+    }
+    const auto result = aps_stream_open(aps, stream);
+    if (result == APS_OK)
+    {
+        ap->Listen(*stream, told);
+    }
+    return result;
+}
+
+aps_result
+ap_stream_send(uint64_t handle, uint64_t stream, const uint8_t* message, size_t length, aps_bytes* to)
+{
+    auto ap = Of(handle);
+    auto aps = ap->Use();
+    *to = {nullptr, 0};
+    return aps ? Answer(ap, aps_stream_send(aps, stream, message, length, to), to) : APS_ERROR;
+}
+
+/// As aps_stream_take(). APS_STATUS: the stream has ended, and `to` is why.
+aps_result
+ap_stream_take(uint64_t handle, aps_bytes* to)
+{
+    bool ended = false;
+    if (!Of(handle)->Take(g_bytes, ended))
+    {
+        return APS_NOTHING;
+    }
+    *to = {reinterpret_cast<const uint8_t*>(g_bytes.data()), g_bytes.size()};
+    return ended ? APS_STATUS : APS_OK;
+}
+
+void
+ap_stream_close(uint64_t handle, uint64_t stream)
+{
+    if (auto aps = Of(handle)->Use())
+    {
+        aps_stream_close(aps, stream);
+    }
+}
+}

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell of 802.11 in ns-3: stations around an access point, a server behind its wire, and the traffic of the papers.
+
+    with Cell(stations=10, manager="ns3::ArfWifiManager", delay_ms=4, seed=1) as cell:
+        cell.add("flow", station=1, start=0.1)
+        samples = cell.run(20)
+
+`transports/cell.cc` does it. What a cell and its parts can be told, with its defaults, stands there by name.
+"""
+
+import ctypes
+import functools
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Literal
+
+from controller.config import AccessPointConfig
+from experiments.samples import Sample
+from topologies.ns3 import virtual
+from topologies.requirements import LabError
+
+ROOM = 300  # bytes of an error's line
+Setting = str | float | bool
+
+
+class _Sample(ctypes.Structure):
+    _fields_ = [
+        ("time", ctypes.c_double), ("value", ctypes.c_double), ("span", ctypes.c_double),
+        ("quantity", ctypes.c_char_p), ("source", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Our library, with the types of what is called here. Raises LabError."""
+    found = virtual.load()
+    words = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t]
+    error = [ctypes.c_char_p, ctypes.c_size_t]
+    for name, result, arguments in (
+        ("cell_new", ctypes.c_void_p, [*words, *error]),
+        ("cell_add", ctypes.c_bool, [ctypes.c_void_p, ctypes.c_char_p, *words, *error]),
+        ("cell_run", None, [ctypes.c_void_p, ctypes.c_double]),
+        ("cell_samples", ctypes.POINTER(_Sample), [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
+        ("cell_access_point", ctypes.c_uint64, [ctypes.c_void_p]),
+        ("cell_error", None, [ctypes.c_void_p, *error]),
+        ("cell_free", None, [ctypes.c_void_p]),
+    ):  # fmt: skip
+        function = getattr(found, name)
+        function.restype, function.argtypes = result, arguments
+    return found
+
+
+class Cell:
+    """One simulation; there is one at a time in a process, and its seed makes it again to the byte."""
+
+    def __init__(self, **settings: Setting) -> None:
+        """Raises LabError for what a cell cannot be, and what it does not know."""
+        self._library = library()
+        self._controlled: virtual.Controlled | None = None
+        error = ctypes.create_string_buffer(ROOM)
+        self._cell = self._library.cell_new(*_words(settings), error, ROOM)
+        if not self._cell:
+            raise LabError(f"the cell cannot be: {error.value.decode()}")
+
+    def __enter__(self) -> "Cell":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._controlled:
+            self._controlled.stop()
+        self._library.cell_free(self._cell)
+
+    def add(self, what: Literal["flow", "stream", "middleware"], **settings: Setting) -> None:
+        """TCP, UDP, or the middleware of paper 002 on a station, which has to have its flows by then. Raises
+        LabError."""
+        error = ctypes.create_string_buffer(ROOM)
+        if not self._library.cell_add(self._cell, what.encode(), *_words(settings), error, ROOM):
+            raise LabError(f"the cell's {what} cannot be: {error.value.decode()}")
+
+    def control(self, config: AccessPointConfig) -> None:
+        """Gives this project's access point its controller; the cell has one when it was told `ours_radio`. Raises
+        LabError."""
+        self._controlled = virtual.Controlled(self._library, self._library.cell_access_point(self._cell), config)
+
+    def run(self, seconds: float) -> list[Sample]:
+        """Simulates from 0 to so many seconds. Raises LabError when the access point could not go on."""
+        self._library.cell_run(self._cell, seconds)
+        if self._controlled:
+            self._controlled.check()
+        error = ctypes.create_string_buffer(ROOM)
+        self._library.cell_error(self._cell, error, ROOM)
+        if error.value:
+            raise LabError(f"the access point ended the simulation: {error.value.decode()}")
+        count = ctypes.c_size_t()
+        first = self._library.cell_samples(self._cell, ctypes.byref(count))
+        return [
+            Sample(one.time, sys.intern(one.quantity.decode()), one.value, one.span, sys.intern(one.source.decode()))
+            for one in first[: count.value]
+        ]
+
+
+def _words(settings: Mapping[str, Setting]) -> tuple[ctypes.Array[ctypes.c_char_p], int]:
+    words = [f"{name}={int(value) if isinstance(value, bool) else value}".encode() for name, value in settings.items()]
+    return (ctypes.c_char_p * len(words))(*words), len(words)

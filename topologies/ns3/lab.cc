@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab.h"
+
+#include "ns3/boolean.h"
+#include "ns3/config.h"
+#include "ns3/global-value.h"
+#include "ns3/internet-stack-helper.h"
+#include "ns3/ipv4-address-helper.h"
+#include "ns3/ipv4.h"
+#include "ns3/net-device-container.h"
+#include "ns3/rng-seed-manager.h"
+#include "ns3/simulator.h"
+#include "ns3/uinteger.h"
+
+using namespace ns3;
+
+namespace
+{
+
+/// Of TCP with timestamps (RFC 7323) in an Ethernet frame of 1514 bytes.
+constexpr uint32_t SEGMENT = 1448;
+/// Linux's net.ipv4.tcp_rmem and tcp_wmem, at most.
+constexpr uint32_t BUFFER = 4 << 20;
+
+} // namespace
+
+void
+BeginLab(uint32_t seed)
+{
+    RngSeedManager::SetSeed(1);
+    RngSeedManager::SetRun(seed);
+    RngSeedManager::ResetNextStreamIndex(); // a lab before this one in the process leaves nothing
+    GlobalValue::Bind("ChecksumEnabled", BooleanValue(true));
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT));
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(BUFFER));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(BUFFER));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
+    // Linux: TCP_DELACK_MIN, TCP_RTO_MIN.
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(40)));
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
+    // Who asked in vain asks again with the next packet, as on Linux; ns-3 waits for 100 s.
+    Config::SetDefault("ns3::ArpCache::DeadTimeout", TimeValue(Seconds(1)));
+    Config::SetDefault("ns3::ArpCache::PendingQueueSize", UintegerValue(100));
+}
+
+void
+GiveAddresses(Lab& lab, const std::vector<Ptr<NetDevice>>& devices)
+{
+    InternetStackHelper stack;
+    stack.SetIpv6StackInstall(false);
+    stack.Install(lab.server);
+    for (const auto& station : lab.stations)
+    {
+        stack.Install(station);
+    }
+    NetDeviceContainer all;
+    for (const auto& device : devices)
+    {
+        all.Add(device);
+    }
+    Ipv4AddressHelper("10.0.0.0", "255.255.0.0").Assign(all);
+}
+
+Ipv4Address
+AddressOf(Ptr<Node> host)
+{
+    return host->GetObject<Ipv4>()->GetAddress(1, 0).GetLocal();
+}
+
+namespace
+{
+
+/// Of a lab, which says what is wrong in its error: station 1 is the first.
+Ptr<Node>
+Station(Lab* lab, uint32_t station)
+{
+    if (station && station <= lab->stations.size())
+    {
+        return lab->stations[station - 1];
+    }
+    if (lab->error.empty())
+    {
+        lab->error = "there is no station " + std::to_string(station) + ": there are 1 to " +
+                     std::to_string(lab->stations.size());
+    }
+    return nullptr;
+}
+
+} // namespace
+
+extern "C"
+{
+/// Of its access point, for ap_call() and the like; 0: it has none.
+uint64_t
+lab_access_point(Lab* lab)
+{
+    return lab->accessPoint ? lab->accessPoint->GetHandle() : 0;
+}
+
+/// The first thing that went wrong; empty: nothing has. Valid until the next call.
+const char*
+lab_error(Lab* lab)
+{
+    if (lab->error.empty() && lab->accessPoint)
+    {
+        lab->error = lab->accessPoint->GetError();
+    }
+    return lab->error.c_str();
+}
+
+/// TCP between a station and the server; its number, or -1: see lab_error().
+int
+lab_transfer(Lab* lab,
+             uint32_t station,
+             bool up,
+             double start,
+             double stop,
+             const char* congestion,
+             bool ecn,
+             uint32_t streams,
+             uint32_t window,
+             uint64_t bytes,
+             double interval)
+{
+    auto host = Station(lab, station);
+    if (!host)
+    {
+        return -1;
+    }
+    constexpr uint16_t first = 5201;
+    constexpr uint32_t most = 64; // connections of one transfer, and ports apart of two
+    TransferOptions options;
+    options.start = Seconds(start);
+    options.stop = Seconds(stop);
+    options.congestion = congestion;
+    options.ecn = ecn;
+    options.streams = streams;
+    options.window = window;
+    options.bytes = bytes;
+    options.interval = Seconds(interval);
+    options.port = static_cast<uint16_t>(first + most * lab->transfers.size());
+    if (!streams || streams > most || lab->transfers.size() >= 900)
+    {
+        lab->error = "a transfer has 1 to " + std::to_string(most) + " streams, and a lab up to 900 transfers";
+        return -1;
+    }
+    if (start < Simulator::Now().GetSeconds() || stop < start)
+    {
+        lab->error = "a transfer from " + std::to_string(start) + " to " + std::to_string(stop) +
+                     " s cannot be: it starts from now on, and stops after";
+        return -1;
+    }
+    auto transfer = CreateObject<Transfer>();
+    const auto receiver = up ? lab->server : host;
+    transfer->Start(up ? host : lab->server, receiver, AddressOf(receiver), options);
+    if (!transfer->GetError().empty())
+    {
+        lab->error = transfer->GetError();
+        return -1;
+    }
+    lab->transfers.push_back(transfer);
+    return static_cast<int>(lab->transfers.size() - 1);
+}
+
+/// Octets that arrived of a stream in each interval; `length`: how many there are.
+const uint64_t*
+lab_arrived(Lab* lab, uint32_t transfer, uint32_t stream, size_t* length)
+{
+    const auto& arrived = lab->transfers.at(transfer)->GetArrived(stream);
+    *length = arrived.size();
+    return arrived.data();
+}
+
+/// When all of a stream's octets had arrived, s; 0: they have not.
+double
+lab_finished(Lab* lab, uint32_t transfer, uint32_t stream)
+{
+    return lab->transfers.at(transfer)->GetFinished(stream).GetSeconds();
+}
+
+/// A probe of the round trip from `start` on; its number, or -1.
+int
+lab_probe(Lab* lab, uint32_t station, double start, double interval)
+{
+    auto host = Station(lab, station);
+    if (!host)
+    {
+        return -1;
+    }
+    if (start < Simulator::Now().GetSeconds() || interval <= 0)
+    {
+        lab->error = "a probe from " + std::to_string(start) + " s cannot be: it starts from now on, at an interval";
+        return -1;
+    }
+    constexpr uint16_t first = 8620;
+    auto probe = CreateObject<RoundTripProbe>();
+    const auto port = static_cast<uint16_t>(first + lab->probes.size());
+    probe->Start(host, lab->server, AddressOf(lab->server), port, Seconds(start), Seconds(interval));
+    lab->probes.push_back(probe);
+    return static_cast<int>(lab->probes.size() - 1);
+}
+
+/// Four numbers (s) for each probe that was answered: when it was sent, its round trip, up, down. `sent`: all of them.
+const double*
+lab_answers(Lab* lab, uint32_t probe, size_t* answered, uint32_t* sent)
+{
+    static_assert(sizeof(RoundTripProbe::Answer) == 4 * sizeof(double));
+    const auto& answers = lab->probes.at(probe)->GetAnswers();
+    *answered = answers.size();
+    *sent = lab->probes.at(probe)->GetSent();
+    return answers.empty() ? nullptr : &answers.front().sent;
+}
+
+/// Lets time pass until then, s; the number of ns-3's events so far.
+uint64_t
+lab_run(Lab* lab, double until)
+{
+    if (until < Simulator::Now().GetSeconds() && lab->error.empty())
+    {
+        lab->error = "time cannot go back to " + std::to_string(until) + " s: give a later time";
+    }
+    if (*lab_error(lab))
+    {
+        return Simulator::GetEventCount();
+    }
+    Simulator::Stop(Seconds(until) - Simulator::Now());
+    Simulator::Run();
+    return Simulator::GetEventCount();
+}
+
+/// The end of the lab and of the simulation: nothing of either is to be used any more.
+void
+lab_end(Lab* lab)
+{
+    for (auto& transfer : lab->transfers)
+    {
+        transfer->Dispose();
+    }
+    for (auto& probe : lab->probes)
+    {
+        probe->Dispose();
+    }
+    if (lab->accessPoint)
+    {
+        lab->accessPoint->Dispose();
+    }
+    delete lab;
+    Simulator::Destroy();
+}
+}

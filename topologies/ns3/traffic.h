@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hosts of a lab do: TCP as much as goes, and probes of the round trip. Both keep what they measure.
+#ifndef TRAFFIC_H
+#define TRAFFIC_H
+
+#include "ns3/event-id.h"
+#include "ns3/ipv4-address.h"
+#include "ns3/node.h"
+#include "ns3/nstime.h"
+#include "ns3/object.h"
+#include "ns3/socket.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ns3
+{
+
+/** What a transfer is like. Times are of the simulation. */
+struct TransferOptions
+{
+    Time start;
+    /** From then on nothing more is handed to the sockets; what they have is still sent. */
+    Time stop;
+    /** Of the sender, by the name of its TypeId: "ns3::TcpCubic". */
+    std::string congestion;
+    bool ecn = true;
+    /** Connections, side by side. */
+    uint32_t streams = 1;
+    /** Of the sockets' buffers, bytes; 0: ns-3's defaults. */
+    uint32_t window = 0;
+    /** Octets to send on each connection, then it is closed; 0: as much as goes. */
+    uint64_t bytes = 0;
+    uint16_t port = 0;
+    /** Of what is counted. */
+    Time interval;
+};
+
+/** TCP from one host to another; what arrives is counted by interval, from the simulation's start. */
+class Transfer : public Object
+{
+  public:
+    static TypeId GetTypeId();
+
+    /** `address`: the receiver's. Raises nothing; GetError() says what is wrong. */
+    void Start(Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address address, const TransferOptions& options);
+    std::string GetError() const;
+
+    /** Octets that arrived on connection `stream`, in each interval. */
+    const std::vector<uint64_t>& GetArrived(uint32_t stream) const;
+    /** The sender's socket of a connection; null before it starts. Its traces are ns-3's. */
+    Ptr<Socket> GetSocket(uint32_t stream) const;
+    /** When all `bytes` of a connection had arrived; 0: they have not. */
+    Time GetFinished(uint32_t stream) const;
+
+  protected:
+    void DoDispose() override;
+
+  private:
+    struct Stream
+    {
+        Ptr<Socket> sender;
+        uint64_t sent = 0;
+        uint64_t total = 0;
+        std::vector<uint64_t> arrived;
+        Time finished;
+    };
+
+    void Connect(uint32_t stream);
+    void Accept(uint32_t stream, Ptr<Socket> socket, const Address& from);
+    void Fill(uint32_t stream, Ptr<Socket> socket, uint32_t available);
+    void Read(uint32_t stream, Ptr<Socket> socket);
+    void Stop();
+    void Configure(Ptr<Socket> socket) const;
+
+    Ptr<Node> m_sender;
+    Ptr<Node> m_receiver;
+    Ipv4Address m_address;
+    TransferOptions m_options;
+    std::vector<Stream> m_streams;
+    std::vector<Ptr<Socket>> m_sockets;
+    std::string m_error;
+    bool m_stopped = false;
+};
+
+/** A probe of the round trip between two hosts, over UDP, at a steady rate. */
+class RoundTripProbe : public Object
+{
+  public:
+    /** Of one probe that was answered; seconds. */
+    struct Answer
+    {
+        double sent;
+        double trip;
+        double up;
+        double down;
+    };
+
+    static TypeId GetTypeId();
+    /** `address`: the server's. */
+    void Start(Ptr<Node> station, Ptr<Node> server, Ipv4Address address, uint16_t port, Time start, Time interval);
+    const std::vector<Answer>& GetAnswers() const;
+    uint32_t GetSent() const;
+
+  protected:
+    void DoDispose() override;
+
+  private:
+    void Send();
+    void Reflect(Ptr<Socket> socket);
+    void Take(Ptr<Socket> socket);
+
+    Ptr<Socket> m_station;
+    Ptr<Socket> m_server;
+    Time m_interval;
+    EventId m_next;
+    uint32_t m_sent = 0;
+    std::vector<Answer> m_answers;
+};
+
+} // namespace ns3
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cell of 802.11 with stations around an access point and a server behind a wire, and the traffic of the papers in it. What
+// stands between the radio and the wire is a bridge, or an access point of this project.
+//
+//     station 1 .. n --802.11-- AP node --wire-- server
+//     own queue                 queue of its radio
+#pragma once
+
+#include "cwnd_middleware.h"
+
+#include "ns3/event-id.h"
+#include "ns3/net-device-container.h"
+#include "ns3/node-container.h"
+#include "ns3/object-factory.h"
+#include "ns3/tcp-socket-base.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ns3
+{
+
+class AccessPoint;
+
+/// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error.
+class Settings
+{
+  public:
+    /// Raises std::invalid_argument for a word without "=".
+    Settings(const char* const* words, size_t count);
+    std::string Text(const std::string& name, const std::string& otherwise);
+    double Number(const std::string& name, double otherwise);
+    bool Has(const std::string& name) const;
+    /// Raises std::invalid_argument for what was not asked for.
+    void Finish() const;
+
+  private:
+    std::map<std::string, std::string> m_values;
+};
+
+/// One measurement; times in s since the simulation's start, `time` the middle of `span`.
+struct CellSample
+{
+    double time;
+    double value;
+    double span;
+    const char* quantity;
+    const char* source;
+};
+
+/// TCP from one node to another: as much as goes, or sessions on one connection.
+class CellFlow
+{
+  public:
+    CellFlow(std::string name, Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address to, uint16_t port, Settings& settings);
+
+    std::string name;
+    Ptr<Node> sender;
+    std::string transport;
+    double start; ///< it connects
+    double send;  ///< as much as goes, from here on
+    double stop;
+
+    void Begin();
+    void End();
+    /// Bytes that arrived since the last time.
+    uint64_t TakeArrived();
+    bool Begun() const;
+    Ptr<TcpSocketState> State() const;
+    uint32_t SmallestRtt() const; ///< us; 0: none yet
+
+    struct Session
+    {
+        double start;
+        uint64_t until;      ///< bytes of the connection with it
+        double finished{-1}; ///< all of it acknowledged to the sender
+        double arrived{-1};  ///< all of it at the receiver
+    };
+
+    std::vector<Session> sessions;
+    Ptr<TcpBoundedCubic> bounded; ///< its congestion control, where that can be bounded
+    uint64_t timeouts{0}, recoveries{0};
+
+  private:
+    void Plan(double at, uint32_t bytes);
+    void Fill();
+    void Accept(Ptr<Socket> socket, const Address& from);
+    void Receive(Ptr<Socket> socket);
+    void Acknowledged(SequenceNumber32 before, SequenceNumber32 now);
+    void Measured(Time before, Time now);
+    void Changed(TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now);
+
+    Ptr<Node> m_receiver;
+    InetSocketAddress m_to;
+    bool m_ecn;
+    bool m_endless;
+    Ptr<TcpSocketBase> m_socket;
+    Ptr<Socket> m_listening;
+    Ptr<TcpCongestionOps> m_control;
+    Ptr<TcpSocketState> m_state;
+    uint64_t m_wanted{0}, m_given{0}, m_acked{0}, m_received{0}, m_taken{0};
+    uint32_t m_smallest{0};
+    bool m_over{false};
+};
+
+/// UDP from one node to another at a rate.
+struct CellStream
+{
+    std::string name;
+    Ptr<Socket> from, to;
+    uint32_t bytes;
+    Time every;
+    double stop;
+    uint64_t arrived{0};
+};
+
+class Cell
+{
+  public:
+    /// Raises std::invalid_argument.
+    explicit Cell(Settings& settings);
+    ~Cell();
+
+    void AddFlow(Settings& settings);
+    void AddStream(Settings& settings);
+    void AddMiddleware(Settings& settings);
+    void Run(double until);
+    const std::vector<CellSample>& Samples() const;
+    /// Of the access point of this project; null behind a bridge.
+    Ptr<AccessPoint> Ours() const;
+
+  private:
+    Ptr<Node> Station(Settings& settings, uint32_t& number) const;
+    void Look();
+    void LookCloser();
+    void Send(CellStream* stream);
+    void Take(CellStream* stream, Ptr<Socket> socket);
+    void Keep(double time, const std::string& quantity, double value, double span, const std::string& source);
+
+    NodeContainer m_stations;
+    Ptr<Node> m_ap, m_server;
+    Ptr<NetDevice> m_radio;
+    Ptr<AccessPoint> m_ours;
+    Ipv4Address m_serverAddress;
+    std::vector<Ipv4Address> m_addresses;
+    std::vector<std::unique_ptr<CellFlow>> m_flows;
+    std::vector<std::unique_ptr<CellStream>> m_streams;
+    std::vector<CellSample> m_samples;
+    std::deque<std::string> m_names;
+    std::map<std::string, const char*> m_known;
+};
+
+} // namespace ns3

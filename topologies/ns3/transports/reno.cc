@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reno.h"
+
+#include "ns3/simulator.h"
+
+namespace ns3
+{
+
+NS_OBJECT_ENSURE_REGISTERED(TcpPacketReno);
+
+TypeId
+TcpPacketReno::GetTypeId()
+{
+    static TypeId tid = TypeId("ns3::TcpPacketReno")
+                            .SetParent<TcpCongestionOps>()
+                            .SetGroupName("Internet")
+                            .AddConstructor<TcpPacketReno>();
+    return tid;
+}
+
+// A copy belongs to another socket, which it has to be introduced to.
+TcpPacketReno::TcpPacketReno(const TcpPacketReno& other)
+    : TcpCongestionOps(other)
+{
+}
+
+std::string
+TcpPacketReno::GetName() const
+{
+    return GetInstanceTypeId().GetName();
+}
+
+Ptr<TcpCongestionOps>
+TcpPacketReno::Fork()
+{
+    return CopyObject<TcpPacketReno>(this);
+}
+
+void
+TcpPacketReno::Init(Ptr<TcpSocketState> tcb)
+{
+    if (m_heard == PeekPointer(tcb))
+    {
+        return;
+    }
+    m_heard = PeekPointer(tcb);
+    tcb->m_nextTxSequence.ConnectWithoutContext(MakeCallback(&TcpPacketReno::Next, this));
+    tcb->m_highTxMark.ConnectWithoutContext(MakeCallback(&TcpPacketReno::Highest, this));
+}
+
+// SND.NXT moves on by what was sent, and back to what is sent again.
+void
+TcpPacketReno::Next(SequenceNumber32 before, SequenceNumber32 after)
+{
+    int32_t bytes = after - before;
+    if (bytes <= 0 || bytes > static_cast<int32_t>(m_heard->m_segmentSize))
+    {
+        return; // it was set, not moved by sending
+    }
+    progress.sent += bytes;
+    progress.lastSent = Simulator::Now();
+    if (m_fresh >= static_cast<uint64_t>(bytes))
+    {
+        m_fresh -= bytes;
+    }
+    else if (m_heard->m_congState != TcpSocketState::CA_LOSS)
+    {
+        progress.lost++;
+    }
+}
+
+// Told before Next is told of the same segment.
+void
+TcpPacketReno::Highest(SequenceNumber32 before, SequenceNumber32 after)
+{
+    m_fresh += after - before;
+}
+
+uint32_t
+TcpPacketReno::Window(Ptr<const TcpSocketState> tcb)
+{
+    return tcb->m_cWnd / tcb->m_segmentSize;
+}
+
+uint32_t
+TcpPacketReno::Threshold(Ptr<const TcpSocketState> tcb)
+{
+    uint32_t bytes = tcb->m_ssThresh;
+    return bytes == UINT32_MAX ? INFINITE : bytes / tcb->m_segmentSize;
+}
+
+void
+TcpPacketReno::SetWindow(Ptr<TcpSocketState> tcb, uint32_t packets)
+{
+    if (packets != Window(tcb)) // bytes below a whole packet stay as they are
+    {
+        tcb->m_cWnd = packets * tcb->m_segmentSize;
+    }
+}
+
+void
+TcpPacketReno::SetThreshold(Ptr<TcpSocketState> tcb, uint32_t packets)
+{
+    if (packets != Threshold(tcb))
+    {
+        auto bytes = static_cast<uint64_t>(packets) * tcb->m_segmentSize;
+        tcb->m_ssThresh = std::min<uint64_t>(bytes, UINT32_MAX);
+    }
+}
+
+bool
+TcpPacketReno::InSlowStart(Ptr<const TcpSocketState> tcb)
+{
+    return Window(tcb) < Threshold(tcb);
+}
+
+uint32_t
+TcpPacketReno::Double(Ptr<TcpSocketState> tcb, uint32_t acked)
+{
+    uint32_t before = Window(tcb);
+    uint32_t reached = std::min(before + acked, Threshold(tcb));
+    SetWindow(tcb, reached);
+    return acked - (reached - before);
+}
+
+void
+TcpPacketReno::Grow(Ptr<TcpSocketState> tcb, uint32_t acked)
+{
+    uint32_t inFlight = tcb->m_bytesInFlight / tcb->m_segmentSize;
+    if (!tcb->m_isCwndLimited && !(InSlowStart(tcb) && Window(tcb) < 2 * inFlight))
+    {
+        return;
+    }
+    if (InSlowStart(tcb))
+    {
+        acked = Double(tcb, acked);
+        if (acked == 0)
+        {
+            return;
+        }
+    }
+    // A packet for every whole window; an earlier surplus counts first.
+    uint32_t window = Window(tcb);
+    uint32_t per = std::max(window, 1U);
+    if (towards >= per)
+    {
+        towards = 0;
+        window++;
+    }
+    towards += acked;
+    window += towards / per;
+    towards %= per;
+    SetWindow(tcb, window);
+}
+
+void
+TcpPacketReno::PktsAcked(Ptr<TcpSocketState> tcb, uint32_t, const Time&)
+{
+    progress.delivered += (tcb->m_lastAckedSackedBytes + tcb->m_segmentSize - 1) / tcb->m_segmentSize;
+}
+
+void
+TcpPacketReno::IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked)
+{
+    Grow(tcb, acked);
+}
+
+uint32_t
+TcpPacketReno::LossThreshold(Ptr<const TcpSocketState> tcb) const
+{
+    return std::max(Window(tcb) / 2, 2U);
+}
+
+uint32_t
+TcpPacketReno::GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t)
+{
+    return LossThreshold(tcb) * tcb->m_segmentSize;
+}
+
+} // namespace ns3

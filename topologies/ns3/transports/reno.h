@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the congestion controls here share: Reno (RFC 5681) as Linux counts it, in whole packets, and what a connection has
+// sent, lost and delivered. The same laws run in Linux as BPF programs (hosts/bpf/); topologies/tests/test_ns3_transports.py
+// plays what a kernel recorded of those to these.
+#pragma once
+
+#include "ns3/tcp-congestion-ops.h"
+#include "ns3/tcp-socket-state.h"
+
+namespace ns3
+{
+
+/// ns-3 calls a congestion control as Linux does, but tells it less. This counts the rest.
+struct TcpProgress
+{
+    uint64_t sent{0};      ///< bytes of payload, with retransmissions
+    Time lastSent;         ///< when data was last sent
+    uint32_t lost{0};      ///< packets sent again outside the repair of a timeout, which marks a whole window lost
+    uint32_t delivered{0}; ///< packets acknowledged, cumulatively or selectively
+};
+
+/// Reno in packets. Windows and thresholds here are packets of a full segment; ns-3 keeps bytes.
+class TcpPacketReno : public TcpCongestionOps
+{
+  public:
+    static TypeId GetTypeId();
+    TcpPacketReno() = default;
+    TcpPacketReno(const TcpPacketReno& other);
+
+    std::string GetName() const override;
+    void Init(Ptr<TcpSocketState> tcb) override;
+    void PktsAcked(Ptr<TcpSocketState> tcb, uint32_t acked, const Time& rtt) override;
+    void IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked) override;
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t bytesInFlight) override;
+    Ptr<TcpCongestionOps> Fork() override;
+
+    static uint32_t Window(Ptr<const TcpSocketState> tcb);
+    static uint32_t Threshold(Ptr<const TcpSocketState> tcb);
+    static void SetWindow(Ptr<TcpSocketState> tcb, uint32_t packets);
+    static void SetThreshold(Ptr<TcpSocketState> tcb, uint32_t packets);
+    static constexpr uint32_t INFINITE = 0x7fffffff; ///< of a threshold, packets
+
+    TcpProgress progress;
+    uint32_t towards{0}; ///< packets acknowledged towards the window's next increase
+
+  protected:
+    static bool InSlowStart(Ptr<const TcpSocketState> tcb);
+    /// Slow start, up to the threshold. Returns what was acknowledged beyond it.
+    static uint32_t Double(Ptr<TcpSocketState> tcb, uint32_t acked);
+    /// Slow start or congestion avoidance, while the window is what limits the sender (RFC 7661).
+    void Grow(Ptr<TcpSocketState> tcb, uint32_t acked);
+    /// The threshold after a loss, packets.
+    virtual uint32_t LossThreshold(Ptr<const TcpSocketState> tcb) const;
+
+  private:
+    void Next(SequenceNumber32 before, SequenceNumber32 after);
+    void Highest(SequenceNumber32 before, SequenceNumber32 after);
+
+    TcpSocketState* m_heard{nullptr}; ///< whose changes are counted: it has this control, and lives no longer
+    uint64_t m_fresh{0};              ///< bytes sent for the first time
+    uint32_t m_again{0};              ///< bytes sent again and not yet counted as packets
+};
+
+} // namespace ns3

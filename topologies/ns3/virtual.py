@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller in simulated time: an event loop whose clock is ns-3's, and P4Runtime to a switch in this process.
+
+The session, learning and the ticks are the coroutines of `controller.access_point`, as they are beside any switch. ns-3
+rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run then runs,
+and takes no time. So a run depends on its seed alone.
+"""
+
+import asyncio
+import contextvars
+import ctypes
+import functools
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from finsy.proto import rpc_code, rpc_status
+
+from controller.access_point import AccessPoint
+from controller.config import AccessPointConfig
+from controller.transport import ANSWER_SECONDS, RpcError
+from topologies.ns3 import build
+from topologies.requirements import LabError
+
+OK, NOTHING, ERROR, STATUS = range(4)
+METHODS = {
+    "Write": 0,
+    "Read": 1,
+    "SetForwardingPipelineConfig": 2,
+    "GetForwardingPipelineConfig": 3,
+    "Capabilities": 4,
+}
+"""As aps_method."""
+NS = 1_000_000_000
+
+_Callback = ctypes.CFUNCTYPE(None)
+
+
+class Bytes(ctypes.Structure):
+    """aps_bytes: of the library until its next call."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    def get(self) -> bytes:
+        return ctypes.string_at(self.data, self.length) if self.length else b""
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """Our C++ in ns-3, as it is at the first call: one process has one of it. Raises LabError."""
+    path = build.library()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LabError(f"{path} cannot be loaded: {error}; remove it, and `make ns3` makes it anew") from None
+    library.ap_now.restype = ctypes.c_uint64
+    pointer, size, u64 = ctypes.POINTER(Bytes), ctypes.c_size_t, ctypes.c_uint64
+    library.ap_alarm.argtypes = (u64, _Callback)
+    library.ap_call.argtypes = (u64, ctypes.c_uint32, ctypes.c_char_p, size, pointer)
+    library.ap_stream_open.argtypes = (u64, ctypes.POINTER(u64), _Callback)
+    library.ap_stream_send.argtypes = (u64, u64, ctypes.c_char_p, size, pointer)
+    library.ap_stream_take.argtypes = (u64, pointer)
+    library.ap_stream_close.argtypes = (u64, u64)
+    return library
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """An event loop in simulated time. It never waits: `run_ready` does all that can be done now."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        """A heap: when (ns), in which order they were asked for, what."""
+        self._count = itertools.count()
+        self._ring = _Callback(self.run_ready)
+        self._running = False
+        self.failure: BaseException | None = None
+        """What ended a callback that nobody waits for; the first one."""
+
+    def time(self) -> float:
+        """Simulated seconds."""
+        return float(self._library.ap_now()) / NS
+
+    def run_ready(self) -> None:
+        """Do what can be done at this time, and have ns-3 ring for what is due next."""
+        if self._running:
+            return
+        self._running = True
+        asyncio._set_running_loop(self)
+        try:
+            while self.failure is None:
+                now = self._library.ap_now()
+                while self._timers and self._timers[0][0] <= now:
+                    self._ready.append(heapq.heappop(self._timers)[2])
+                if not self._ready:
+                    break
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        except BaseException as error:
+            # A callback of C has nowhere to raise it to: see `failure`.
+            self.failure = error
+        finally:
+            asyncio._set_running_loop(None)
+            self._running = False
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        if self.failure is not None:
+            self._library.ap_stop()
+        elif self._timers:
+            self._library.ap_alarm(self._timers[0][0], self._ring)
+        else:
+            self._library.ap_no_alarm()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """As of any event loop."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As of any event loop."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As of any event loop."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        # Never early: who is called looks at the time.
+        heapq.heappush(self._timers, (math.ceil(when * NS), next(self._count), timer))
+        return timer
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        """As of any event loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> "asyncio.Task[Any]":
+        """As of any event loop."""
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Nobody waits for what failed: the run is over."""
+        error = context.get("exception")
+        self.failure = self.failure or (error if error else RuntimeError(context.get("message", "unknown")))
+
+    def get_debug(self) -> bool:
+        """As of any event loop."""
+        return False
+
+    def is_running(self) -> bool:
+        """As of any event loop."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """As of any event loop."""
+        return False
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """What was cancelled is passed over when its time comes."""
+
+
+class InProcess:
+    """P4Runtime to the switch of an access point (`lab_access_point`): a `controller.transport.Transport`. A call has
+    its answer when it returns, at the same simulated time."""
+
+    def __init__(self, library: ctypes.CDLL, loop: VirtualLoop, handle: int) -> None:
+        self.library, self.loop, self.handle = library, loop, handle
+
+    async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
+        """As `Transport.call`."""
+        answer = Bytes()
+        result = self.library.ap_call(self.handle, METHODS[method], request, len(request), ctypes.byref(answer))
+        return self.answered(result, answer)
+
+    def answered(self, result: int, answer: Bytes) -> bytes:
+        """What came back; raises `RpcError`."""
+        if result == STATUS:
+            raise RpcError(rpc_status.Status.FromString(answer.get()))
+        if result == ERROR:
+            raise RpcError(rpc_status.Status(code=rpc_code.UNAVAILABLE, message="the access point has ended"))
+        return answer.get()
+
+    def stream(self) -> "InProcessStream":
+        """As `Transport.stream`."""
+        return InProcessStream(self)
+
+    async def close(self) -> None:
+        """As `Transport.close`."""
+
+
+class InProcessStream:
+    """As `controller.transport.Stream`."""
+
+    def __init__(self, to: InProcess) -> None:
+        self._to = to
+        self._messages: asyncio.Queue[bytes | RpcError] = asyncio.Queue()
+        self._told = _Callback(self._tell)
+        stream = ctypes.c_uint64()
+        self._open = to.library.ap_stream_open(to.handle, ctypes.byref(stream), self._told) == OK
+        self._stream = stream.value
+        if not self._open:
+            self._end("the access point has ended")
+
+    def send(self, message: bytes) -> None:
+        """As `Stream.send`."""
+        answer = Bytes()
+        if self._open:
+            result = self._to.library.ap_stream_send(
+                self._to.handle, self._stream, message, len(message), ctypes.byref(answer)
+            )
+            try:
+                self._to.answered(result, answer)
+            except RpcError as error:
+                self._open = False
+                self._messages.put_nowait(error)
+            # What it is answered with is there already, also before the simulation runs.
+            self._take()
+
+    async def receive(self) -> bytes:
+        """As `Stream.receive`."""
+        message = await self._messages.get()
+        if isinstance(message, RpcError):
+            self._messages.put_nowait(message)  # for who asks again
+            raise message
+        return message
+
+    def close(self) -> None:
+        """As `Stream.close`."""
+        if self._open:
+            self._open = False
+            self._to.library.ap_stream_close(self._to.handle, self._stream)
+
+    def _tell(self) -> None:
+        """ns-3 calls it: the switch has said something."""
+        self._take()
+        self._to.loop.run_ready()
+
+    def _take(self) -> None:
+        message = Bytes()
+        while (result := self._to.library.ap_stream_take(self._to.handle, ctypes.byref(message))) != NOTHING:
+            if result == OK:
+                self._messages.put_nowait(message.get())
+            else:
+                self._open = False
+                self._messages.put_nowait(RpcError(rpc_status.Status.FromString(message.get())))
+
+    def _end(self, why: str) -> None:
+        self._messages.put_nowait(RpcError(rpc_status.Status(code=rpc_code.UNAVAILABLE, message=why)))
+
+
+class Controlled:
+    """An access point of ns-3 with its controller: ready when this returns, at the same simulated time.
+
+    Args:
+        library: of `load`.
+        handle: of the access point.
+        config: of its ports and features; its address is not used.
+
+    Raises LabError when it does not become ready.
+    """
+
+    def __init__(self, library: ctypes.CDLL, handle: int, config: AccessPointConfig) -> None:
+        self.loop = VirtualLoop(library)  # type: ignore[abstract]  # no sockets, no processes: none is asked for
+        ready: list[str] = []
+        asyncio._set_running_loop(self.loop)
+        try:
+            self.access_point = AccessPoint(config, ready.append, lambda _: InProcess(library, self.loop, handle))
+            self._task = self.loop.create_task(self.access_point.run())
+            self._task.add_done_callback(self._ended)
+        finally:
+            asyncio._set_running_loop(None)
+        self.loop.run_ready()
+        self.check()
+        if not ready:
+            problem = self.access_point.connection.problem or "the switch does not answer"
+            raise LabError(f"the controller is not ready: {problem}")
+
+    def check(self) -> None:
+        """Raises LabError when the controller has ended."""
+        if isinstance(self.loop.failure, KeyboardInterrupt):
+            raise self.loop.failure
+        if (failure := self.loop.failure) is not None:
+            raise LabError(f"the controller has ended: {type(failure).__name__}: {failure}") from failure
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            self.loop.failure = self.loop.failure or task.exception() or RuntimeError("it has ended")
+
+    def stop(self) -> None:
+        """Before the simulation ends."""
+        self.loop.failure = None  # what ended it was told; its coroutines end, too
+        self._task.cancel()
+        self.loop.run_ready()

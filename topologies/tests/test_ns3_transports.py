@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The papers' transports in ns-3 against the definitions that their BPF programs are tested against, on the same
+events: those that a Linux kernel told the programs (hosts/tests/recordings). And the rule of paper 002's middleware
+against the vectors that Rust's model makes (hosts/tests/cwnd_vectors.json)."""
+
+import ctypes
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hosts.tests import cc_reference
+from hosts.tests.cc_recordings import CHANGES, KEPT, OPTIONS, kept
+from topologies.ns3 import build, virtual
+from topologies.requirements import ROOT, LabError
+
+TYPES = {  # the control of hosts/bpf -> TypeId, attributes by the names of its options, with the defaults there
+    "vegas": ("ns3::TcpPacketVegas", {"alpha": ("Alpha", 2), "beta": ("Beta", 4), "gamma": ("Gamma", 1)}),
+    "vegas_fair": (
+        "ns3::TcpVegasFair",
+        {
+            "alpha": ("Alpha", 2), "beta": ("Beta", 4), "gamma": ("Gamma", 1), "pause": ("Pause", 1000),
+            "introduction": ("Introduction", 5000), "more_alpha": ("MoreAlpha", 1), "more_beta": ("MoreBeta", 2),
+        },
+    ),
+    "reno_maxwin": ("ns3::TcpRenoMaxwin", {"bound": ("Bound", 10)}),
+    "tcp_av": (
+        "ns3::TcpAv",
+        {
+            "target": ("Target", 0), "loss_limit": ("LossLimit", 10), "timeout_limit": ("TimeoutLimit", 2),
+            "rest": ("Rest", 5000), "ceiling": ("Ceiling", 0),
+        },
+    ),
+}  # fmt: skip
+TIMES = ("Pause", "Rest")  # in ms
+RECORDED = (
+    ("now", ctypes.c_int64), ("sinceSent", ctypes.c_int64), ("rtt", ctypes.c_int64), ("srtt", ctypes.c_int64),
+    ("sent", ctypes.c_uint64),
+    *((name, ctypes.c_uint32) for name in (
+        "window", "threshold", "towards", "priorWindow", "acked", "una", "next", "segment", "lost", "delivered",
+        "mostOut", "limited", "state",
+    )),
+)  # fmt: skip
+
+
+class Recorded(ctypes.Structure):
+    _fields_ = RECORDED
+
+
+@pytest.fixture(scope="module")
+def library() -> ctypes.CDLL:
+    try:
+        build.wheel()
+    except LabError as error:
+        pytest.skip(str(error))
+    found = virtual.load()
+    found.replay_new.restype, found.replay_new.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    found.replay_call.restype = ctypes.c_uint32
+    found.replay_call.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.POINTER(Recorded)]
+    found.replay_free.argtypes = [ctypes.c_void_p]
+    return found
+
+
+def transport(name: str, options: dict[str, int]) -> str:
+    kind, attributes = TYPES[name]
+    words = []
+    for option, (attribute, default) in attributes.items():
+        value = options.get(option, default)
+        words.append(f"{attribute}={value}ms" if attribute in TIMES else f"{attribute}={value}")
+    return f"{kind}[{'|'.join(words)}]"
+
+
+@dataclass
+class InNs3:
+    """One of ours in the place of a model: it is told what the model would be told."""
+
+    library: ctypes.CDLL
+    name: str
+    options: dict[str, int]
+    cwnd: int = 0
+    ssthresh: int = 0
+    towards: int = 0
+    _control: Any = None
+
+    def _call(self, callback: str, event: cc_reference.Event, argument: int = 0) -> int:
+        if self._control is None:
+            self._control = self.library.replay_new(transport(self.name, self.options).encode())
+        acked = event["arguments"][1] if callback in ("cong_avoid", "pkts_acked") else 0
+        rtt = cc_reference.signed(event["arguments"][0]) if callback == "pkts_acked" else 0
+        idle = (event["jiffies"] - event["lsndtime"]) % (1 << 32)
+        una = event["arguments"][0] if callback == "cong_avoid" else event["snd_una"]
+        told = Recorded(
+            event["mstamp"], idle * 1_000_000 // cc_reference.HZ, rtt, event["srtt_us"] // 8, event["bytes_sent"],
+            self.cwnd, self.ssthresh, self.towards, event["prior_cwnd"], acked, una, event["snd_nxt"], event["mss"],
+            event["lost"], event["delivered"], event["max_packets_out"], event["cwnd_limited"], event["ca_state"],
+        )  # fmt: skip
+        answer = self.library.replay_call(self._control, callback.encode(), argument, ctypes.byref(told))
+        self.cwnd, self.towards = told.window, told.towards
+        if told.threshold * event["mss"] + event["mss"] <= 0xFFFFFFFF:  # else ns-3 has no more than "very high"
+            self.ssthresh = told.threshold
+        return int(answer)
+
+    def init(self, event: cc_reference.Event) -> None:
+        self._call("init", event)
+
+    def pkts_acked(self, event: cc_reference.Event) -> None:
+        self._call("pkts_acked", event)
+
+    def cong_avoid(self, event: cc_reference.Event) -> None:
+        self._call("cong_avoid", event)
+
+    def set_state(self, event: cc_reference.Event) -> None:
+        self._call("set_state", event, event["arguments"][0])
+
+    def cwnd_event(self, event: cc_reference.Event) -> None:
+        self._call("cwnd_event", event, event["arguments"][0])
+
+    def loss_threshold(self, event: cc_reference.Event) -> int:
+        return self._call("ssthresh", event)
+
+    def undone(self, event: cc_reference.Event) -> int:
+        """ns-3 undoes nothing: the definition's own answer."""
+        model = cc_reference.RenoMaxwin if self.name == "reno_maxwin" else cc_reference.Reno
+        return model(self.options, self.cwnd, self.ssthresh).undone(event)
+
+
+@pytest.fixture
+def ours(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in TYPES:
+        monkeypatch.setitem(cc_reference.MODELS, name, lambda options, name=name: InNs3(library, name, options))
+    yield
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.usefixtures("ours")
+def test_the_window_is_the_one_that_the_definition_has(name: str) -> None:
+    events = kept(name)
+    defaults = {option: default for option, (_, default) in TYPES[name][1].items()}
+    seen = cc_reference.replay(name, {**defaults, **OPTIONS[name]}, events)
+    assert seen.callbacks["cong_avoid"] > 100 and seen.moves > 5
+
+
+@pytest.mark.parametrize(("name", "option", "value"), [change for change in CHANGES if change[0] in TYPES])
+@pytest.mark.usefixtures("ours")
+def test_another_definition_is_noticed(name: str, option: str, value: int) -> None:
+    defaults = {known: default for known, (_, default) in TYPES[name][1].items()}
+    with pytest.raises(AssertionError, match="model"):
+        cc_reference.replay(name, {**defaults, **OPTIONS[name], option: value}, kept(name))
+
+
+def vectors() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((KEPT.parent / "cwnd_vectors.json").read_text())
+    return found
+
+
+def test_the_middlewares_windows_are_those_of_the_model(library: ctypes.CDLL) -> None:
+    library.cwnd_ideal.argtypes = [ctypes.c_double, ctypes.c_double, *3 * [ctypes.c_uint32]]
+    library.cwnd_ratio.restype = ctypes.c_double
+    for one in vectors()["windows"]:
+        told = one["mbit_per_s"], one["exponent"], one["terminals"], one["connections"], one["rtt_us"]
+        assert library.cwnd_ideal(*told) == one["window"], one
+    for one in vectors()["ratios"]:
+        rtt = library.cwnd_path_rtt(one["rtt_us"], one["min_rtt_us"], one["window"])
+        assert rtt == one["path_rtt_us"], one
+        assert library.cwnd_ratio(rtt, one["min_rtt_us"]) == pytest.approx(one["ratio"], rel=1e-12), one
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_the_middlewares_bounds_are_those_of_the_model(library: ctypes.CDLL, turns: bool) -> None:
+    """Without turns it is the paper's rule as printed, which the model has for the first two seconds."""
+    library.cwnd_bounds.argtypes = [ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    names = ["none", "one", "ideal"]
+    for one in vectors()["controls"]:
+        count = len(one["us"])
+        us, ratios = (ctypes.c_int64 * count)(*one["us"]), (ctypes.c_double * count)(*one["ratios"])
+        bounds = (ctypes.c_uint32 * count)()
+        library.cwnd_bounds(turns, us, ratios, bounds, count)
+        found = [names[bound] for bound in bounds]
+        if turns:
+            assert found == one["bounds"], one
+            continue
+        on = False
+        for ratio, bound in zip(one["ratios"], found, strict=True):
+            on |= ratio > 6.0
+            assert bound == ("none" if not on else "one" if ratio > 5.0 else "ideal")
+
+
+def test_the_vectors_are_named_where_they_are_made() -> None:
+    assert "cwnd_vectors.json" in (ROOT / "hosts/src/cwnd/vectors.rs").read_text()
