@@ -3,9 +3,9 @@
 
 A fenced block ```sh holds commands for the reader. `make` commands that run for minutes are checked with `make -n`
 (target, variables and tools exist), all others are executed. A block whose first line is `# in the lab`,
-`# beside a lab`, `# beside a controller` or `# in a namespace` belongs to a running lab, controller or host and is
-executed by the tests of that room. Examples are executed by tests/test_examples.py. A block ```python is a whole
-script.
+`# beside a lab`, `# beside a controller`, `# in a namespace` or `# in ns-3` belongs to a running lab, controller or
+host, or to ns-3, and is executed by the tests of that room. Examples are executed by tests/test_examples.py. A block
+```python is a whole script.
 """
 
 import re
@@ -25,7 +25,7 @@ PAGES = sorted(
         *ROOT.glob("docs/**/*.md"),
     ]
 )
-ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace")
+ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace", "# in ns-3")
 
 
 def commands() -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ NS_OBJECT_ENSURE_REGISTERED(RoundTripProbe);
 namespace
 {
 
-constexpr uint32_t PART = 14480; // octets handed to a socket at once: ten segments
+constexpr uint32_t PART = 14480; // octets handed to a socket at once: ten segments, the first window
 constexpr int64_t NEVER = -1;    // ns: not there yet
 
 /// A probe on its way. Both hosts have the simulation's clock.
@@ -120,6 +120,8 @@ Transfer::Connect(uint32_t stream)
     socket->Bind();
     socket->SetSendCallback(MakeCallback(&Transfer::Fill, this).Bind(stream));
     m_streams[stream].sender = socket;
+    m_streams[stream].window = PART;
+    socket->TraceConnectWithoutContext("CongestionWindow", MakeCallback(&Transfer::SeeWindow, this).Bind(stream));
     // The send callback comes with the connection, too.
     socket->Connect(InetSocketAddress(m_address, m_options.port + stream));
 }
@@ -136,9 +138,19 @@ Transfer::Fill(uint32_t stream, Ptr<Socket> socket, uint32_t)
 {
     auto& of = m_streams[stream];
     const uint64_t most = m_options.bytes ? m_options.bytes : std::numeric_limits<uint64_t>::max();
+    UintegerValue buffer;
+    socket->GetAttribute("SndBufSize", buffer);
+    // Linux lets the buffer grow to twice the window (tcp_sndbuf_expand): what has not been sent when the transfer stops
+    // is no more than that, where ns-3 would keep a whole buffer to send.
+    const uint64_t room = m_options.window ? buffer.Get() : std::min<uint64_t>(buffer.Get(), 2 * of.window);
     while (!m_stopped && of.sent < most && socket->GetTxAvailable() > 0)
     {
-        const auto size = std::min<uint64_t>({PART, most - of.sent, socket->GetTxAvailable()});
+        const uint64_t held = buffer.Get() - socket->GetTxAvailable();
+        if (held >= room)
+        {
+            return;
+        }
+        const auto size = std::min<uint64_t>({PART, most - of.sent, socket->GetTxAvailable(), room - held});
         const int taken = socket->Send(Create<Packet>(static_cast<uint32_t>(size)));
         if (taken <= 0)
         {
@@ -150,6 +162,12 @@ Transfer::Fill(uint32_t stream, Ptr<Socket> socket, uint32_t)
     {
         socket->Close();
     }
+}
+
+void
+Transfer::SeeWindow(uint32_t stream, uint32_t, uint32_t now)
+{
+    m_streams[stream].window = now;
 }
 
 void

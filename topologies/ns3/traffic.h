@@ -62,6 +62,8 @@ class Transfer : public Object
     {
         Ptr<Socket> sender;
         uint64_t sent = 0;
+        /** The congestion window, octets. */
+        uint32_t window = 0;
         uint64_t total = 0;
         std::vector<uint64_t> arrived;
         Time finished;
@@ -70,6 +72,7 @@ class Transfer : public Object
     void Connect(uint32_t stream);
     void Accept(uint32_t stream, Ptr<Socket> socket, const Address& from);
     void Fill(uint32_t stream, Ptr<Socket> socket, uint32_t available);
+    void SeeWindow(uint32_t stream, uint32_t before, uint32_t now);
     void Read(uint32_t stream, Ptr<Socket> socket);
     void Stop();
     void Configure(Ptr<Socket> socket) const;
