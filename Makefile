@@ -76,7 +76,7 @@ campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
-ns3: setup ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
+ns3: setup switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
 	@tools/install.sh ns3
 
 wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
