@@ -8,13 +8,18 @@ namespace cwnd
 {
 
 uint32_t
-IdealWindow(double bandwidth, double exponent, uint32_t terminals, uint32_t connections, uint32_t rttUs)
+IdealWindow(double bandwidth,
+            double exponent,
+            uint32_t terminals,
+            uint32_t connections,
+            uint32_t rttUs,
+            uint32_t least)
 {
     constexpr double SEGMENT = 1500;
     double n = std::max(terminals, 1U);
     double bytesPerSecond = bandwidth * std::pow(n, exponent) * 1e6 / 8;
     double segments = bytesPerSecond * rttUs / 1e6 / SEGMENT;
-    return std::clamp<double>(segments / (n * std::max(connections, 1U)), 1, INT32_MAX);
+    return std::clamp<double>(segments / (n * std::max(connections, 1U)), least, INT32_MAX);
 }
 
 uint32_t
@@ -48,7 +53,7 @@ Control::Step(int64_t nowUs, double ratio)
         m_one = false;
         return Bound::Ideal;
     }
-    if (!m_one || nowUs - m_oneSince >= 2 * DRAIN_US)
+    if (!m_one || nowUs - m_oneSince >= AGAIN_US)
     {
         m_one = true;
         m_oneSince = nowUs;
@@ -61,9 +66,14 @@ Control::Step(int64_t nowUs, double ratio)
 // For tests, which call these from Python.
 extern "C"
 {
-    uint32_t cwnd_ideal(double bandwidth, double exponent, uint32_t terminals, uint32_t connections, uint32_t rttUs)
+    uint32_t cwnd_ideal(double bandwidth,
+                        double exponent,
+                        uint32_t terminals,
+                        uint32_t connections,
+                        uint32_t rttUs,
+                        uint32_t least)
     {
-        return cwnd::IdealWindow(bandwidth, exponent, terminals, connections, rttUs);
+        return cwnd::IdealWindow(bandwidth, exponent, terminals, connections, rttUs, least);
     }
 
     uint32_t cwnd_path_rtt(uint32_t rttUs, uint32_t minRttUs, uint32_t window)

@@ -12,10 +12,17 @@ namespace cwnd
 constexpr double ON_RATIO = 6.0;            ///< control starts above it
 constexpr double ONE_RATIO = 5.0;           ///< above it, while control is on, the window is one segment
 constexpr int64_t DRAIN_US = 2'000'000;     ///< how long a window of one may take to drain the queue
+constexpr int64_t AGAIN_US = 10'000'000;    ///< how often that is tried again
 constexpr uint32_t DELAYED_ACK_US = 40'000; ///< that a lone segment waits for its ACK (Linux)
 
-/// Expressions 2 to 4: segments of 1.5 KB, rounded down, at least 1. bandwidth: BW_max, Mb/s. exponent: of f(n).
-uint32_t IdealWindow(double bandwidth, double exponent, uint32_t terminals, uint32_t connections, uint32_t rttUs);
+/// Expressions 2 to 4: segments of 1.5 KB, rounded down, at least `least`: the paper has 1, hosts/src/cwnd 2. bandwidth:
+/// BW_max, Mb/s. exponent: of f(n).
+uint32_t IdealWindow(double bandwidth,
+                     double exponent,
+                     uint32_t terminals,
+                     uint32_t connections,
+                     uint32_t rttUs,
+                     uint32_t least);
 
 /// The round trip without the delayed ACK that a window of one segment provokes, us.
 uint32_t PathRtt(uint32_t rttUs, uint32_t minRttUs, uint32_t window);
@@ -34,7 +41,8 @@ enum class Bound
 class Control
 {
   public:
-    /// turns: what hosts/src/cwnd adds to the paper's rule: a terminal that yields for 2 s in vain takes turns.
+    /// turns: what hosts/src/cwnd adds to the paper's rule: a terminal that yields for 2 s in vain returns to the
+    /// ideal window for 8 s.
     explicit Control(bool turns = true);
 
     /// What bounds the connection after a reading of its ratio at a time, us.

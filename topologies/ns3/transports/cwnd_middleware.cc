@@ -132,7 +132,7 @@ CwndMiddleware::GetTypeId()
                                           MakeDoubleAccessor(&CwndMiddleware::m_exponent),
                                           MakeDoubleChecker<double>(-10, 0))
                             .AddAttribute("Turns",
-                                          "Whether a terminal that yields in vain takes turns, which the paper does not have",
+                                          "Whether a terminal that yields in vain takes turns, and has two segments at least, which the paper has not",
                                           BooleanValue(false),
                                           MakeBooleanAccessor(&CwndMiddleware::m_turns),
                                           MakeBooleanChecker())
@@ -270,7 +270,7 @@ CwndMiddleware::Read()
         }
         else if (tracked.bound == cwnd::Bound::Ideal)
         {
-            tracked.window = cwnd::IdealWindow(m_bandwidth, m_exponent, Terminals(), sharing, tracked.rtt);
+            tracked.window = cwnd::IdealWindow(m_bandwidth, m_exponent, Terminals(), sharing, tracked.rtt, m_turns ? 2 : 1);
         }
         tracked.connection->Bound(tracked.window);
     }

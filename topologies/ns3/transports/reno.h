@@ -17,6 +17,7 @@ struct TcpProgress
     Time lastSent;         ///< when data was last sent
     uint32_t lost{0};      ///< packets sent again outside the repair of a timeout, which marks a whole window lost
     uint32_t delivered{0}; ///< packets acknowledged, cumulatively or selectively
+    uint32_t marked{0};    ///< answers to marks (ECN), as far as a control counts them
 };
 
 /// Reno in packets. Windows and thresholds here are packets of a full segment; ns-3 keeps bytes.

@@ -17,7 +17,7 @@ struct Recorded
 {
     int64_t now, sinceSent, rtt, srtt;
     uint64_t sent;
-    uint32_t window, threshold, towards, priorWindow, acked, una, next, segment, lost, delivered, mostOut, limited, state;
+    uint32_t window, threshold, towards, priorWindow, acked, una, next, segment, lost, delivered, marked, mostOut, limited, state;
 };
 
 struct Replay
@@ -80,7 +80,11 @@ extern "C"
         tcb.m_isCwndLimited = event->limited;
         tcb.m_congState = static_cast<TcpSocketState::TcpCongState_t>(event->state);
         control.towards = event->towards;
-        control.progress = {event->sent, Simulator::Now() - MicroSeconds(event->sinceSent), event->lost, event->delivered};
+        control.progress = {event->sent,
+                            Simulator::Now() - MicroSeconds(event->sinceSent),
+                            event->lost,
+                            event->delivered,
+                            event->marked};
         if (auto av = DynamicCast<TcpAv>(replay->control))
         {
             av->priorWindow = event->priorWindow;
