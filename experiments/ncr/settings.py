@@ -58,9 +58,10 @@ SETTINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 def _scene(arm: Arm) -> AccessPoint:
     window, hosts = arm.options.get("window"), arm.options.get("hosts")
+    limited = hosts is None  # buffers may limit a flow that hosts have set them for: that is what is studied
     flows = (
-        Flow("download", "down", window=window),
-        Flow("upload", "up", UP, DOWN_AGAIN, window=window),
+        Flow("download", "down", window=window, cwnd_limited=limited),
+        Flow("upload", "up", UP, DOWN_AGAIN, window=window, cwnd_limited=limited),
     )
     return AccessPoint(of_payload(PROFILES["testbed"]), SECONDS, (*([hosts] if hosts else []), *flows))
 
