@@ -38,7 +38,7 @@ def foreground() -> list[str]:
 
 
 def together() -> list[str]:
-    """Those that name their own links and need what set-up installs: all that can be made without a question."""
+    """Those that name their own links and are not `apart`: all that can be made without a question."""
     return [name for name, experiment in experiments().items() if not experiment.under and not experiment.apart]
 
 

@@ -28,8 +28,8 @@ def test_it_tells_a_switch_that_is_away_from_one_that_answers(link_lab: Lab, apc
     assert "odd  ap1: ncr off" in apctl("doctor", **given)[1]
     link_lab.stop_switch()
     # The controller sees that the switch is away when its next call fails, and not before.
-    output = wait_for(lambda: found[1] if (found := apctl("doctor", **given))[0] == 1 else None)
-    assert "bad  ap1 is connecting" in output and "is the switch at " in output
+    code, output, _ = wait_for(lambda: found if "bad  ap1 is" in (found := apctl("doctor", **given))[1] else None)
+    assert code == 1 and "bad  ap1 is connecting" in output and "is the switch at " in output
     assert apctl("disconnect", "ap1", **given)[0] == 0
     assert "odd  ap1 is disconnected; `apctl connect ap1`" in apctl("doctor", **given)[1]
     assert "no such interface" in apctl("doctor", "--interface", "nothing0", **given)[1]

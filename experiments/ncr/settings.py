@@ -96,4 +96,5 @@ EXPERIMENT = Experiment(
         "the links are models that carry 14 and 1 Mb/s of TCP's payload; the uplink's queue holds 1000 packets",
     ),
     clock=VIRTUAL,
+    apart=True,
 )  # fmt: skip
