@@ -274,8 +274,8 @@ class Experiment:
     parameter -> values; every arm runs at every point. goals: none where claims decide. differences: how this lab
     differs from the paper's, for the report. clock: what keeps the time of its runs unless they are asked for
     otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, or takes long for one claim,
-    and so is made when its name is given, and not with all. phases: parts of the timeline by name, (start, end). under: the
-    same in another setting, for those that people run in the foreground; None: it names its own links.
+    and so is made when its name is given, and not with all. phases: parts of the timeline by name, (start, end). under:
+    the same in another setting, for those that people run in the foreground; None: it names its own links.
     """
 
     name: str
