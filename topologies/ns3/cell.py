@@ -13,15 +13,24 @@ import functools
 import sys
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from controller.config import AccessPointConfig
-from experiments.samples import Sample
 from topologies.ns3 import virtual
 from topologies.requirements import LabError
 
 ROOM = 300  # bytes of an error's line
 Setting = str | float | bool
+
+
+class Reading(NamedTuple):
+    """time: s since the start, the middle of `span` (s; 0: a point). source: the terminal that it is of."""
+
+    time: float
+    quantity: str
+    value: float
+    span: float
+    source: str
 
 
 class _Sample(ctypes.Structure):
@@ -80,12 +89,13 @@ class Cell:
         if not self._library.cell_add(self._cell, what.encode(), *_words(settings), error, ROOM):
             raise LabError(f"the cell's {what} cannot be: {error.value.decode()}")
 
-    def control(self, config: AccessPointConfig) -> None:
-        """Gives this project's access point its controller; the cell has one when it was told `ours_radio`. Raises
-        LabError."""
-        self._controlled = virtual.Controlled(self._library, self._library.cell_access_point(self._cell), config)
+    def control(self, config: Mapping[str, Any]) -> None:
+        """Gives this project's access point its controller; the cell has one when it was told `ours_radio`. config:
+        an access point's (docs/controller/api.md). Raises LabError."""
+        access_point = self._library.cell_access_point(self._cell)
+        self._controlled = virtual.Controlled(self._library, access_point, AccessPointConfig.model_validate(config))
 
-    def run(self, seconds: float) -> list[Sample]:
+    def run(self, seconds: float) -> list[Reading]:
         """Simulates from 0 to so many seconds. Raises LabError when the access point could not go on."""
         self._library.cell_run(self._cell, seconds)
         if self._controlled:
@@ -97,7 +107,7 @@ class Cell:
         count = ctypes.c_size_t()
         first = self._library.cell_samples(self._cell, ctypes.byref(count))
         return [
-            Sample(one.time, sys.intern(one.quantity.decode()), one.value, one.span, sys.intern(one.source.decode()))
+            Reading(one.time, sys.intern(one.quantity.decode()), one.value, one.span, sys.intern(one.source.decode()))
             for one in first[: count.value]
         ]
 
