@@ -187,7 +187,7 @@ def test_a_target_is_met_beside_others_and_after_an_outage(cell: Cell) -> None:
     `make bench` asks for 0.95; a test among others on a busy machine for less."""
     with loaded("tcp_av", f"target={cell.target * 1000}", "ceiling=1"):
         before, after = rates_of(cell)
-    assert min(before, after) > 0.75 * cell.target, (before, after)
+    assert min(before, after) > 0.85 * cell.target, (before, after)
 
 
 def test_it_gives_way_where_the_link_cannot_carry_the_target() -> None:
