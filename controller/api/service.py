@@ -10,6 +10,7 @@ the same database comes before (`Conflict`) is made again, on top of the other's
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,12 +44,26 @@ SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 FOLLOW_SECONDS = 1.0
 """How soon a change is known that another controller made in the same database."""
-MOST_TRIES = 50
-"""Of a change that other controllers come before."""
+MOST_SECONDS = 30.0
+"""For how long a change is tried that other controllers come before: who follows their change first is behind the one
+who made it, and so may lose many times in a row."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
+"""s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
 LONG_LIST_SECONDS = 0.5
 """How old the list of all flows or stations may be."""
+
+
+async def _tries() -> AsyncIterator[None]:
+    """Once more and once more, until it is enough."""
+    deadline, pause = time.monotonic() + MOST_SECONDS, FIRST_PAUSE
+    while True:
+        yield
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 class Service:
@@ -241,7 +256,7 @@ class Service:
         """Do it on top of what is true of an access point now; nobody else changes it meanwhile. Raises
         `ProblemError` and `SQLAlchemyError`."""
         async with self.lock(name):
-            for _ in range(MOST_TRIES):
+            async for _ in _tries():
                 await self._follow(name)
                 with contextlib.suppress(Conflict):
                     return await change()
@@ -297,7 +312,7 @@ class Service:
     async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
         """Other NCR defaults, for every access point that says nothing else; `wanted` may be asked again."""
         async with self.defaults_lock, self._all_locked():
-            for _ in range(MOST_TRIES):
+            async for _ in _tries():
                 await self._read_defaults()
                 ncr = wanted()
                 for entry in self.wanted.values():
