@@ -58,6 +58,21 @@ def test_a_part_that_is_none_is_named() -> None:
     assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
 
 
+def run_as_a_part(folder: Path, is_lab: bool) -> "subprocess.CompletedProcess[str]":
+    """`make test` of one part, whose tests are in a folder."""
+    script = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')\n"
+        "runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(runner)\n"
+        f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{folder}')}}\n"
+        "runner.WHAT = {'own': 'a part'}\n"
+        f"runner.LABS = {{'{folder}'}} if {is_lab} else set()\n"
+        "sys.exit(runner.main([]))\n"
+    )
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
 def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(
         "import pytest\n"
@@ -66,16 +81,29 @@ def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
         "@pytest.mark.skip(reason='p4c is missing: install p4c')\n"
         "def test_skipped(): pass\n"
     )
-    script = (
-        "import importlib.util, sys\n"
-        "spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')\n"
-        "runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(runner)\n"
-        f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{tmp_path}')}}\n"
-        "runner.WHAT = {'own': 'a part'}\n"
-        "sys.exit(runner.main([]))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = run_as_a_part(tmp_path, is_lab=False)
     assert done.returncode == 1, done.stderr
     assert "FAILED: 1 failure, 1 passed, 1 skipped" in done.stdout
     assert "1 x p4c is missing: install p4c" in done.stdout
+
+
+def test_a_lab_that_was_disturbed_is_run_once_more_and_named(tmp_path: Path) -> None:
+    seen = "from pathlib import Path\nSEEN = Path(__file__).with_name('seen')\n"
+    (tmp_path / "test_some.py").write_text(
+        seen + "def test_second():\n    there = SEEN.exists()\n    SEEN.touch()\n    assert there\n"
+    )
+    assert run_as_a_part(tmp_path, is_lab=False).returncode == 1
+    (tmp_path / "seen").unlink()
+    done = run_as_a_part(tmp_path, is_lab=True)
+    assert done.returncode == 0, done.stdout
+    assert "passed at the second time" in done.stdout and "test_some::test_second" in done.stdout.splitlines()[-3]
+
+
+@pytest.mark.parametrize(
+    "tests", ["def test_0(): assert False\n", "".join(f"def test_{n}(): assert False\n" for n in range(4))]
+)
+def test_what_fails_twice_or_in_many_tests_has_failed(tmp_path: Path, tests: str) -> None:
+    (tmp_path / "test_some.py").write_text(tests)
+    done = run_as_a_part(tmp_path, is_lab=True)
+    assert done.returncode == 1
+    assert ("--last-failed" in done.stdout) == (tests.count("def") == 1)

@@ -17,36 +17,51 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
+LABS = {"hosts/tests", "controller", "topologies", "experiments"}
+"""Where tests run in real time: what else the machine does can disturb them."""
+MOST_AGAIN = 3
+"""Tests of such a room that are run once more when they have failed; more are no chance."""
 
 
 @dataclass
 class Outcome:
-    """What became of a part. skipped: reason -> how many tests."""
+    """What became of a part. skipped: reason -> how many tests; again: those that passed at the second time only."""
 
     failed: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
 
-def call(outcome: Outcome, *command: str) -> None:
+def run(*command: str) -> int:
     print(f"== {' '.join(command)}", flush=True)
-    code = subprocess.run(command, cwd=ROOT).returncode
-    if code:
+    return subprocess.run(command, cwd=ROOT).returncode
+
+
+def call(outcome: Outcome, *command: str) -> None:
+    if code := run(*command):
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
 
 
 def pytest(outcome: Outcome, *folders: str) -> None:
+    command = (PYTHON, "-m", "pytest", "-q")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        call(outcome, PYTHON, "-m", "pytest", "-q", f"--junit-xml={report}", *folders)
-        if not report.exists():
-            return
-        for case in ElementTree.parse(report).iter("testcase"):
+        code = run(*command, f"--junit-xml={report}", *folders)
+        broken = []
+        for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
             ends = [child for child in case if child.tag in ("failure", "error", "skipped")]
             outcome.counts[ends[0].tag if ends else "passed"] += 1
             if ends and ends[0].tag == "skipped":
                 outcome.skipped[ends[0].get("message") or "no reason given"] += 1
+            elif ends:
+                broken.append(f"{case.get('classname')}::{case.get('name')}")
+    if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MOST_AGAIN:
+        code = run(*command, "--last-failed", "--last-failed-no-failures=none", *folders)
+        outcome.again += broken if code == 0 else []
+    if code:
+        outcome.failed.append(f"`{' '.join((*command, *folders))}` ended with {code}")
 
 
 def cargo(outcome: Outcome, room: str) -> None:
@@ -112,6 +127,8 @@ def summary(outcomes: dict[str, Outcome]) -> str:
     if skipped:
         lines += ["", "Skipped, and what it takes to have it run:"]
         lines += [f"  {number:3} x {' '.join(reason.split())[:200]}" for reason, number in skipped.most_common()]
+    if again := [f"  {name}" for outcome in outcomes.values() for name in outcome.again]:
+        lines += ["", "Failed, and passed at the second time: the machine was busy, or they race:", *again]
     failed = [f"  {name}: {reason}" for name, outcome in outcomes.items() for reason in outcome.failed]
     return "\n".join([*lines, "", *(["Failed:", *failed] if failed else ["Everything that ran has passed."])])
 
