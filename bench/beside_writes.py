@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topologies.contain import stop_process
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT, LabError
 
 from .lab import Lab, on

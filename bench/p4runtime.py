@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from topologies.contain import stop_process
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT
 
 from .lab import Lab, resident_bytes

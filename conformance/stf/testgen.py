@@ -23,7 +23,8 @@ from conformance.report import cell
 from conformance.stf import cases
 from conformance.stf.__main__ import Outcome, ask_all, totals
 from conformance.suite import FAIL, NOT_APPLICABLE, PASS
-from topologies import contain, targets
+from topologies import targets
+from topologies.namespaces import contain
 from topologies.requirements import ROOT, LabError
 
 TOOL = "p4testgen"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The first process of a user-mode kernel, started by topologies/kernel.py. The machine's own files lie read-only
+# The first process of a user-mode kernel, started by topologies/kernels/kernel.py. The machine's own files lie read-only
 # below a memory file system that takes what the lab writes; only the directories in `writable` go through to the machine.
 # lab=DIRECTORY on the kernel's command line holds: `writable` and `visible` (one directory a line: the latter are those
 # that memory would cover, and are read-only), `run` (a script); takes `code`.

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from topologies.namespace import START_TIMEOUT, Namespace
+from topologies.links.veth import OFFLOADS
+from topologies.namespaces.namespace import START_TIMEOUT, Namespace
 from topologies.requirements import LabError, apswitch
-from topologies.wires import OFFLOADS
 
 WIRE = Path(__file__).parent / "wire.json"
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from topologies import kernel
+from topologies.kernels import kernel
+from topologies.links.encapsulation import TUNNELS, WRAPS
 from topologies.requirements import LabError
 from topologies.tests.conftest import Start
-from topologies.tests.wrapping_in_the_kernel import RATE
-from topologies.wrapping import TUNNELS, WRAPS
+from topologies.tests.encapsulation_in_the_kernel import RATE
 
 RUN = """
 import sys
 from pathlib import Path
-from topologies import kernel
-module = "topologies.tests.wrapping_in_the_kernel"
+from topologies.kernels import kernel
+module = "topologies.tests.encapsulation_in_the_kernel"
 sys.exit(kernel.run(kernel.of_virtual_time(), module, sys.argv[1:], [Path(sys.argv[1])], kernel.VIRTUAL))
 """
 ON_THE_WIRE = {

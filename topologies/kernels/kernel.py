@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import contain
+from topologies.namespaces import contain
 from topologies.requirements import ROOT, LabError
 
 MEMORY = 1024  # MiB
@@ -30,7 +30,7 @@ SIMULATED = "simulated"  # ns-3's: no kernel, no lab
 CLOCKS = (REAL, VIRTUAL, SIMULATED)
 _KEEPS_VIRTUAL_TIME = "CONFIG_UML_TIME_TRAVEL_SUPPORT=y"
 _CLOCK = "LAB_CLOCK"  # in the environment of what runs in there, beside INSIDE
-# What the kernel puts memory of its own in place of (topologies/kernel-init.sh).
+# What the kernel puts memory of its own in place of (topologies/kernels/init.sh).
 _COVERED = tuple(map(Path, ("/dev", "/run", "/tmp", "/var/tmp")))
 STOP_TIMEOUT = 5.0  # s
 TOO_LONG = 124  # as timeout(1)
@@ -146,7 +146,7 @@ def _script(command: list[str], clock: str) -> str:
 def _boot(kernel: Kernel, exchange: Path, clock: str, longest: float | None) -> int:
     modules = next(kernel.modules.iterdir())
     command = [str(kernel.program), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]
-    command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/kernel-init.sh'}"]
+    command += ["console=stderr", "con=null", "con0=fd:0,fd:1", f"init={ROOT / 'topologies/kernels/init.sh'}"]
     command += [f"lab={exchange}", f"modules={modules}"]
     if clock == VIRTUAL:
         command.append("time-travel=inf-cpu")

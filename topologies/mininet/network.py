@@ -15,13 +15,14 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.topo import Topo
 
-from topologies import controllers, targets
-from topologies.access_point import AccessPoint, WithController
-from topologies.bmv2_switch import Bmv2Switch
-from topologies.contain import stop_process
+from topologies import targets
 from topologies.features import Features
-from topologies.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix
-from topologies.profiles import LinkProfile, link_profile
+from topologies.links.profiles import LinkProfile, link_profile
+from topologies.mininet import controllers
+from topologies.mininet.access_point import AccessPoint, WithController
+from topologies.mininet.bmv2_switch import Bmv2Switch
+from topologies.mininet.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import LabError
 from topologies.targets import Port
 
@@ -38,7 +39,8 @@ class AccessPointTopo(Topo):
     """Stations `sta1`... on ports 1 to n of `ap1`, or all on port 1 where the profile is `shared`; the `server` on the
     next one, its uplink. Half of the base round trip is spent on each side's way out of the access point.
 
-    profile: the links, or their name. host: parameters of every host (topologies.nodes.EndHost), as {"cc": "bbr"}.
+    profile: the links, or their name. host: parameters of every host (topologies.mininet.nodes.EndHost), as
+    {"cc": "bbr"}.
     switch: of the access point; without `cls` it is an AccessPoint, which brings its own controller.
     """
 

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from topologies import contain, effects
-from topologies.peer_network import PeerLab
-from topologies.profiles import PROFILES, LinkProfile
+from topologies.links import effects
+from topologies.links.encapsulation import TUNNELS, WRAPS, tunnel, wrap
+from topologies.links.profiles import PROFILES, LinkProfile
+from topologies.mininet.peer_network import PeerLab
+from topologies.namespaces import contain
 from topologies.tests.conftest import eventually
-from topologies.wrapping import TUNNELS, WRAPS, tunnel, wrap
 
 RATE = 2_000_000
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from topologies import kernel
+from topologies.kernels import kernel
 from topologies.requirements import LabError
 from topologies.targets import Port
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.contain import CLONE_NEWNET, end_with_parent, stop_process
+from topologies.namespaces.contain import CLONE_NEWNET, end_with_parent, stop_process
 from topologies.requirements import LabError
 
 START_TIMEOUT = 15.0  # s

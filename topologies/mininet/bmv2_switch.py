@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from topologies import bmv2
-from topologies.nodes import ApSwitch
-from topologies.port_wires import PortWires
+from topologies.links.port_wires import PortWires
+from topologies.mininet.nodes import ApSwitch
 from topologies.targets import TARGETS, Port
 
 

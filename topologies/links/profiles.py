@@ -2,10 +2,11 @@
 """Link profiles: the rates, the delay and the queue limits of a lab's links, by name."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from topologies import traces
+from topologies.links import traces
 
 _RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -26,7 +27,8 @@ class LinkProfile:
     shared: all stations are behind one port, as behind one radio, and share its rate `down` and its queue. Otherwise
     every station has a port, and so the rate `down`, of its own.
 
-    A trace (a file, see topologies.traces) takes a rate's place on the link; the controller still goes by the rate.
+    A trace (a file, see topologies.links.traces) takes a rate's place on the link; the controller still goes by
+    the rate.
     """
 
     name: str
@@ -75,6 +77,11 @@ PROFILES = {
         LinkProfile("lte", 30_000_000, 15_000_000),
     )
 }
+
+
+def link_options(model: Mapping[str, object]) -> str:
+    """A link's model as `apswitch --link` takes it."""
+    return ",".join(f"{key}={value}" for key, value in model.items())
 
 
 def parse_rate(text: str) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topologies.namespace import Namespace
-from topologies.nodes import last_line, link_options, run
-from topologies.paths import WIRE
+from topologies.links.paths import WIRE
+from topologies.links.profiles import link_options
+from topologies.links.veth import OFFLOADS
+from topologies.namespaces.namespace import Namespace
+from topologies.processes import last_line, run
 from topologies.requirements import LabError, apswitch
-from topologies.wires import OFFLOADS
 
 
 class PortWires:

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from topologies.contain import end_with_parent, stop_process
 from topologies.features import Features
-from topologies.nodes import ApSwitch, last_line
+from topologies.mininet.nodes import ApSwitch
+from topologies.namespaces.contain import end_with_parent, stop_process
+from topologies.processes import last_line
 from topologies.requirements import PIPELINE, ROOT, LabError
 from topologies.targets import Port
 

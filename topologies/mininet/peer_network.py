@@ -6,12 +6,14 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from topologies import contain, peers
-from topologies.network import ACCESS_POINT, Lab
-from topologies.nodes import Bridge, run
-from topologies.port_wires import PortWires
+from topologies.links import peers
+from topologies.links.port_wires import PortWires
+from topologies.links.veth import OFFLOADS
+from topologies.mininet.network import ACCESS_POINT, Lab
+from topologies.mininet.nodes import Bridge
+from topologies.namespaces import contain
+from topologies.processes import run
 from topologies.requirements import LabError
-from topologies.wires import OFFLOADS
 
 
 class PeerLab(Lab):

@@ -9,14 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from topologies import controllers, requirements
-from topologies.bmv2_switch import Bmv2Switch
+from topologies import requirements
 from topologies.features import Features
-from topologies.nodes import ApSwitch, PortClaims, run_prefix
-from topologies.profiles import LinkProfile, link_profile, parse_rate
+from topologies.links.profiles import LinkProfile, link_profile, parse_rate
+from topologies.links.veth import OFFLOADS
+from topologies.mininet import controllers
+from topologies.mininet.bmv2_switch import Bmv2Switch
+from topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
 from topologies.requirements import PIPELINE, LabError
 from topologies.targets import Port
-from topologies.wires import OFFLOADS
 
 GRPC_PORT, THRIFT_PORT = 9559, 9090
 

@@ -15,10 +15,12 @@ from typing import Any
 from mininet.link import Link
 from mininet.node import Host, Switch
 
-from topologies.contain import end_with_parent, stop_process
+from topologies.links.profiles import link_options
+from topologies.links.veth import OFFLOADS
+from topologies.namespaces.contain import end_with_parent, stop_process
+from topologies.processes import last_line, run
 from topologies.requirements import LabError
 from topologies.targets import TARGETS, Port, Wiring
-from topologies.wires import OFFLOADS
 
 START_TIMEOUT = 15.0  # s
 
@@ -192,24 +194,6 @@ class Bridge(Switch):
                 run("ethtool", "-K", intf.name, *OFFLOADS)
                 run("ip", "link", "set", intf.name, "master", self.name)
         run("ip", "link", "set", self.name, "up")
-
-
-def run(*command: str) -> None:
-    """Runs a command in the lab's own namespace to its end. Raises LabError when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-
-
-def link_options(model: Mapping[str, object]) -> str:
-    """A link's model as `apswitch --link` takes it."""
-    return ",".join(f"{key}={value}" for key, value in model.items())
-
-
-def last_line(file: Path) -> str:
-    """The last line with something in it, or an empty string."""
-    lines = file.read_text(errors="replace").split("\n") if file.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 class PortClaims:
