@@ -15,8 +15,8 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 ROOT = Path(__file__).parent.parent
-P4INFO = ROOT / "p4src/ap.p4info.txtpb"
-TOFINO_P4INFO = ROOT / "p4src/ap_tna.p4info.txtpb"
+P4INFO = ROOT / "p4src/compiled/ap.p4info.txtpb"
+TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
 _spec = importlib.util.spec_from_file_location("tofino", ROOT / "tools/tofino.py")
 assert _spec
 assert _spec.loader

@@ -37,7 +37,7 @@ from targets import GRPC_ADDRESS, ROOT, TARGETS  # noqa: E402
 
 from mutants.mutate import mutants  # noqa: E402
 
-PROGRAM, P4INFO = ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"
+PROGRAM, P4INFO = ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"
 KILLERS = HERE / "killers.toml"
 OUT = ROOT / "out/mutants"
 MODEL = "test_model.ProgramFollowsThePolicy"

@@ -148,10 +148,10 @@ def usage(parse: Any) -> str:
 
 
 def p4() -> str:
-    schema = finsy.P4Schema(ROOT / "p4src/ap.p4info.txtpb")
+    schema = finsy.P4Schema(ROOT / "p4src/compiled/ap.p4info.txtpb")
     text = [
         "# The P4 program",
-        "For those who speak P4Runtime to the switch. This page is made from `p4src/ap.p4info.txtpb`; "
+        "For those who speak P4Runtime to the switch. This page is made from `p4src/compiled/ap.p4info.txtpb`; "
         "[Names](../naming.md) says what the objects are for, [Architecture](../architecture.md) in which order a "
         "packet meets them.",
         "## Tables",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The access point for Tofino 1 (TNA). This file is the table of contents; each stage has its own, shared with ap.p4
+// The access point for Tofino 1 (TNA). This file is the table of contents; each stage has its own, shared with v1model/ap.p4
 // where it touches no extern of the architecture; the others are in tna/.
 //
 //   ingress: roles - packet_io - learn - forward - gate - flows - sparse - classify - mark - ack - count arrived

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
-// Stages that touch an extern of the architecture are in v1model/; ap_tna.p4 is the same for Tofino.
+// Stages that touch an extern of the architecture are in v1model/; tna/ap.p4 is the same for Tofino.
 //
 //   ingress: roles - packet_io - learn - forward - flows - sparse - scalable - classify - ack - demote - mark - gate -
 //            count arrived - report
