@@ -97,6 +97,11 @@ def test_a_device_config_is_name_binary_and_context(tmp_path: Path) -> None:
     assert (tmp_path / "config").read_bytes() == expected
 
 
+def test_the_order_of_the_stages_in_the_docs_is_that_of_apply() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/stages.py", "--check"])
+    assert done.returncode == 0, "renew it with: python3 tools/stages.py"
+
+
 def test_ids_are_the_declared_ones() -> None:
     info = text_format.Parse(P4INFO.read_text(), p4i.P4Info())
     tofino_info = text_format.Parse(TOFINO_P4INFO.read_text(), p4i.P4Info())

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The access point for Tofino 1 (TNA). This file is the table of contents; each stage has its own, shared with v1model/ap.p4
-// where it touches no extern of the architecture; the others are in tna/.
-//
-//   ingress: roles - packet_io - learn - forward - gate - flows - sparse - classify - mark - ack - count arrived
-//   egress:  prune - ack_filter - count sent
+// The access point for Tofino 1 (TNA). This file is the table of contents: `apply` lists the stages, and each has a file of
+// its own, shared with v1model/ap.p4 where it touches no extern of the architecture; the others are in tna/.
 //
 // The gate comes first, for its stateful ALUs run beside the flow tables: a packet that it refuses is not marked.
 #include <core.p4>
@@ -20,9 +17,12 @@
 #include "stages/forward.p4"
 #include "stages/flows.p4"
 #include "tna/sparse.p4"
+#include "stages/pure_ack.p4"
+#include "stages/port_feedback.p4"
 #include "stages/classify.p4"
-#include "stages/mark.p4"
 #include "stages/ack.p4"
+#include "stages/queue_meter.p4"
+#include "stages/mark.p4"
 #include "tna/ack_filter.p4"
 #include "tna/gate.p4"
 #include "stages/prune.p4"

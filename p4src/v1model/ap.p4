@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The access point for v1model (BMv2, apswitch). This file is the table of contents; each stage has its own.
-// Stages that touch an extern of the architecture are in v1model/; tna/ap.p4 is the same for Tofino.
-//
-//   ingress: roles - packet_io - learn - forward - flows - sparse - scalable - classify - ack - demote - mark - gate -
-//            count arrived - report
-//   egress:  prune - ack_filter - step - count sent
+// The access point for v1model (BMv2, apswitch). This file is the table of contents: `apply` lists the stages, and each has
+// a file of its own. Stages that touch an extern of the architecture are in v1model/; tna/ap.p4 is the same for Tofino.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -19,9 +15,12 @@
 #include "stages/flows.p4"
 #include "v1model/sparse.p4"
 #include "v1model/scalable.p4"
+#include "stages/pure_ack.p4"
+#include "stages/port_feedback.p4"
 #include "stages/classify.p4"
-#include "stages/mark.p4"
 #include "stages/ack.p4"
+#include "stages/queue_meter.p4"
+#include "stages/mark.p4"
 #include "v1model/demote.p4"
 #include "v1model/ack_filter.p4"
 #include "v1model/gate.p4"

@@ -56,6 +56,8 @@ ROOMS = {
     "demote": "test_group",
     "classify": "test_pure_ack",
     "pure_ack": "test_pure_ack",
+    "queue_meter": "test_classify",
+    "port_feedback": "test_mark",
     "mark": "test_mark",
 }
 MODULES = sorted(path.stem for path in (HERE.parent / "tests").glob("test_*.py") if path.stem != "test_model")
