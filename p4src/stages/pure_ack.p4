@@ -16,6 +16,7 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
 
     // A pure ACK whose whole message a newer one repeats that says the same of ECN: no flag but ACK and those of ECN, no
     // option but timestamps, so never SACK, SYN, FIN or RST (RFC 3449, 5.2.1). `ack_filter` compares what they say of ECN.
+    // Two bytes of options can also be one of its own, but only in a SYN, or in SCPS-TP, which says it again.
     @id(ACTION_SUPERSEDABLE_ACK)
     action supersedable_ack_seen() {
         meta.pure_ack = 1;
@@ -36,6 +37,8 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         const entries = {
             (0x10 &&& 0x3F, 0 &&& 0xE, 5, 20, _): supersedable_ack_seen();
             (0x10 &&& 0x3F, 0 &&& 0xE, 8, 32, TCP_OPTION_WORD_TIMESTAMPS): supersedable_ack_seen();
+            (0x10 &&& 0x3F, 0 &&& 0xE, 8, 32, TCP_OPTION_WORD_TIMESTAMPS_FIRST &&& TCP_OPTION_WORD_KIND_AND_LENGTH):
+                supersedable_ack_seen();
             (0x10 &&& 0x17, _, 5, 20, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 6, 24, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 7, 28, _): pure_ack_seen();
