@@ -106,7 +106,7 @@ endif
 hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
 	@$(VENV)/python -m hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
-mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/ap.json on apswitch: ONLY=TEXT RENEW=1
+mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
 test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end

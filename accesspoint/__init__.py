@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from mininet.net import Mininet
 
     from controller.client import ApiError, Client
-    from topologies.access_point import AccessPoint, Bmv2AccessPoint
-    from topologies.contain import run as contained
     from topologies.features import PLAIN, Features
-    from topologies.network import AccessPointTopo, Lab
-    from topologies.nodes import ApLink as AccessPointLink
-    from topologies.nodes import Bridge, EndHost
-    from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+    from topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+    from topologies.mininet.access_point import AccessPoint, Bmv2AccessPoint
+    from topologies.mininet.network import AccessPointTopo, Lab
+    from topologies.mininet.nodes import ApLink as AccessPointLink
+    from topologies.mininet.nodes import Bridge, EndHost
+    from topologies.namespaces.contain import run as contained
     from topologies.requirements import LabError
 
 __version__ = "0.3.0"
@@ -58,24 +58,24 @@ __all__ = [
 ]
 
 _PLACES = {
-    "AccessPoint": "topologies.access_point",
-    "AccessPointLink": "topologies.nodes:ApLink",
-    "AccessPointTopo": "topologies.network",
+    "AccessPoint": "topologies.mininet.access_point",
+    "AccessPointLink": "topologies.mininet.nodes:ApLink",
+    "AccessPointTopo": "topologies.mininet.network",
     "ApiError": "controller.client",
-    "Bmv2AccessPoint": "topologies.access_point",
-    "Bridge": "topologies.nodes",
+    "Bmv2AccessPoint": "topologies.mininet.access_point",
+    "Bridge": "topologies.mininet.nodes",
     "Client": "controller.client",
-    "Mininet": "topologies.network",
-    "EndHost": "topologies.nodes",
+    "Mininet": "topologies.mininet.network",
+    "EndHost": "topologies.mininet.nodes",
     "Features": "topologies.features",
-    "Lab": "topologies.network",
+    "Lab": "topologies.mininet.network",
     "LabError": "topologies.requirements",
-    "LinkProfile": "topologies.profiles",
+    "LinkProfile": "topologies.links.profiles",
     "PLAIN": "topologies.features",
-    "PROFILES": "topologies.profiles",
-    "ProfileError": "topologies.profiles",
-    "contained": "topologies.contain:run",
-    "link_profile": "topologies.profiles",
+    "PROFILES": "topologies.links.profiles",
+    "ProfileError": "topologies.links.profiles",
+    "contained": "topologies.namespaces.contain:run",
+    "link_profile": "topologies.links.profiles",
 }
 
 

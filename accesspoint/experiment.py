@@ -29,7 +29,7 @@ from experiments.experiment import (
 )
 from experiments.raw import Raw, jain, least, mean, quantile, rate
 from experiments.scene import AccessPoint, At, Effect, Flow, Multihomed, Probe, Program
-from topologies.profiles import PROFILES, LinkProfile, link_profile
+from topologies.links.profiles import PROFILES, LinkProfile, link_profile
 
 __all__ = [
     "OURS",

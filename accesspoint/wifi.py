@@ -10,7 +10,7 @@ use_system_packages()
 
 from mn_wifi.net import Mininet_wifi  # noqa: E402
 
-from topologies.nodes import Bridge  # noqa: E402
+from topologies.mininet.nodes import Bridge  # noqa: E402
 from topologies.wifi.access_point import P4AP  # noqa: E402
 
 __all__ = ["P4AP", "Bridge", "Mininet_wifi"]

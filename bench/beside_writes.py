@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topologies.contain import stop_process
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT, LabError
 
 from .lab import Lab, on
@@ -144,7 +144,7 @@ def main() -> None:
     """Inserts and removes flows that send nothing, PACE a second; SIGINT ends it, and it says how many it were."""
     from conformance.client import Program
 
-    writer = Writer(Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"), push=False)
+    writer = Writer(Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"), push=False)
     flows = range(1 << 20, (1 << 20) + 20_000)
     inserts = [writer.request(batch) for batch in batches(flows)]
     deletes = [writer.request(batch, b"\x08\x03") for batch in batches(flows)]

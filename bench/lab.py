@@ -10,9 +10,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from topologies.namespace import Namespace
+from topologies.links.veth import OFFLOADS
+from topologies.namespaces.namespace import Namespace
 from topologies.requirements import ROOT, LabError
-from topologies.wires import OFFLOADS
 
 SWITCH = ROOT / "switch/target/release/apswitch"
 TRAFFIC = ROOT / "switch/target/release/apswitch-bench"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from topologies.contain import stop_process
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT
 
 from .lab import Lab, resident_bytes
@@ -106,13 +106,13 @@ def larger(directory: Path) -> Any:
     """ap.p4 with room for a million flows."""
     from conformance.client import Program
 
-    document = json.loads((ROOT / "p4src/ap.json").read_text())
+    document = json.loads((ROOT / "p4src/compiled/ap.json").read_text())
     for pipeline in document["pipelines"]:
         for table in pipeline["tables"]:
             if table["name"].endswith(f".{TABLE}"):
                 table["max_size"] = MILLION
     (directory / "ap.json").write_text(json.dumps(document))
-    program = Program(directory / "ap.json", ROOT / "p4src/ap.p4info.txtpb")
+    program = Program(directory / "ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb")
     next(table for table in program.p4info.tables if table.preamble.alias == TABLE).size = MILLION
     return program
 

@@ -93,7 +93,7 @@ def entities(flows: int) -> Iterator[fy.P4TableEntry]:
 
 async def install(address: str, flows: int) -> None:
     """Push the pipeline and the entries; errors are finsy's (P4ClientError)."""
-    options = fy.SwitchOptions(p4info=ROOT / "p4src/ap.p4info.txtpb", p4blob=ROOT / "p4src/ap.json")
+    options = fy.SwitchOptions(p4info=ROOT / "p4src/compiled/ap.p4info.txtpb", p4blob=ROOT / "p4src/compiled/ap.json")
     async with fy.Switch("bench", address, options) as switch:
         batch: list[fy.P4TableEntry] = []
         for entity in entities(flows):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topologies.contain import stop_process
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import LabError
 
 from .lab import SWITCH, TRAFFIC, Lab, on, resident_bytes

@@ -27,7 +27,8 @@ from conformance.suite import (
     select,
     show,
 )
-from topologies import contain, targets
+from topologies import targets
+from topologies.namespaces import contain
 from topologies.requirements import LabError
 
 EXPLANATION = """\

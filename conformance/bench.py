@@ -19,7 +19,7 @@ from finsy.proto import p4r, rpc_code
 from conformance import client as clients
 from conformance.client import Client, Program, binary, describe, name_of, update
 from conformance.suite import Check, NotApplicable, expect, fail, show
-from topologies.wires import Wires
+from topologies.links.veth import Wires
 
 PROGRAMS = Path(__file__).parent / "programs"
 HOST = bytes.fromhex("020000000002")  # where all frames go

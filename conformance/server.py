@@ -15,7 +15,8 @@ from finsy.proto import p4r
 
 from conformance.bench import Place
 from conformance.client import Client
-from topologies import targets, wires
+from topologies import targets
+from topologies.links import veth
 from topologies.requirements import LabError
 
 PORTS = (1, 2, 3)
@@ -96,7 +97,7 @@ class StartedServer(Server):
 
     def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._process = self._stack.enter_context(wires.running(self._command, self.log))
+        self._process = self._stack.enter_context(veth.running(self._command, self.log))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -136,7 +137,7 @@ class OwnServer(StartedServer):
 
     def __init__(self, name: str, wait: float, log: Path) -> None:
         target = targets.find(name)
-        near, far = wires.make(PORTS)
+        near, far = veth.make(PORTS)
         command = target.command(targets.Wiring(near, GRPC, log=log.with_suffix(".own")))
         super().__init__(target, Place(GRPC, cpu_port=targets.CPU_PORT, ports=far, wait=wait), command, log)
 

@@ -38,8 +38,8 @@ class Model(BaseModel):
 class Pipeline(Model):
     """The compiled program; paths are relative to the working directory."""
 
-    p4info: Path = Path("p4src/ap.p4info.txtpb")
-    device_config: Path = Path("p4src/ap.json")
+    p4info: Path = Path("p4src/compiled/ap.p4info.txtpb")
+    device_config: Path = Path("p4src/compiled/ap.json")
 
 
 class P4RuntimeTls(Model):

@@ -117,7 +117,7 @@ class Program:
                 if known.get(name) is None:
                     raise ConfigError(
                         f"{pipeline.p4info}: {kind} `{name}` is missing: this is not the P4Info of the access point's "
-                        f"program (p4src/ap.p4); `make p4` renews it"
+                        f"program (p4src/v1model/ap.p4); `make p4` renews it"
                     )
         self.digest_names = {digest.id: digest.alias for digest in self.schema.digests}
         self.flow_versions = {self.schema.tables[name].id: version for version, name in FLOW_TABLES.items()}

@@ -12,9 +12,11 @@ from rich.console import Console
 
 from experiments import commands, plan, registry
 from experiments.experiment import Setting
-from topologies import contain, kernel, labs, requirements, targets
+from topologies import labs, requirements, targets
+from topologies.kernels import kernel
 from topologies.lab import fail
-from topologies.profiles import PROFILES, ProfileError, link_profile
+from topologies.links.profiles import PROFILES, ProfileError, link_profile
+from topologies.namespaces import contain
 from topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 
 from experiments.experiment import PLAIN, Arm, Point, Traffic
 from experiments.samples import Sample
-from topologies.kernel import Kernel
+from topologies.kernels.kernel import Kernel
 from topologies.requirements import LabError
 
 OPENED = 2.0  # s of the timeline: by then every connection is open, and nobody has sent

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from experiments.plan import Needs, Order
 from experiments.pool import Outcome, reason, spawn
 from experiments.store import Store, pack
-from topologies import contain
+from topologies.namespaces import contain
 from topologies.requirements import ROOT, LabError
 
 if TYPE_CHECKING:
-    from topologies.namespace import Namespace
+    from topologies.namespaces.namespace import Namespace
 
 CONNECT_TIMEOUT = 10.0  # s
 PAUSE = 0.25  # s between two looks
@@ -41,7 +41,7 @@ QUIET = {
 def make(fields: dict[str, Any], ours: str) -> tuple[bytes, str]:
     """Called in a worker: makes a run. ours: the commit that it is meant for. Returns its folder, packed, and why there
     is none."""
-    from topologies.contain import stop_process
+    from topologies.namespaces.contain import stop_process
 
     order, here = Order(**fields), commit()
     if here != ours:
@@ -131,8 +131,8 @@ def local(workers: int) -> Iterator[str]:
 
     Raises LabError.
     """
-    from topologies.namespace import Namespace
-    from topologies.nodes import last_line
+    from topologies.namespaces.namespace import Namespace
+    from topologies.processes import last_line
 
     with Namespace() as alone, tempfile.TemporaryDirectory(prefix="cluster-") as folder:
         _join(alone)

@@ -16,8 +16,8 @@ from experiments import plan, registry, summary
 from experiments.pool import LocalPool, Pool, cores, side_by_side
 from experiments.store import Store
 from topologies import requirements, targets
-from topologies.kernel import SIMULATED, VIRTUAL
-from topologies.profiles import ProfileError
+from topologies.kernels.kernel import SIMULATED, VIRTUAL
+from topologies.links.profiles import ProfileError
 from topologies.requirements import LabError
 
 ALL = "all"  # in place of names: every experiment

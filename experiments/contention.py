@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One cell of 802.11g that terminals upload through, as paper 002 describes it, whose capacity depends on who has
-something to send: topologies.dcf, acted out on the access point's links.
+something to send: topologies.links.dcf, acted out on the access point's links.
 
 Every station, the access point among them, gets the same number of frames through ("even sending opportunity", paper
 004, section II.C).
@@ -15,8 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from experiments.looks import queue_request, waiting
-from topologies.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
-from topologies.profiles import LinkProfile
+from topologies.links.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
+from topologies.links.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from experiments.stage import Stage
@@ -29,8 +29,8 @@ LOOKS = 8  # in a period, at who sends
 HISTORY = 500 * LOOKS  # looks: longer than any packet waits
 DIFFERENCES = (
     "terminals are Linux hosts of today (SACK, RACK, ACKs of two segments), not Android phones of 2012",
-    "what contention costs the cell is simulated beside the lab (topologies.dcf), with ARF, which lowers the rate "
-    "after two failures in a row, as the rate adaptation of all: that of the paper's devices is not known",
+    "what contention costs the cell is simulated beside the lab (topologies.links.dcf), with ARF, which lowers the "
+    "rate after two failures in a row, as the rate adaptation of all: that of the paper's devices is not known",
     "stations' own queues stand in front of the access point's uplink, where the access point can mark them",
 )
 """What is different from real cells, for the pages."""

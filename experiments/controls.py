@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO
 
 from experiments.scene import HOSTS, require_hosts
-from topologies.contain import end_with_parent, stop_process
+from topologies.namespaces.contain import end_with_parent, stop_process
 from topologies.requirements import ROOT, LabError, congestion_controls
 
 LOCKS = ROOT / "out/.controls"

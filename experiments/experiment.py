@@ -16,12 +16,12 @@ from experiments.raw import Point as Point
 from experiments.raw import Raw
 from experiments.raw import Value as Value
 from topologies import targets
-from topologies.kernel import REAL
+from topologies.kernels.kernel import REAL
 from topologies.labs import WIRED
-from topologies.profiles import PROFILES, LinkProfile
+from topologies.links.profiles import PROFILES, LinkProfile
 
 if TYPE_CHECKING:
-    from topologies.kernel import Kernel
+    from topologies.kernels.kernel import Kernel
 
 PLAIN: Mapping[str, Any] = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True}
@@ -33,7 +33,7 @@ class Arm:
 
     role: `plain` is what the paper improves on, `paper` its proposal, `peer` what others offer for the same, `ours`
     this access point.
-    features: topologies.network.Features by name. controller: more of an access point's configuration, as
+    features: topologies.mininet.network.Features by name. controller: more of an access point's configuration, as
     {"ncr": {"alpha": 0.1}} (controller.config.AccessPointConfig).
     cc, ecn: TCP of every host; a flow may choose another cc. controls: congestion controls in BPF that the arm needs,
     as `hosts cc load` takes them: ("vegas_fair introduction=100000",); their name for `cc` is "bpf_vegas_fair".

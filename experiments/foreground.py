@@ -21,7 +21,8 @@ from experiments.samples import Sample
 from experiments.stage import Stage
 from experiments.store import Run
 from experiments.summary import figures as cells_of
-from topologies import kernel, labs
+from topologies import labs
+from topologies.kernels import kernel
 from topologies.lab import fail
 from topologies.requirements import LabError
 

@@ -12,7 +12,7 @@ from experiments.samples import INTERVAL, Sample
 from experiments.stage import WARM_UP, Flow, empty_pings, start_of
 from topologies import targets
 from topologies.features import Features
-from topologies.profiles import LinkProfile
+from topologies.links.profiles import LinkProfile
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from experiments.scene import AccessPoint
 from experiments.stage import Flow
 from experiments.store import Run
 from topologies import labs, targets
-from topologies.profiles import LinkProfile
+from topologies.links.profiles import LinkProfile
 
 BUSY = "during"  # the phase whose delays an arm is judged by
 Summary = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 from experiments import in_ns3, registry
 from experiments.experiment import Experiment, Point, Value
 from experiments.scene import AccessPoint
-from topologies.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, of_virtual_time
-from topologies.profiles import ProfileError
+from topologies.kernels.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, of_virtual_time
+from topologies.links.profiles import ProfileError
 from topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 7200.0

@@ -83,7 +83,7 @@ class LocalPool:
         return {name: time.monotonic() - entry[4] for name, entry in self._running.items()}
 
     def stop(self) -> None:
-        from topologies.contain import stop_process
+        from topologies.namespaces.contain import stop_process
 
         for _, _, _, process, _ in self._running.values():
             process.terminate()

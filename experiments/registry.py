@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from experiments.experiment import Experiment
-from topologies.profiles import ProfileError
+from topologies.links.profiles import ProfileError
 
 OWN = "ACCESSPOINT_EXPERIMENTS"
 

@@ -23,9 +23,9 @@ from experiments.stage import Flow as Flow
 from experiments.stage import PathLab, Stage
 from topologies import labs
 from topologies.features import Features
-from topologies.kernel import Kernel
-from topologies.peers import kernel_for
-from topologies.profiles import LinkProfile
+from topologies.kernels.kernel import Kernel
+from topologies.links.peers import kernel_for
+from topologies.links.profiles import LinkProfile
 from topologies.requirements import ROOT, LabError
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ class Probe:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a wireless link does in place of its rate (topologies.effects): a trace in the run's folder, from the run's
-    seed.
+    """What a wireless link does in place of its rate (topologies.links.effects): a trace in the run's folder, from
+    the run's seed.
 
     rate: bit/s. seconds: after which it begins again. own: parameters of the effect. number: of several in one run,
     whose traces differ.
@@ -164,7 +164,7 @@ class Effect:
 
     def trace(self, directory: Path, seed: int | None) -> tuple[Path, float]:
         """Writes it; its mean rate (bit/s). seed: None for another one each time. Raises TraceError."""
-        from topologies import effects
+        from topologies.links import effects
 
         directory.mkdir(parents=True, exist_ok=True)
         chosen = (secrets.randbits(32) if seed is None else seed) + self.number
@@ -176,11 +176,12 @@ class Effect:
 
 @dataclass(frozen=True)
 class AccessPoint:
-    """An access point, its stations and a server behind its uplink: topologies.network.Lab, as each arm sets it.
+    """An access point, its stations and a server behind its uplink: topologies.mininet.network.Lab, as each arm sets
+    it.
 
     seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`. peers: the queue
-    disciplines of Linux (topologies.peers) that arms name as their option `peer`; then all arms run in one kernel that
-    has them. up_effect, down_effect: take the place of the uplink's and of the downlink's rate. told_means: who is
+    disciplines of Linux (topologies.links.peers) that arms name as their option `peer`; then all arms run in one kernel
+    that has them. up_effect, down_effect: take the place of the uplink's and of the downlink's rate. told_means: who is
     told rates, controller or peer, is told the mean of each run's own trace in place of the profile's; an arm whose
     option `capacity` is "auto" is told none. kind: of lab (topologies.labs); on radios there may be several
     access_points, places tells at which one each station begins (none: all at the first), air is what radios do to
@@ -240,7 +241,7 @@ class AccessPoint:
         made = labs.lab_class(self.kind)  # before anything else imports Mininet
         profile = self.traced(directory, seed)
         if "peer" in arm.options:
-            from topologies.peer_network import PeerLab
+            from topologies.mininet.peer_network import PeerLab
 
             return PeerLab(profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
         features = Features(**arm.features)
@@ -274,8 +275,8 @@ class AccessPoint:
 
 @dataclass(frozen=True)
 class Link:
-    """A link of a multihomed scene: `model` is how packets travel from `a` to `b` (topologies.paths.Paths.link), `back`
-    what differs on the way back. effect: takes the place of its rate from `a` to `b`."""
+    """A link of a multihomed scene: `model` is how packets travel from `a` to `b` (topologies.links.paths.Paths.link),
+    `back` what differs on the way back. effect: takes the place of its rate from `a` to `b`."""
 
     a: str
     b: str
@@ -286,7 +287,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Multihomed:
-    """Hosts joined by links of their own: topologies.paths.Paths. Hosts are made as links name them; the last one
+    """Hosts joined by links of their own: topologies.links.paths.Paths. Hosts are made as links name them; the last one
     named is the server, the others stations in this order."""
 
     links: tuple[Link, ...]
@@ -314,7 +315,7 @@ class Multihomed:
 
     @contextmanager
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> Iterator[PathLab]:
-        from topologies.paths import Paths
+        from topologies.links.paths import Paths
 
         directory.mkdir(parents=True, exist_ok=True)
         with Paths(seed) as paths:

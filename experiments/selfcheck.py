@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments import window
 from experiments.samples import percentile
-from topologies.kernel import REAL
+from topologies.kernels.kernel import REAL
 
 MAX_LATE_P99 = 5.0  # ms; a packet on the slowest link takes 12
 MAX_CPU = 0.9  # of the machine

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from experiments import selfcheck, traffic
 from experiments.experiment import Arm, Point, Scene
 from experiments.samples import Sample, summed_up
-from topologies import kernel
+from topologies.kernels import kernel
 from topologies.requirements import LabError
 
 WARM_UP = 1.5  # s before the clock starts: probing begins, addresses are learned

@@ -22,9 +22,11 @@ from experiments.controls import Controls
 from experiments.experiment import Scene
 from experiments.plan import Order
 from experiments.raw import Raw
-from topologies import contain, kernel, labs, requirements
+from topologies import labs, requirements
+from topologies.kernels import kernel
 from topologies.lab import fail
-from topologies.profiles import ProfileError
+from topologies.links.profiles import ProfileError
+from topologies.namespaces import contain
 from topologies.requirements import LabError
 
 STANDS_STILL = 10  # times what a run is planned to take: a machine with ten times as much to do is no use anyway

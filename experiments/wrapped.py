@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic in tags, sessions and tunnels (topologies.wrapping), and what TCP itself counts of it."""
+"""Traffic in tags, sessions and tunnels (topologies.links.encapsulation), and what TCP itself counts of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.scene import Flow
-from topologies.wrapping import INNER, tunnel, wrap
+from topologies.links.encapsulation import INNER, tunnel, wrap
 
 if TYPE_CHECKING:
     from experiments.stage import Stage

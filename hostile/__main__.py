@@ -16,7 +16,8 @@ from hostile import report
 from hostile.attack import Attack, load
 from hostile.measure import Result, measure
 from hostile.servers import HOSTS
-from topologies import contain, targets
+from topologies import targets
+from topologies.namespaces import contain
 from topologies.requirements import ROOT, LabError
 
 EXPLANATION = """\

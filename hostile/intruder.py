@@ -21,7 +21,7 @@ PROGRAMS = ROOT / "switch/tests/programs"
 
 def access_point() -> Program:
     """The program that the switch runs."""
-    return Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb")
+    return Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb")
 
 
 def own(name: str) -> Program:

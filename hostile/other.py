@@ -38,7 +38,7 @@ def p4runtime(address: str, places: dict[str, Any]) -> Ask:
     from conformance.client import Program, exact
     from topologies.requirements import ROOT
 
-    program = Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb")
+    program = Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb")
     request = p4r.ReadRequest(device_id=places["device_id"])
     for index in range(ENTRIES):
         src, dst, sport, dport = five_tuple(index)

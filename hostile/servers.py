@@ -25,9 +25,10 @@ from typing import Any, ClassVar
 
 from scapy.utils import RawPcapReader, RawPcapWriter
 
-from topologies import targets, wires
-from topologies.contain import stop_process
-from topologies.nodes import last_line
+from topologies import targets
+from topologies.links import veth
+from topologies.namespaces.contain import stop_process
+from topologies.processes import last_line
 from topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
@@ -168,7 +169,7 @@ def listens(address: str) -> bool:
 @functools.cache
 def veths() -> tuple[dict[int, str], dict[int, str]]:
     """The switch's ports, and their far ends, by number: one pair of each for the whole run."""
-    near, far = wires.make((1, 2))
+    near, far = veth.make((1, 2))
     for name in (*near.values(), *far.values()):
         subprocess.run(["ethtool", "-K", name, "tx", "off", "rx", "off"], check=False, capture_output=True)
     return near, far

@@ -30,8 +30,11 @@ const ecn_t ECN_ECT1 = 1;
 const ecn_t ECN_ECT0 = 2;
 const ecn_t ECN_CE = 3;
 
-// NOP NOP Timestamps(kind 8, length 10): the only option layout of a supersedable ACK (RFC 7323, appendix A).
+// The option layouts of a supersedable ACK with twelve bytes of options: NOP NOP Timestamps(kind 8, length 10), which is most
+// stacks' (RFC 7323, appendix A), or the same with the padding behind it (RFC 9293, 3.1), of which this is the kind and length.
 const bit<32> TCP_OPTION_WORD_TIMESTAMPS = 0x0101080A;
+const bit<32> TCP_OPTION_WORD_TIMESTAMPS_FIRST = 0x080A0000;
+const bit<32> TCP_OPTION_WORD_KIND_AND_LENGTH = 0xFFFF0000;
 
 header ethernet_t {
     mac_t   dst_addr;

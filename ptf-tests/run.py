@@ -201,7 +201,7 @@ def main() -> int:
         "--seed", metavar="N", type=int, default=0, help="the first of those cases; by default %(default)s"
     )
     parser.add_argument(
-        "--program", metavar="DIR", type=Path, default=ROOT / "p4src", help="where the compiled program is"
+        "--program", metavar="DIR", type=Path, default=ROOT / "p4src/compiled", help="where the compiled program is"
     )
     parser.add_argument("--device-config", metavar="FILE", type=Path, help="the program as the target takes it")
     parser.add_argument("--address", metavar="HOST:PORT", help="P4Runtime server of a target that runs already")

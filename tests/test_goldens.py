@@ -15,8 +15,8 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 ROOT = Path(__file__).parent.parent
-P4INFO = ROOT / "p4src/ap.p4info.txtpb"
-TOFINO_P4INFO = ROOT / "p4src/ap_tna.p4info.txtpb"
+P4INFO = ROOT / "p4src/compiled/ap.p4info.txtpb"
+TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
 _spec = importlib.util.spec_from_file_location("tofino", ROOT / "tools/tofino.py")
 assert _spec
 assert _spec.loader
@@ -95,6 +95,11 @@ def test_a_device_config_is_name_binary_and_context(tmp_path: Path) -> None:
     subprocess.run(pack, check=True, capture_output=True)
     expected = b"\6\0\0\0ap_tna" + b"\6\0\0\0binary" + b"\2\0\0\0{}"
     assert (tmp_path / "config").read_bytes() == expected
+
+
+def test_the_order_of_the_stages_in_the_docs_is_that_of_apply() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/stages.py", "--check"])
+    assert done.returncode == 0, "renew it with: python3 tools/stages.py"
 
 
 def test_ids_are_the_declared_ones() -> None:

@@ -321,7 +321,7 @@ def test_what_cannot_be_run_is_named(tmp_path: Path) -> None:
 
 @NEEDS_SWITCH
 def test_p4testgens_cases_of_the_program_pass() -> None:
-    done = run(ROOT / "p4src/cases", "--program", ROOT / "p4src/ap.json")
+    done = run(ROOT / "p4src/testdata/cases", "--program", ROOT / "p4src/compiled/ap.json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(list(testgen.CASES.glob('*.stf')))} passed, 0 failed, 0 not applicable" in done.stdout
 
@@ -330,10 +330,10 @@ def test_p4testgens_cases_are_of_the_present_program() -> None:
     testgen.check()
 
 
-@pytest.mark.parametrize("changed", ["ap.p4", "stages/mark.p4", "tna/gate.p4", "cases/ap_1.stf"])
+@pytest.mark.parametrize("changed", ["v1model/ap.p4", "stages/mark.p4", "tna/gate.p4", "testdata/cases/ap_1.stf"])
 def test_cases_of_other_sources_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
-    for name in ("OWN", "CASES", "SUMS", "ROOT"):
+    for name in ("SOURCES", "CASES", "SUMS", "ROOT"):
         monkeypatch.setattr(testgen, name, tmp_path / getattr(testgen, name).relative_to(ROOT))
     testgen.check()
     with (tmp_path / "p4src" / changed).open("a") as file:
@@ -345,7 +345,7 @@ def test_cases_of_other_sources_are_noticed(tmp_path: Path, monkeypatch: pytest.
 def test_what_is_missing_to_make_cases_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(testgen.TestgenError, match="p4testgen is not on PATH: build p4c with"):
-        testgen.generate(ROOT / "p4src/ap.p4", tmp_path)
+        testgen.generate(ROOT / "p4src/v1model/ap.p4", tmp_path)
 
 
 def test_the_tofino_builds_cases_are_told_in_the_other_ones_words() -> None:
@@ -363,5 +363,5 @@ def test_the_tofino_builds_cases_are_told_in_the_other_ones_words() -> None:
 
 def test_a_line_that_p4testgen_is_told_something_behind_must_be_there(tmp_path: Path) -> None:
     elsewhere = replace(testgen.TOFINO, behind=(("    Nowhere.apply();", "testgen_assume(true);"),))
-    with pytest.raises(testgen.TestgenError, match=r"ap_tna.p4 has not one line 'Nowhere.apply\(\);'"):
+    with pytest.raises(testgen.TestgenError, match=r"tna/ap.p4 has not one line 'Nowhere.apply\(\);'"):
         testgen.generate_own(elsewhere, tmp_path)

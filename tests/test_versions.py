@@ -34,7 +34,7 @@ def test_rows_are_merged_newest_first() -> None:
 
 def test_the_committed_page_is_what_the_script_writes() -> None:
     page = versions.PAGE.read_text()
-    golden = (ROOT / "p4src/goldens.sha256").read_text().split()[2]
+    golden = (ROOT / "p4src/compiled/goldens.sha256").read_text().split()[2]
     assert versions.merged(page, [], golden) == page
 
 

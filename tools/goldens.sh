@@ -8,23 +8,24 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-GOLDENS="p4src/ap.json p4src/ap.p4info.txtpb"
-SUMS=p4src/goldens.sha256
+COMPILED=p4src/compiled
+GOLDENS="$COMPILED/ap.json $COMPILED/ap.p4info.txtpb"
+SUMS=$COMPILED/goldens.sha256
 # Of the build for Tofino a controller needs the P4Info; the rest is made for one release of the vendor's software. It
 # has no sums: few have that back end, and tests compare the P4Info with v1model's.
-TOFINO_P4INFO=p4src/ap_tna.p4info.txtpb
+TOFINO_P4INFO=$COMPILED/ap_tna.p4info.txtpb
 TOFINO_OUT=out/tofino
 # The programs of the conformance suite: renewed with the others, checked by their sums alone, as they take p4c longer.
 SUITE=conformance/programs
 SUITE_SUMS=$SUITE/goldens.sha256
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
-sources() { find p4src -name '*.p4' ! -path 'p4src/tna/*' ! -name ap_tna.p4 | LC_ALL=C sort; }
+sources() { find p4src -name '*.p4' ! -path 'p4src/tna/*' | LC_ALL=C sort; }
 
 p4c_version() { p4c-bm2-ss --version 2>&1 | sed -n 's/^Version \([^ ]*\).*/\1/p'; }
 
 compile() { # into directory $1
-    p4c-bm2-ss --std p4-16 --Werror -o "$1/ap.json" --p4runtime-files "$1/ap.p4info.txtpb" p4src/ap.p4
+    p4c-bm2-ss --std p4-16 --Werror -I p4src -o "$1/ap.json" --p4runtime-files "$1/ap.p4info.txtpb" p4src/v1model/ap.p4
     # The position of the compiler's own include files is the machine's business, not the program's.
     sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$1/ap.json"
 }
@@ -56,12 +57,13 @@ PYTHON
 compile_tofino() { # into directory $1: assembly, reports, P4Info; with bfas on PATH also tofino.bin and context.json
     rm -rf "$1"
     mkdir -p "$1"
+    cp p4src/tna/ap.p4 "$1/ap_tna.p4" # the back end names what it writes, and the program, by its source
     p4c-barefoot --target tofino --arch tna --std p4-16 -D__TARGET_TOFINO__=1 -g --p4runtime-force-std-externs \
-        --p4runtime-files "$1/ap_tna.p4info.txtpb" -o "$1" p4src/ap_tna.p4 >"$1/p4c.log" 2>&1 ||
-        die "p4c-barefoot refuses p4src/ap_tna.p4 ($(grep -i -m 1 error "$1/p4c.log" || tail -n 1 "$1/p4c.log")); all it says: $1/p4c.log"
+        -I p4src --p4runtime-files "$1/ap_tna.p4info.txtpb" -o "$1" "$1/ap_tna.p4" >"$1/p4c.log" 2>&1 ||
+        die "p4c-barefoot refuses p4src/tna/ap.p4 ($(grep -i -m 1 error "$1/p4c.log" || tail -n 1 "$1/p4c.log")); all it says: $1/p4c.log"
     if command -v bfas >/dev/null; then
         bfas --target tofino -o "$1/pipe" "$1/pipe/ap_tna.bfa" >"$1/bfas.log" 2>&1 ||
-            die "bfas refuses what p4c-barefoot made of p4src/ap_tna.p4; all it says: $1/bfas.log"
+            die "bfas refuses what p4c-barefoot made of p4src/tna/ap.p4; all it says: $1/bfas.log"
     fi
 }
 
@@ -72,7 +74,7 @@ need_p4c() {
 case "${1:-}" in
     renew)
         need_p4c
-        compile p4src
+        compile $COMPILED
         { echo "# p4c $(p4c_version)"; sha256sum $(sources) $GOLDENS; } >$SUMS
         echo "p4src compiled by p4c $(p4c_version)"
         compile_suite $SUITE
@@ -106,7 +108,7 @@ case "${1:-}" in
             fresh=$(mktemp -d); trap 'rm -rf "$fresh"' EXIT
             compile "$fresh"
             for golden in $GOLDENS; do
-                cmp -s "$golden" "$fresh/${golden#p4src/}" || die "$golden is not what p4c $(p4c_version) emits; renew it with: make p4"
+                cmp -s "$golden" "$fresh/$(basename "$golden")" || die "$golden is not what p4c $(p4c_version) emits; renew it with: make p4"
             done
         fi
         ;;

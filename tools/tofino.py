@@ -119,7 +119,7 @@ def page(resources: Report, phv: Report, compiler: str) -> str:
     lines = [
         "# What the program takes of a Tofino 1",
         "",
-        f"`make p4` compiled `p4src/ap_tna.p4` with p4c-barefoot {compiler}, and `tools/tofino.py`",
+        f"`make p4` compiled `p4src/tna/ap.p4` with p4c-barefoot {compiler}, and `tools/tofino.py`",
         "made this page of the compiler's own reports, `resources.json` and `phv.json`. It says that the program fits,",
         "not that it has run: neither the vendor's model nor hardware was there ([packet tests](ptf.md)).",
         "",

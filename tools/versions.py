@@ -50,7 +50,8 @@ def compile_program() -> tuple[str, Path]:
 
 def compared(directory: Path) -> str:
     """What became of the goldens."""
-    differing = [name for name in GOLDENS if (directory / name).read_bytes() != (ROOT / "p4src" / name).read_bytes()]
+    goldens = ROOT / "p4src/compiled"
+    differing = [name for name in GOLDENS if (directory / name).read_bytes() != (goldens / name).read_bytes()]
     return f"another {' and '.join(differing)}" if differing else "the same files"
 
 
@@ -103,7 +104,7 @@ def main() -> int:
     except VersionsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    golden = (ROOT / "p4src/goldens.sha256").read_text().split()[2]
+    golden = (ROOT / "p4src/compiled/goldens.sha256").read_text().split()[2]
     PAGE.write_text(merged(PAGE.read_text() if PAGE.exists() else "", rows, golden))
     print("\n".join(rows))
     return 1 if failed else 0

@@ -3,7 +3,7 @@
 # Builds a user-mode Linux kernel that has mac80211_hwsim, for machines whose own kernel has not: `make wifi-kernel`.
 # From Debian's linux-source package, into ${XDG_CACHE_HOME:-~/.cache}/programmable-access-point/wifi-kernel (about
 # 30 MB; the sources are unpacked and built in a temporary directory of 2 GB). Nothing is installed, nothing is rebooted:
-# the kernel is a program, and labs boot it on this machine's own files (topologies/kernel.py).
+# the kernel is a program, and labs boot it on this machine's own files (topologies/kernels/kernel.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

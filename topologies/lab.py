@@ -10,9 +10,11 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
-from topologies import contain, kernel, labs, requirements, targets
+from topologies import labs, requirements, targets
 from topologies.features import PLAIN, Features
-from topologies.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+from topologies.kernels import kernel
+from topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+from topologies.namespaces import contain
 from topologies.requirements import LabError
 
 REST_PORT = 8080

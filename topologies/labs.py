@@ -6,14 +6,15 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topologies import kernel
-from topologies.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, Kernel
+from topologies import wifi
+from topologies.kernels import kernel
+from topologies.kernels.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, Kernel
 from topologies.requirements import LabError
 
 if TYPE_CHECKING:
-    from topologies.network import Lab
+    from topologies.mininet.network import Lab
 
-WIRED, WIRELESS = "wired", "mininet-wifi"
+WIRED, WIRELESS = "wired", wifi.NAME
 LABS = (WIRED, WIRELESS)
 NS3 = "ns3"
 """Of experiments alone (experiments.in_ns3): nobody can play in it."""
@@ -104,6 +105,6 @@ def lab_class(name: str) -> "type[Lab]":
         from topologies.wifi.network import WifiLab
 
         return WifiLab
-    from topologies.network import Lab
+    from topologies.mininet.network import Lab
 
     return Lab

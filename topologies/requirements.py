@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PIPELINE = {"p4info": ROOT / "p4src/ap.p4info.txtpb", "device_config": ROOT / "p4src/ap.json"}
+PIPELINE = {"p4info": ROOT / "p4src/compiled/ap.p4info.txtpb", "device_config": ROOT / "p4src/compiled/ap.json"}
 
 CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 _TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "ethtool": "ethtool", "iperf3": "iperf3"}

@@ -21,7 +21,8 @@ from conformance.server import ServerError
 from conformance.stf import cases, language
 from conformance.stf.run import run
 from conformance.suite import FAIL, NOT_APPLICABLE, PASS, Failed, NotApplicable, show
-from topologies import contain, targets
+from topologies import targets
+from topologies.namespaces import contain
 from topologies.requirements import ROOT, LabError
 
 EXPLANATION = """\

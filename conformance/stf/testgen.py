@@ -23,14 +23,15 @@ from conformance.report import cell
 from conformance.stf import cases
 from conformance.stf.__main__ import Outcome, ask_all, totals
 from conformance.suite import FAIL, NOT_APPLICABLE, PASS
-from topologies import contain, targets
+from topologies import targets
+from topologies.namespaces import contain
 from topologies.requirements import ROOT, LabError
 
 TOOL = "p4testgen"
 TAKES = 600  # s; for one program
 SEED = 1
-OWN = ROOT / "p4src/ap.p4"
-CASES = ROOT / "p4src/cases"
+SOURCES = ROOT / "p4src"
+CASES = ROOT / "p4src/testdata/cases"
 SUMS = CASES / "sources.sha256"
 HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made by p4testgen; renew with: make cases\n"
 CPU_PORT = re.compile(r"const bit<9> CPU_PORT = (\d+);")
@@ -42,12 +43,14 @@ PLACE = re.compile(r"\bAp(?:Ingress|Egress)\.(?:\w+\.)*(\w+\.\w+)\b")
 class Build:
     """A build of the project's program, and how p4testgen takes it.
 
-    most: cases that are looked at; those kept cover a statement that none before covers. behind: lines of the program,
-    and what p4testgen is to assume there. skipped: tables left to their default action.
+    stem: of the names of its cases. most: cases that are looked at; those kept cover a statement that none before
+    covers. behind: lines of the program, and what p4testgen is to assume there. skipped: tables left to their default
+    action.
     """
 
     name: str
     source: str
+    stem: str
     options: tuple[str, ...]
     most: int
     behind: tuple[tuple[str, str], ...]
@@ -57,7 +60,8 @@ class Build:
 
 BMV2 = Build(
     "bmv2",
-    "ap.p4",
+    "v1model/ap.p4",
+    "ap",
     ("--target", "bmv2", "--arch", "v1model"),
     # As many as it makes of the program within a minute; what statements they cover is on the page of the result.
     19,
@@ -68,7 +72,8 @@ BMV2 = Build(
 )
 TOFINO = Build(
     "tofino",
-    "ap_tna.p4",
+    "tna/ap.p4",
+    "ap_tna",
     ("--target", "tofino", "--arch", "tna", "-D__TARGET_TOFINO__=1", "--port-ranges", "0:63,320:320"),
     230,
     # What leaves can be seen: it leaves through a port of the first pipe's.
@@ -127,9 +132,9 @@ def number(case: Path) -> int:
 
 def generate_own(build: Build, directory: Path) -> list[Path]:
     """Cases of a build of the project's program. Raises TestgenError."""
-    shutil.copytree(OWN.parent, directory, dirs_exist_ok=True)
-    source = directory / build.source
-    text = source.read_text()
+    shutil.copytree(SOURCES, directory, dirs_exist_ok=True)
+    source = directory / f"{build.stem}.p4"  # cases are named by it, and what it includes is found beside it
+    text = (SOURCES / build.source).read_text()
     for line, assumed in build.behind:
         if text.count(f"{line}\n") != 1:
             place = line.split("\n")[-1].strip()
@@ -147,7 +152,7 @@ def generate_own(build: Build, directory: Path) -> list[Path]:
 
 def cpu_port(architecture: str) -> str:
     """Of a build, as its externs.p4 says. Raises TestgenError."""
-    place = OWN.parent / architecture / "externs.p4"
+    place = SOURCES / architecture / "externs.p4"
     found = CPU_PORT.search(place.read_text())
     if not found:
         raise TestgenError(f"{place.name} of {architecture} has no line 'const bit<9> CPU_PORT = ...;'")
@@ -168,7 +173,7 @@ def statements(text: str) -> str:
 
 def sums() -> str:
     """Of the program's sources and of the cases."""
-    files = [*sorted(OWN.parent.rglob("*.p4")), *sorted(CASES.glob("*.stf"))]
+    files = [*sorted(SOURCES.rglob("*.p4")), *sorted(CASES.glob("*.stf"))]
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(ROOT)}\n" for path in files)
 
 
@@ -245,7 +250,7 @@ def compile_once(source: Path, directory: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.stf.testgen", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("renew", help=f"make the cases of {OWN.name} anew")
+    commands.add_parser("renew", help=f"make the cases of {SOURCES.name} anew")
     commands.add_parser("check", help="are they of the present sources?")
     trying = commands.add_parser("try", help="make cases of programs and run them")
     trying.add_argument("program", type=Path, nargs="+", metavar="FILE.p4")

@@ -35,7 +35,7 @@ from controller import acks, classes, ports
 from controller.config import AccessPointConfig
 from controller.entries import EntrySet, everything
 from controller.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
-from topologies.namespace import end_with_parent
+from topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, SERVER, STATION, Controller, Lab, end, lab, udp, wait_for
 

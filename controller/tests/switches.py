@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 
 from topologies import targets
-from topologies.namespace import Namespace, end_with_parent
+from topologies.namespaces.namespace import Namespace, end_with_parent
 from topologies.requirements import ROOT, LabError
 
 TARGETS = ("apswitch", "bmv2")

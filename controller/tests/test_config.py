@@ -44,7 +44,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
             access_point(
                 address="127.0.0.1:9559",
                 device_id=1,
-                pipeline={"p4info": "p4src/ap.p4info.txtpb", "device_config": "p4src/ap.json"},
+                pipeline={"p4info": "p4src/compiled/ap.p4info.txtpb", "device_config": "p4src/compiled/ap.json"},
                 features={
                     "ack_priority": True,
                     "ack_filter": True,
@@ -152,7 +152,10 @@ def test_a_file_is_checked_without_starting_anything(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.json"]
     for wrong, words in (
         (access_point(ports=[{**PORTS[0], "port": 0}]), "port 0 is none of"),
-        (access_point(pipeline={"device_config": "p4src/ap.p4"}), "but p4src/ap.p4 is of another target's"),
+        (
+            access_point(pipeline={"device_config": "p4src/v1model/ap.p4"}),
+            "but p4src/v1model/ap.p4 is of another target's",
+        ),
         (
             access_point(pipeline={"device_config": "no/such"}),
             "access_points.0.pipeline.device_config: no/such: no such",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.apctl import doctor
-from topologies.namespace import Namespace
+from topologies.namespaces.namespace import Namespace
 
 from .conftest import Apctl
 from .switches import Lab, wait_for

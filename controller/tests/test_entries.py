@@ -26,7 +26,8 @@ from controller.target import TARGETS
 from .switches import ROOT
 from .test_config import access_point
 
-PIPELINE = {"p4info": str(ROOT / "p4src/ap.p4info.txtpb"), "device_config": str(ROOT / "p4src/ap.json")}
+COMPILED = ROOT / "p4src/compiled"
+PIPELINE = {"p4info": str(COMPILED / "ap.p4info.txtpb"), "device_config": str(COMPILED / "ap.json")}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from controller.apctl import doctor, install
 from controller.apctl.settings import UsageError
 from controller.config import load
-from topologies.namespace import Namespace
+from topologies.namespaces.namespace import Namespace
 
 from .switches import ROOT, end, wait_for
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from controller.app import PRIORITY
-from topologies.namespace import end_with_parent
+from topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, end, wait_for
 

@@ -18,11 +18,11 @@ from controller.target import TARGETS, Tofino
 from .switches import ROOT
 from .test_config import PORTS, access_point
 
-P4INFO = ROOT / "p4src/ap.p4info.txtpb"
-DEVICE_CONFIG = ROOT / "p4src/ap.json"
+P4INFO = ROOT / "p4src/compiled/ap.p4info.txtpb"
+DEVICE_CONFIG = ROOT / "p4src/compiled/ap.json"
 
 
-TOFINO_P4INFO = ROOT / "p4src/ap_tna.p4info.txtpb"
+TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
 OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue", "step", "mark_above"}
 """What an architecture has in its own form, or alone; the adapter speaks it."""
 

@@ -198,13 +198,13 @@ def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
 
 
 def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_lab: Lab, tmp_path: Path) -> None:
-    info = text_format.Parse((ROOT / "p4src/ap.p4info.txtpb").read_text(), p4i.P4Info())
+    info = text_format.Parse((ROOT / "p4src/compiled/ap.p4info.txtpb").read_text(), p4i.P4Info())
     for table in info.tables:
         if table.preamble.alias.startswith("flows_"):
             table.idle_timeout_behavior = p4i.Table.NO_TIMEOUT
     p4info = tmp_path / "no_timeouts.p4info.txtpb"
     p4info.write_text(text_format.MessageToString(info))
-    pipeline = {"p4info": str(p4info), "device_config": str(ROOT / "p4src/ap.json")}
+    pipeline = {"p4info": str(p4info), "device_config": str(ROOT / "p4src/compiled/ap.json")}
     controller = any_lab.controller(flow_idle_timeout=3, pipeline=pipeline)
     any_lab.introduce(controller)
     long = udp(STATION, SERVER, 1000, 2000)

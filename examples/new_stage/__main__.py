@@ -20,10 +20,11 @@ with tempfile.TemporaryDirectory() as directory:
     program = Path(directory)
     sources = shutil.copytree(HERE.parent.parent / "p4src", program / "p4src")
     shutil.copy(HERE / "quiet.p4", sources / "stages")
-    top = (sources / "ap.p4").read_text().replace(BEFORE, f'#include "stages/quiet.p4"\n{BEFORE}')
-    (sources / "ap.p4").write_text(top.replace(NEXT, STAGE + NEXT))
-    compile_ = ["p4c-bm2-ss", "--std", "p4-16", "-o", "ap.json", "--p4runtime-files", "ap.p4info.txtpb", "p4src/ap.p4"]
-    subprocess.run(compile_, cwd=program, check=True)
+    source = sources / "v1model/ap.p4"
+    top = source.read_text().replace(BEFORE, f'#include "stages/quiet.p4"\n{BEFORE}')
+    source.write_text(top.replace(NEXT, STAGE + NEXT))
+    compile_ = ["p4c-bm2-ss", "--std", "p4-16", "-I", "p4src", "-o", "ap.json", "--p4runtime-files", "ap.p4info.txtpb"]
+    subprocess.run([*compile_, source], cwd=program, check=True)
     net = Mininet(AccessPointTopo(switch={"program": program}), controller=None)
     net.start()
     try:

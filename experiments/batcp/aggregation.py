@@ -5,7 +5,7 @@ from experiments.batcp.transfer import File
 from experiments.experiment import Arm, Bars, Experiment, Measure, Point, Quick, Reported
 from experiments.raw import Of, Raw, mean
 from experiments.scene import Effect, Link, Multihomed
-from topologies.kernel import VIRTUAL
+from topologies.kernels.kernel import VIRTUAL
 
 PAYLOAD = 1448 / 1514
 ADSL, HSPA = 633, 355  # kbit/s (section 4.1)

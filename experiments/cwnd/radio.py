@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from experiments.cells import Bounding, Cell, Transfer
 from experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Reported, Traffic
 from experiments.raw import Raw, jain, least, mean, rate
-from topologies.kernel import SIMULATED
+from topologies.kernels.kernel import SIMULATED
 
 SECONDS = 60.0
 SETTLED = 20.0  # s: the paper's figures show the control at work by then

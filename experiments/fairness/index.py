@@ -7,7 +7,7 @@ from typing import Literal, cast
 from experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
 from experiments.raw import Raw
 from experiments.scene import AccessPoint, Sessions
-from topologies.profiles import LinkProfile
+from topologies.links.profiles import LinkProfile
 
 SECONDS = 100.0
 EFFECTIVE = {"down": 4.96, "up": 6.88}  # Mb/s, Table 1: rho B of TCP

@@ -7,7 +7,7 @@ from typing import Literal, cast
 from experiments.cells import Cell, Datagrams, Transfer
 from experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported, Traffic
 from experiments.raw import rate
-from topologies.kernel import SIMULATED
+from topologies.kernels.kernel import SIMULATED
 
 SECONDS = 30.0
 SETTLED = 5.0

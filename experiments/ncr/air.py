@@ -8,7 +8,7 @@ from functools import partial
 from experiments.experiment import Bars, Experiment, Goal, Medians, Quick, Setting, Timeline
 from experiments.ncr import headline, radios
 from experiments.scene import AccessPoint, Flow, Walk
-from topologies.kernel import VIRTUAL
+from topologies.kernels.kernel import VIRTUAL
 from topologies.labs import WIRELESS
 
 AIRS = {

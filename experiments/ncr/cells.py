@@ -6,8 +6,8 @@ from experiments.looks import Looks
 from experiments.ncr.testbed import NCR_ALONE, PAPER_NCR, of_payload
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES, LinkProfile
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES, LinkProfile
 
 ARMS = (
     Arm("fifo", "plain FIFO", "plain"),

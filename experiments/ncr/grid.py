@@ -5,8 +5,8 @@ from experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Measure,
 from experiments.ncr.testbed import NCR_ALONE, PAPER_NCR
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES
 
 DOWNLOADS, UPLOADS = (1, 2, 3), (1, 2, 3, 4, 5)
 ALONE = 0  # uploads: what the others are compared with

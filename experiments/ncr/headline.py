@@ -27,7 +27,7 @@ from experiments.experiment import (
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
 from topologies.bmv2 import bulk_pace
-from topologies.profiles import PROFILES
+from topologies.links.profiles import PROFILES
 
 SECONDS = 24
 PAYLOAD = 1448  # bytes of a full segment with timestamps

@@ -10,8 +10,8 @@ from experiments.ncr.testbed import DOWN_AGAIN, SECONDS, UP, of_payload
 from experiments.raw import quantile, rate
 from experiments.scene import AccessPoint, Flow
 from experiments.stage import Stage
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES
 
 KIB = 1024
 DEFAULT = "default"

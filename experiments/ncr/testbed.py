@@ -6,8 +6,8 @@ from dataclasses import replace
 from experiments.experiment import OURS, PLAIN, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
 from experiments.raw import quantile, rate, variation
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES, LinkProfile
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES, LinkProfile
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
 FRAME, PAYLOAD = 1514, 1448  # octets on the wire, and of TCP's payload in them, with timestamps

@@ -5,8 +5,8 @@ from experiments.experiment import OURS, Arm, Bars, Experiment, Goal, Measure, P
 from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Effect, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES
 
 SECONDS, SETTLED = 60, 5
 TESTBED = PROFILES["testbed"]

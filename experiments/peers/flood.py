@@ -9,8 +9,8 @@ from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timel
 from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added, take_rate
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES
 
 if TYPE_CHECKING:
     from experiments.stage import Stage

@@ -11,8 +11,8 @@ from experiments.raw import Raw, jain, mean, rate
 from experiments.samples import percentile
 from experiments.scene import AccessPoint, Flow
 from experiments.traffic import IPERF_PORT
-from topologies.kernel import VIRTUAL
-from topologies.profiles import LinkProfile
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from experiments.stage import Stage

@@ -5,8 +5,8 @@ from experiments.experiment import Arm, Bars, Curves, Experiment, Goal, Measure,
 from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from experiments.raw import Of, Raw, jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES
 
 SECONDS, UP = 90, 20
 STREAMS = (32, 200)

@@ -10,8 +10,8 @@ from experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timel
 from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, measured_before, ping_added
 from experiments.raw import jain, mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import LinkProfile
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from experiments.stage import Stage

@@ -14,8 +14,8 @@ from experiments.peers import (
 )
 from experiments.raw import mean, quantile, rate
 from experiments.scene import AccessPoint, Flow
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.profiles import PROFILES
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
 

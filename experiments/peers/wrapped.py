@@ -6,9 +6,9 @@ from experiments.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping
 from experiments.raw import mean, rate, total
 from experiments.scene import AccessPoint, Flow
 from experiments.wrapped import Counters, InTunnel, Tunnel, Wrapped
-from topologies.kernel import VIRTUAL
-from topologies.profiles import PROFILES
-from topologies.wrapping import TUNNELS, WRAPS
+from topologies.kernels.kernel import VIRTUAL
+from topologies.links.encapsulation import TUNNELS, WRAPS
+from topologies.links.profiles import PROFILES
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
 UNTAGGED = "untagged"

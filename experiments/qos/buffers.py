@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from experiments.experiment import PLAIN, Arm, Bars, Experiment, Measure, Quick, Reported
 from experiments.raw import mean
 from experiments.scene import HOSTS, AccessPoint, require_hosts
-from topologies.profiles import LinkProfile
+from topologies.links.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from experiments.stage import Stage

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from experiments.cells import Cell, Transfer
 from experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported
 from experiments.raw import Raw, jain, rate
-from topologies.kernel import SIMULATED
+from topologies.kernels.kernel import SIMULATED
 
 SECONDS = 60.0
 SETTLED = 20.0

@@ -17,7 +17,7 @@ from experiments.__main__ import main
 from experiments.plan import Order
 from experiments.store import Store
 from experiments.tests import finished
-from topologies.kernel import REAL
+from topologies.kernels.kernel import REAL
 from topologies.requirements import ROOT
 from topologies.tests.conftest import eventually
 

@@ -12,7 +12,7 @@ import pytest
 from experiments import plan, registry
 from experiments.cwnd import radio
 from experiments.experiment import Point
-from topologies.kernel import REAL, SIMULATED
+from topologies.kernels.kernel import REAL, SIMULATED
 from topologies.ns3 import build
 from topologies.requirements import ROOT, LabError
 

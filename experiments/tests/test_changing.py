@@ -9,8 +9,9 @@ import pytest
 
 from experiments import plan, registry
 from experiments.scene import Effect
-from topologies import controllers, traces
 from topologies.features import Features
+from topologies.links import traces
+from topologies.mininet import controllers
 from topologies.targets import Port
 
 pytest.importorskip("mininet")

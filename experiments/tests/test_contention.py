@@ -10,7 +10,7 @@ import pytest
 from experiments import registry
 from experiments.contention import BANDWIDTH, FRAME, PERIOD, Contention, Senders, contenders, link_rates
 from experiments.scene import AccessPoint
-from topologies.dcf import DATA, MOST, PAYLOAD, Cell, saturation
+from topologies.links.dcf import DATA, MOST, PAYLOAD, Cell, saturation
 
 
 def test_one_station_gets_what_the_protocol_leaves() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from experiments.datagrams import ACK, ACKNOWLEDGEMENT, HISTORY, INITIAL_WINDOW, MIN_WINDOW, PACKET, Sender
-from topologies.paths import Paths
+from topologies.links.paths import Paths
 from topologies.requirements import ROOT
 
 RTT = 0.1

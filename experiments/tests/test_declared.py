@@ -17,7 +17,7 @@ from experiments.raw import Raw
 from experiments.samples import Sample
 from experiments.scene import Effect, Flow
 from experiments.stage import STAGGER, start_of
-from topologies.profiles import ProfileError
+from topologies.links.profiles import ProfileError
 from topologies.requirements import ROOT
 
 ALL = list(registry.experiments().values())

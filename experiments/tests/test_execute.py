@@ -12,8 +12,8 @@ from experiments.execute import Execution
 from experiments.plan import Needs, Order
 from experiments.pool import LocalPool, Outcome, side_by_side
 from experiments.store import Run, Store, second
-from topologies.kernel import REAL, VIRTUAL
-from topologies.profiles import ProfileError
+from topologies.kernels.kernel import REAL, VIRTUAL
+from topologies.links.profiles import ProfileError
 from topologies.requirements import LabError
 
 ROOM = {"problems": [], "cpu_busy": 0.5}

@@ -17,7 +17,7 @@ from experiments.experiment import Setting
 from experiments.ncr import headline
 from experiments.store import Store
 from experiments.tests import synthetic
-from topologies.profiles import PROFILES, link_profile
+from topologies.links.profiles import PROFILES, link_profile
 from topologies.targets import TARGETS
 
 

@@ -13,7 +13,7 @@ import pytest
 from experiments import in_ns3, plan, registry
 from experiments.scene import AccessPoint, At
 from experiments.store import read_samples
-from topologies.kernel import SIMULATED
+from topologies.kernels.kernel import SIMULATED
 from topologies.ns3 import build
 from topologies.requirements import ROOT, LabError
 

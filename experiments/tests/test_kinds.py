@@ -19,7 +19,7 @@ from experiments.raw import Raw, added, total
 from experiments.samples import Sample
 from experiments.stage import empty_pings
 from experiments.wrapped import _table
-from topologies.paths import Paths
+from topologies.links.paths import Paths
 from topologies.requirements import ROOT
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -21,7 +21,7 @@ from experiments.scene import AccessPoint, Walk
 from experiments.store import Run
 from experiments.tests import synthetic
 from topologies import labs
-from topologies.profiles import PROFILES, link_profile
+from topologies.links.profiles import PROFILES, link_profile
 from topologies.requirements import LabError
 
 FIFO, ACKS_FIRST, NCR = headline.EXPERIMENT.arms

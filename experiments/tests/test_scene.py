@@ -14,7 +14,7 @@ import pytest
 from experiments.experiment import OURS, Arm, Scene
 from experiments.raw import Raw
 from experiments.scene import HOSTS, AccessPoint, At, Flow, Link, Multihomed, Program, Sessions
-from topologies.profiles import PROFILES
+from topologies.links.profiles import PROFILES
 from topologies.requirements import ROOT, congestion_controls
 from topologies.tests.conftest import eventually
 
@@ -30,7 +30,7 @@ def played(scene: Scene, folder: Path) -> Raw:
     """The raw data of a scene, twice as fast as its timeline, played in a process of its own, as labs have to be."""
     code = (
         "import pickle, sys, pathlib\n"
-        "from topologies import contain\n"
+        "from topologies.namespaces import contain\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "def main():\n"
         "    from experiments.stage import Stage\n"

@@ -3,7 +3,7 @@
 
 from experiments import selfcheck
 from experiments.window import judge, parse, problem
-from topologies.kernel import REAL, VIRTUAL
+from topologies.kernels.kernel import REAL, VIRTUAL
 
 CONTROL = """\
 ESTAB 0      0      [::ffff:10.0.0.1]:5201 [::ffff:10.0.0.11]:42400

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.report import Measured, Row, Step
 from hosts.tests.files import Transfer, make_file
-from topologies.paths import PathLink, Paths
+from topologies.links.paths import PathLink, Paths
 from topologies.requirements import LabError
 
 STREAM = Path(__file__).parent / "_stream.py"

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from bench.report import Measured, Row, Step
 from hosts.bench.batcp import IPPROTO_MPTCP, PORT, stream
 from hosts.tests.files import HOSTS
-from topologies.paths import PathLink, Paths
+from topologies.links.paths import PathLink, Paths
 
 OCTETS = 2_000_000_000
 ROUNDS = 7

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.report import Measured, Row, Step
 from hosts.bench.batcp_proxy import ready
 from hosts.tests.batcp import Daemon, python
-from topologies.paths import PathHost, Paths
+from topologies.links.paths import PathHost, Paths
 
 OBJECTS, BYTES, AT_ONCE = 50, 20_000, 6
 ROUNDS = 5

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.report import Measured, Row, Step
 from hosts.tests.batcp import Daemon, python
-from topologies.paths import PathHost, Paths
+from topologies.links.paths import PathHost, Paths
 from topologies.requirements import LabError
 
 BYTES = 1 << 30

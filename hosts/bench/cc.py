@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.report import Measured, Row, Step
 from hosts.tests.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
-from topologies.paths import PathLink, Paths
+from topologies.links.paths import PathLink, Paths
 
 ROUNDS = 7
 SECONDS = 2.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.report import Measured, Row, Step
 from hosts.tests.cell import HOSTS, Cell
-from topologies.namespace import Namespace
+from topologies.namespaces.namespace import Namespace
 
 TERMINALS = 10
 RATE, ROOM = "19mbit", 4000  # packets: 2.5 s

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from bench.report import Measured, Row, Step
 from hosts.tests.cc_lab import Transfer, kernel_name, loaded, mark, rows
-from topologies.paths import Paths
+from topologies.links.paths import Paths
 
 TARGETS, RIVALS = (6, 10), (4, 9)  # Mbit/s; connections of PEER
 BUFFERS = (37, 90, 135, 256, 284)  # packets (Ando, Murase and Oguchi, Table I)

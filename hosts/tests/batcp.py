@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from topologies.paths import PathHost
+from topologies.links.paths import PathHost
 from topologies.requirements import ROOT
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))

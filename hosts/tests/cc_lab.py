@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from topologies.paths import Namespace, PathHost, PathLink, Paths
+from topologies.links.paths import Namespace, PathHost, PathLink, Paths
 from topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))

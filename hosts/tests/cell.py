@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from topologies.paths import PathHost, Paths
+from topologies.links.paths import PathHost, Paths
 from topologies.requirements import ROOT, LabError
 
 HOSTS = ROOT / "hosts/target/release/hosts"

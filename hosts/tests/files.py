@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.paths import PathHost, PathLink
+from topologies.links.paths import PathHost, PathLink
 from topologies.requirements import ROOT
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))

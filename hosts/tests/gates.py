@@ -10,10 +10,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from topologies import contain
 from topologies.features import PLAIN
-from topologies.network import Lab
-from topologies.profiles import link_profile
+from topologies.links.profiles import link_profile
+from topologies.mininet.network import Lab
+from topologies.namespaces import contain
 from topologies.requirements import ROOT
 
 HOSTS = ROOT / "hosts/target/release/hosts"

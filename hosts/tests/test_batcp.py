@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hosts.tests.files import HOSTS, PORT, Transfer, make_file, when_received
-from topologies.paths import PathHost, PathLink, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 from topologies.requirements import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -12,7 +12,7 @@ import pytest
 
 from hosts.tests.batcp import NEEDS_ROOT, WIRE, Daemon, python
 from hosts.tests.wire import MSS, SYN, Segment, batcp
-from topologies.paths import PathHost, PathLink, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(60)]
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon, programs, python
-from topologies.paths import PathHost, PathLink, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 from topologies.requirements import ROOT
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]

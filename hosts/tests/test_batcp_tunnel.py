@@ -17,7 +17,7 @@ import pytest
 
 from hosts.tests.batcp import python
 from hosts.tests.files import HOSTS
-from topologies.paths import PathHost, PathLink, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 from topologies.requirements import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -16,7 +16,7 @@ import pytest
 
 from hosts.bench.tcp_av import PATIENCE, SHARED, Cell, gives_way, rates_of
 from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, mark, rows
-from topologies.paths import PathHost, Paths
+from topologies.links.paths import PathHost, Paths
 from topologies.requirements import ROOT
 
 CONTROLS = ["vegas", "vegas_fair", "westwood", "reno_maxwin", "tcp_av"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hosts.tests.pages import documented_commands
-from topologies.paths import PathHost, PathLink, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 from topologies.requirements import ROOT
 
 HOSTS = ROOT / "hosts/target/release/hosts"

@@ -3,8 +3,6 @@
 // newer one supersedes is not sent at all (`ack_filter`, the architecture's).
 //
 //   ack_priority (per egress port) -> queue, filter
-//   queue_meter keeps every priority queue within its rate: above it the packet waits with the bulk, so nobody buys
-//   priority with a flood of ACKs
 #ifndef ACK_P4
 #define ACK_P4
 
@@ -27,27 +25,6 @@ control AckPriority(inout metadata_t meta) {
     apply {
         if (meta.pure_ack == 1) {
             ack_priority.apply();
-        }
-    }
-}
-
-control QueueMeter(inout metadata_t meta) {
-    // Per egress port ++ queue.
-    @id(METER_QUEUE)
-    METER(CLASSES_SIZE) queue_meter;
-
-    apply {
-        if (meta.queue != 0) {
-            color_t color = COLOR_GREEN;
-            EXECUTE_METER(queue_meter, meta.egress_port ++ meta.queue, color);
-            if (color != COLOR_GREEN) {
-                meta.queue = 0;
-                meta.demoted = 1;
-#ifdef DEMOTED_IS_REGULATED
-                // What waits with the bulk is held back as the bulk is.
-                meta.regulated = 1;
-#endif
-            }
         }
     }
 }

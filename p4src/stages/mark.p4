@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mark: the computed feedback meets the packet (NCR, section 3.1), decided once from one random number.
 //
-//   random + flow + port + class feedback, saturating -> at the top: CE, or drop when not ECN-capable
+//   total of `port_feedback` + class feedback, saturating -> at the top: CE, or drop when not ECN-capable
 //
 // Each term has a value for scalable senders, whose packets carry ECT(1) (RFC 9331), and one for classic ones; those of
 // ports and classes have one for what is not ECN-capable, too, for a drop is more than a mark.
@@ -10,34 +10,6 @@
 // No architecture extern.
 #ifndef MARK_P4
 #define MARK_P4
-
-// What needs no class comes first, so that hardware does it while others classify.
-control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
-    @id(ACTION_ADD_PORT_FEEDBACK)
-    action add_port_feedback(feedback_t feedback) {
-        meta.total = meta.total |+| feedback;
-    }
-
-    @id(TABLE_PORT_FEEDBACK)
-    table port_feedback {
-        key = {
-            meta.egress_port: exact @name("egress_port");
-            meta.ecn: exact @name("ecn");
-        }
-        actions = { add_port_feedback; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = PORTS_SIZE * ECN_SIZE;
-    }
-
-    apply {
-        if (meta.ecn == ECN_ECT1) {
-            meta.total = random_number |+| meta.scalable_feedback;
-        } else {
-            meta.total = random_number |+| meta.feedback;
-        }
-        port_feedback.apply();
-    }
-}
 
 control Mark(inout headers_t hdr, inout metadata_t meta) {
     @id(ACTION_ADD_CLASS_FEEDBACK)

@@ -13,6 +13,7 @@ NOT_ECT, ECT1, ECT0, CE = range(4)  # RFC 3168, section 5
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 TIMESTAMPS = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2))]  # RFC 7323, appendix A
+TIMESTAMPS_FIRST = ([("Timestamp", (1, 2)), ("EOL", None)], [("Timestamp", (1, 2)), ("NOP", None), ("NOP", None)])
 
 
 def mac(host: int) -> str:

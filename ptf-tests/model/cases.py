@@ -62,7 +62,7 @@ OPTIONS = (
     frames.TIMESTAMPS + bytes(8),
     b"\1\1\5\12" + bytes(8),
     b"\1" * 4,
-    b"\1" * 12,
+    frames.TIMESTAMPS[2:] + bytes(10),
     *(b"\1" * size for size in range(8, 44, 4)),
 )
 NUMBERS = (1000, 2000, 3000, 4000, 3500, 1500, 2500, (1 << 30) + 3000, 0, (1 << 32) - 5, (1 << 30) + 1500, 1 << 31)

@@ -11,7 +11,7 @@ TCP, UDP, ICMPV6 = 6, 17, 58
 DHCP = {(68, 67), (67, 68), (67, 67), (546, 547), (547, 546), (547, 547)}
 MDNS = 5353
 DISCOVERY = range(133, 138)  # ICMPv6: solicitations, advertisements and redirects of RFC 4861
-TIMESTAMPS = bytes([1, 1, 8, 10])  # RFC 7323, appendix A
+TIMESTAMPS = bytes([1, 1, 8, 10])  # RFC 7323, appendix A; without its first two bytes, which then follow, as well
 FIN, SYN, RST, PSH, ACK, URG = (1 << bit for bit in range(6))
 
 
@@ -35,7 +35,8 @@ class Segment:
     def supersedable(self) -> bool:
         """A newer one says all that it says: no flag but ACK and those of ECN, no option but timestamps."""
         plain = self.pure_ack and not self.flags & (PSH | URG) and self.reserved in (0, 1)
-        return plain and (self.header == 20 or (self.header == 32 and self.options[:4] == TIMESTAMPS))
+        timestamps = self.options[:4] == TIMESTAMPS or self.options[:2] == TIMESTAMPS[2:]
+        return plain and (self.header == 20 or (self.header == 32 and timestamps))
 
     @property
     def ecn(self) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from targets import GRPC_ADDRESS, ROOT, TARGETS  # noqa: E402
 
 from mutants.mutate import mutants  # noqa: E402
 
-PROGRAM, P4INFO = ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb"
+PROGRAM, P4INFO = ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"
 KILLERS = HERE / "killers.toml"
 OUT = ROOT / "out/mutants"
 MODEL = "test_model.ProgramFollowsThePolicy"
@@ -56,6 +56,8 @@ ROOMS = {
     "demote": "test_group",
     "classify": "test_pure_ack",
     "pure_ack": "test_pure_ack",
+    "queue_meter": "test_classify",
+    "port_feedback": "test_mark",
     "mark": "test_mark",
 }
 MODULES = sorted(path.stem for path in (HERE.parent / "tests").glob("test_*.py") if path.stem != "test_model")

@@ -4,7 +4,7 @@
 from functools import partial
 
 from lib.base import SILENCE, SLOW, STATION, UPLINK, HostsTest, meter_config, poll
-from lib.packets import TIMESTAMPS, build_ack, build_tcp, build_udp
+from lib.packets import TIMESTAMPS, TIMESTAMPS_FIRST, build_ack, build_tcp, build_udp
 from test_ack import ACK_SIZE, prioritise_entry
 from test_flows import flow_entry
 
@@ -74,6 +74,22 @@ class TimestampsAreSuperseded(FilterTest):
         self.expect_sent(1000, 5000, options=TIMESTAMPS)
         self.expect_filtered(4000, options=TIMESTAMPS)
         self.expect_filtered(4000)
+
+
+class TimestampsMayStandBeforeTheirPadding(FilterTest):
+    """So do stacks that pad a header to its end, as RFC 9293 allows: ns-3 is one."""
+
+    def runTest(self):
+        for version, first in ((4, 390), (6, 392)):
+            for index, options in enumerate(TIMESTAMPS_FIRST, first):
+                with self.subTest(version=version, options=options):
+                    flow = ack_flow(index, version=version)
+                    self.insert(flow)
+                    self.expect_sent(1000, 5000, version=version, options=options)
+                    self.expect_filtered(4000, version=version, options=options)
+                    self.expect_filtered(4000, version=version)
+                    self.expect_sent(4000, version=version, options=SACK)
+                    self.delete(flow)
 
 
 ECN = ({}, {"flags": "AE"}, {"flags": "AC"}, {"flags": "AEC"}, {"flags": "AN"}, {"flags": "AECN"})  # N is AE

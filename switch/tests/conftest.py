@@ -22,7 +22,7 @@ def kinds() -> Program:
 
 @pytest.fixture(scope="session")
 def access_point() -> Program:
-    return Program(ROOT / "p4src/ap.json", ROOT / "p4src/ap.p4info.txtpb")
+    return Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ fn apswitch(arguments: &[&str]) -> Output {
 }
 
 const EXAMPLE: [&str; 5] =
-    ["explain", "p4src/ap.json", "docs/switch/example.pcap", "--entries", "docs/switch/entries.json"];
+    ["explain", "p4src/compiled/ap.json", "docs/switch/example.pcap", "--entries", "docs/switch/entries.json"];
 
 fn explain(more: &[&str]) -> Output {
     apswitch(&[&EXAMPLE, more].concat())
@@ -70,9 +70,9 @@ fn bad_input_is_named() {
     };
     let entry = |rest: &str| entries(&format!("{{\"table_entries\": [{{\"table\": \"forward\", {rest}}}]}}"));
     for (done, message) in [
-        (apswitch(&["explain", "p4src/ap.p4", EXAMPLE[2]]), "p4src/ap.p4: "),
+        (apswitch(&["explain", "p4src/v1model/ap.p4", EXAMPLE[2]]), "p4src/v1model/ap.p4: "),
         (apswitch(&["explain", EXAMPLE[1], "missing.pcap"]), "missing.pcap: No such file"),
-        (apswitch(&["explain", EXAMPLE[1], "p4src/ap.p4"]), "is not a pcap file"),
+        (apswitch(&["explain", EXAMPLE[1], "p4src/v1model/ap.p4"]), "is not a pcap file"),
         (explain(&["--packet", "9"]), "holds 4 packets"),
         (entries("{\"table_entries\": [{\"table\": \"backward\"}]}"), "there is no table `backward`"),
         (entry("\"action_name\": \"fly\""), "there is no action `fly`"),

@@ -180,7 +180,7 @@ fn nothing_is_lost_reordered_within_a_flow_or_miscounted() {
     }
     pair("w1", "h1");
     pair("w2", "h2");
-    let wire = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/wire.json")).unwrap();
+    let wire = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/links/wire.json")).unwrap();
     let (dataplane, _events) = start(["w1", "w2"], [None, None], Program::load(&wire).unwrap());
     let mut hosts = [Host::new("h1"), Host::new("h2")];
     const ROUNDS: u32 = 400;

@@ -193,10 +193,10 @@ fn the_access_point() {
         }
         if rng.u8(..4) == 0 { mutate(frame, rng) } else { frame }
     };
-    compare("../p4src/ap.json", cases(10), 4, own);
+    compare("../p4src/compiled/ap.json", cases(10), 4, own);
 
     // As a controller sets it up.
-    let mut pair = Pair::new(&read("../p4src/ap.json")).unwrap();
+    let mut pair = Pair::new(&read("../p4src/compiled/ap.json")).unwrap();
     let program = pair.program.clone();
     let updates = ap_entries(&program, 500);
     let count = updates.len();

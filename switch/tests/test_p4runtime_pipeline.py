@@ -301,7 +301,7 @@ async def test_finsy_drives_the_access_point(address: str) -> None:
         wanted = [fy.P4TableEntry("classify"), fy.P4CounterEntry("arrived", index=5), fy.P4MulticastGroupEntry(1)]
         return [entity async for entity in switch.read(wanted)]
 
-    entry, counter, group = await with_finsy(address, ROOT / "p4src/ap.p4info.txtpb", work)
+    entry, counter, group = await with_finsy(address, ROOT / "p4src/compiled/ap.p4info.txtpb", work)
     assert entry.match == {"dscp": (46, 63), "src_port": (1000, 2000)}
     assert (entry.priority, entry.action) == (classify.priority, classify.action)
     assert (counter.index, counter.packet_count) == (5, 0)

@@ -30,7 +30,9 @@ from p4rt_client import Program, insert  # noqa: E402
 from programs import CASES, CPU_PORT, PORTS, ROOT, Case, DifferencesError  # noqa: E402
 from switches import TAGS, apswitch, number_of, numbered, on_apswitch, on_bmv2, write_pcap  # noqa: E402
 
-from topologies import contain, targets, wires  # noqa: E402
+from topologies import targets  # noqa: E402
+from topologies.links import veth  # noqa: E402
+from topologies.namespaces import contain  # noqa: E402
 from topologies.requirements import LabError  # noqa: E402
 
 PAGE = ROOT / "docs/results/differences.md"
@@ -175,7 +177,7 @@ def run(packets: int, seed: int, names: list[str], write: bool) -> int:
     shutil.rmtree(OUT, ignore_errors=True)
     verdicts = {}
     try:
-        wires.make(PORTS)
+        veth.make(PORTS)
         targets.find("bmv2").require()
         binary_version = targets.find("apswitch").version()
         made = subprocess.run(["p4c-bm2-ss", "--version"], capture_output=True, text=True)

@@ -165,7 +165,7 @@ def wide_packet(rng: random.Random) -> bytes:
 
 
 CASES = (
-    Case("ap", ROOT / "p4src/ap.json", access_point_packet, window=1, round=450, value=access_point_value),
+    Case("ap", ROOT / "p4src/compiled/ap.json", access_point_packet, window=1, round=450, value=access_point_value),
     Case(
         "features",
         PROGRAMS / "features.json",

@@ -18,7 +18,7 @@ from p4rt_client import Client, Program
 from programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 
 from topologies import targets
-from topologies.wires import Wires, running
+from topologies.links.veth import Wires, running
 
 GRPC = "127.0.0.1:9559"
 MAGIC = b"\xd1\xff"  # begins the mark at the end of each packet, the number follows

@@ -66,7 +66,7 @@ def controller(to: Path, version: str, programs: Mapping[str, Path]) -> None:
     home = to / HOME
     copied(ROOT / "controller", home / "controller")
     for name in ("ap.json", "ap.p4info.txtpb"):
-        put(home / "p4src" / name, (ROOT / "p4src" / name).read_bytes())
+        put(home / "p4src/compiled" / name, (ROOT / "p4src/compiled" / name).read_bytes())
     put(home / "apctl", (ROOT / "apctl").read_bytes(), 0o755)
     link(to / "usr/bin/apctl", f"/{HOME}/apctl")
     link(home / "switch/target/release/apswitch", "/usr/bin/apswitch")

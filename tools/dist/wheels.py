@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {"switch": "apswitch", "hosts": "hosts"}  # folder of the crate -> program
 PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts"}  # program -> its wheel
 TARGET = ROOT / "out/dist-target"
-CONFORMANCE_USES = ("__init__", "bmv2", "contain", "requirements", "targets", "wires")
+CONFORMANCE_USES = ("__init__", "bmv2", "requirements", "targets", "links/__init__", "links/veth", "namespaces/__init__", "namespaces/contain")
 """Of topologies/: it sends frames and starts servers with them, and they need nothing but Python's own library."""
 
 
@@ -78,7 +78,8 @@ def copied(source: Path, to: Path, *names: str) -> None:
     if names:
         to.mkdir(parents=True)
         for name in names:
-            shutil.copy(source / f"{name}.py", to)
+            (to / name).parent.mkdir(exist_ok=True)
+            shutil.copy(source / f"{name}.py", to / f"{name}.py")
     else:
         shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))
 

@@ -15,17 +15,21 @@ ROOT = Path(__file__).resolve().parents[2]
 METHODS = ("get", "post", "put", "patch", "delete")
 MATCHES = {2: "exact", 3: "LPM", 4: "ternary", 5: "range", 6: "optional"}  # p4.config.v1.MatchField.MatchType
 CLASSES = (
-    ("accesspoint.AccessPoint", "topologies.access_point.AccessPoint", "topologies.access_point.WithController"),
-    ("accesspoint.Bmv2AccessPoint", "topologies.access_point.Bmv2AccessPoint", ""),
+    (
+        "accesspoint.AccessPoint",
+        "topologies.mininet.access_point.AccessPoint",
+        "topologies.mininet.access_point.WithController",
+    ),
+    ("accesspoint.Bmv2AccessPoint", "topologies.mininet.access_point.Bmv2AccessPoint", ""),
     ("accesspoint.wifi.P4AP", "topologies.wifi.access_point.P4AP", ""),
-    ("accesspoint.AccessPointTopo", "topologies.network.AccessPointTopo", ""),
-    ("accesspoint.AccessPointLink", "topologies.nodes.ApLink", ""),
-    ("accesspoint.EndHost", "topologies.nodes.EndHost", ""),
+    ("accesspoint.AccessPointTopo", "topologies.mininet.network.AccessPointTopo", ""),
+    ("accesspoint.AccessPointLink", "topologies.mininet.nodes.ApLink", ""),
+    ("accesspoint.EndHost", "topologies.mininet.nodes.EndHost", ""),
     ("accesspoint.Features", "topologies.features.Features", ""),
-    ("accesspoint.LinkProfile", "topologies.profiles.LinkProfile", ""),
-    ("accesspoint.link_profile", "topologies.profiles.link_profile", ""),
-    ("accesspoint.Lab", "topologies.network.Lab", ""),
-    ("accesspoint.contained", "topologies.contain.run", ""),
+    ("accesspoint.LinkProfile", "topologies.links.profiles.LinkProfile", ""),
+    ("accesspoint.link_profile", "topologies.links.profiles.link_profile", ""),
+    ("accesspoint.Lab", "topologies.mininet.network.Lab", ""),
+    ("accesspoint.contained", "topologies.namespaces.contain.run", ""),
     ("accesspoint.Client", "controller.client.transport.Transport", "controller.client.operations.Client"),
     ("accesspoint.experiment.run", "accesspoint.experiment.run", ""),
     ("accesspoint.experiment.Experiment", "experiments.experiment.Experiment", ""),
@@ -144,10 +148,10 @@ def usage(parse: Any) -> str:
 
 
 def p4() -> str:
-    schema = finsy.P4Schema(ROOT / "p4src/ap.p4info.txtpb")
+    schema = finsy.P4Schema(ROOT / "p4src/compiled/ap.p4info.txtpb")
     text = [
         "# The P4 program",
-        "For those who speak P4Runtime to the switch. This page is made from `p4src/ap.p4info.txtpb`; "
+        "For those who speak P4Runtime to the switch. This page is made from `p4src/compiled/ap.p4info.txtpb`; "
         "[Names](../naming.md) says what the objects are for, [Architecture](../architecture.md) in which order a "
         "packet meets them.",
         "## Tables",

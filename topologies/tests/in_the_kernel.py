@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from topologies import kernel
+from topologies.kernels import kernel
 from topologies.wifi import requirements
 
 Path(sys.argv[1], "file").write_text("kept")

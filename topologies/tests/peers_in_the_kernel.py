@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from topologies import contain
-from topologies.peer_network import PeerLab
-from topologies.profiles import link_profile
+from topologies.links.profiles import link_profile
+from topologies.mininet.peer_network import PeerLab
+from topologies.namespaces import contain
 from topologies.tests.conftest import eventually
 
 PEERS = ("tc-fifo", "cake-ack-filter")  # one behind tbf, one that shapes

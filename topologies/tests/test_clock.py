@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies import kernel
+from topologies.kernels import kernel
 from topologies.requirements import ROOT, LabError
 from topologies.tests.conftest import Start
 
@@ -36,7 +36,7 @@ def test_a_kernel_from_before_is_named_with_its_mend(monkeypatch: pytest.MonkeyP
 SLEEPER = """
 import json, sys, time
 from pathlib import Path
-from topologies import kernel
+from topologies.kernels import kernel
 before, started = time.monotonic(), time.time()
 for _ in range(200):
     time.sleep(1)
@@ -46,7 +46,7 @@ Path(sys.argv[1], "found.json").write_text(json.dumps({"clock": kernel.clock(), 
 BOOT = """
 import sys
 from pathlib import Path
-from topologies import kernel
+from topologies.kernels import kernel
 sys.exit(kernel.run(kernel.of_virtual_time(), "sleeper", sys.argv[1:], [Path(sys.argv[1])], kernel.VIRTUAL))
 """
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from topologies import kernel, peers
-from topologies.peers import PEERS
+from topologies.kernels import kernel
+from topologies.links import peers
+from topologies.links.peers import PEERS
 from topologies.requirements import LabError
 from topologies.targets import Port
 from topologies.tests.conftest import Start
@@ -49,7 +50,8 @@ def test_a_kernel_that_has_them_runs_them_itself(monkeypatch: pytest.MonkeyPatch
 RUN = """
 import sys
 from pathlib import Path
-from topologies import kernel, peers
+from topologies.kernels import kernel
+from topologies.links import peers
 found = peers.kernel_for(["tc-fifo", "cake-ack-filter"])
 if found:
     sys.exit(kernel.run(found, "topologies.tests.peers_in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))

@@ -10,7 +10,7 @@ import pytest
 
 from topologies import targets
 from topologies.bmv2 import FULL_FRAME, bulk_pace
-from topologies.profiles import PROFILES, LinkProfile
+from topologies.links.profiles import PROFILES, LinkProfile
 from topologies.requirements import LabError
 from topologies.targets import TARGETS, Port, Wiring
 from topologies.tests.conftest import Start, descendants, eventually, links

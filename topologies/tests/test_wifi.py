@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies import kernel
+from topologies.kernels import kernel
 from topologies.requirements import ROOT
 from topologies.tests.conftest import Start, descendants, eventually
 from topologies.wifi import requirements
@@ -133,7 +133,7 @@ MAKE = """
 import sys
 from pathlib import Path
 from topologies import labs
-from topologies.profiles import PROFILES
+from topologies.links.profiles import PROFILES
 from topologies.requirements import LabError
 WifiLab = labs.lab_class("mininet-wifi")
 print(sorted(WifiLab(PROFILES["testbed"], Path("."), stations=5).ports))
@@ -160,7 +160,7 @@ def test_stations_share_the_radio(start: Start) -> None:
 IN_THE_KERNEL = """
 import sys
 from pathlib import Path
-from topologies import kernel
+from topologies.kernels import kernel
 sys.exit(kernel.run(kernel.with_radios(), "topologies.tests.in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
 """
 

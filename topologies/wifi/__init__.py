@@ -12,6 +12,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
+NAME = "mininet-wifi"
+
 SYSTEM_PACKAGES = (
     f"/usr/local/lib/python{sys.version_info.major}.{sys.version_info.minor}/dist-packages",
     "/usr/lib/python3/dist-packages",

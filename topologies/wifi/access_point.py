@@ -4,8 +4,8 @@
 import subprocess
 from typing import Any
 
-from topologies.access_point import WithController
-from topologies.profiles import LinkProfile, link_profile
+from topologies.links.profiles import LinkProfile, link_profile
+from topologies.mininet.access_point import WithController
 from topologies.wifi.nodes import LabAP
 
 

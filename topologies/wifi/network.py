@@ -16,10 +16,10 @@ from mn_wifi.module import Mac80211Hwsim
 from mn_wifi.net import Mininet_wifi
 from mn_wifi.wmediumdConnector import interference, w_server, wmediumd_mode
 
-from topologies import contain
-from topologies.network import SERVER, Lab, addresses
-from topologies.nodes import ApLink, ApSwitch, Bridge, EndHost
-from topologies.profiles import LinkProfile
+from topologies.links.profiles import LinkProfile
+from topologies.mininet.network import SERVER, Lab, addresses
+from topologies.mininet.nodes import ApLink, ApSwitch, Bridge, EndHost
+from topologies.namespaces import contain
 from topologies.requirements import LabError
 from topologies.targets import Port
 from topologies.wifi.nodes import ACCESS_POINTS, WifiStation

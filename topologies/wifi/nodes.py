@@ -9,13 +9,15 @@ from typing import Any
 
 from mn_wifi.node import AP, Station
 
-from topologies.bmv2_switch import Bmv2Switch
-from topologies.contain import stop_process
-from topologies.nodes import ApSwitch, EndHost, link_options, run
-from topologies.paths import WIRE
+from topologies.links.paths import WIRE
+from topologies.links.profiles import link_options
+from topologies.links.veth import OFFLOADS
+from topologies.mininet.bmv2_switch import Bmv2Switch
+from topologies.mininet.nodes import ApSwitch, EndHost
+from topologies.namespaces.contain import stop_process
+from topologies.processes import run
 from topologies.requirements import apswitch
 from topologies.targets import Wiring
-from topologies.wires import OFFLOADS
 
 NETWORK = """network={{
     ssid="{radio.ssid}"

@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from topologies import kernel
-from topologies.labs import WIRELESS
+from topologies.kernels import kernel
 from topologies.requirements import LabError
-from topologies.wifi import is_installed, use_system_packages
+from topologies.wifi import NAME, is_installed, use_system_packages
 
 MODULE = "mac80211_hwsim"
 TOOLS = {
@@ -77,10 +76,10 @@ def main() -> int:
     try:
         own_kernel = check()
     except LabError as error:
-        print(f"{WIRELESS}: none here: {error}")
+        print(f"{NAME}: none here: {error}")
         return 2
     where = f"in {kernel.with_radios().program}" if own_kernel else f"on Linux {platform.release()}"
-    print(f"{WIRELESS}: {', '.join(f'{name} {version}' for name, version in versions().items())}, {where}")
+    print(f"{NAME}: {', '.join(f'{name} {version}' for name, version in versions().items())}, {where}")
     return 0
 
 

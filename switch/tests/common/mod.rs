@@ -18,7 +18,7 @@ pub const STATION: u16 = 1;
 pub const UPLINK: u16 = 2;
 
 pub fn ap_json() -> Vec<u8> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4src/ap.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4src/compiled/ap.json");
     std::fs::read(path).expect("the compiled program is part of the repository")
 }
 

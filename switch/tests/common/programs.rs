@@ -14,7 +14,7 @@ use super::pair::{PORTS, Pair};
 use super::targets::{Tape, edit, read, without_places};
 
 const PROGRAMS: [&str; 15] = [
-    "../p4src/ap",
+    "../p4src/compiled/ap",
     "../conformance/programs/entities",
     "../conformance/programs/externs",
     "../conformance/programs/initial",

@@ -25,7 +25,7 @@ const MOST_REQUESTS: usize = 24;
 const ENTRIES: usize = 6;
 
 const PROGRAMS: [&str; 8] = [
-    "../p4src/ap",
+    "../p4src/compiled/ap",
     "tests/programs/features",
     "tests/programs/arithmetic",
     "tests/programs/kinds",

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// port_feedback: what of the computed feedback needs no class, so that hardware adds it while others classify; `mark`
+// adds that of the class, and decides.
+//
+//   random + flow + port feedback, saturating -> total
+//
+// No architecture extern.
+#ifndef PORT_FEEDBACK_P4
+#define PORT_FEEDBACK_P4
+
+control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
+    @id(ACTION_ADD_PORT_FEEDBACK)
+    action add_port_feedback(feedback_t feedback) {
+        meta.total = meta.total |+| feedback;
+    }
+
+    @id(TABLE_PORT_FEEDBACK)
+    table port_feedback {
+        key = {
+            meta.egress_port: exact @name("egress_port");
+            meta.ecn: exact @name("ecn");
+        }
+        actions = { add_port_feedback; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORTS_SIZE * ECN_SIZE;
+    }
+
+    apply {
+        if (meta.ecn == ECN_ECT1) {
+            meta.total = random_number |+| meta.scalable_feedback;
+        } else {
+            meta.total = random_number |+| meta.feedback;
+        }
+        port_feedback.apply();
+    }
+}
+
+#endif

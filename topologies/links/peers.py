@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The peers: what Linux itself can put at a bottleneck, and the kernel that has it. Imports nothing of Mininet."""
+
+import functools
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from topologies.kernels import kernel
+from topologies.requirements import LabError
+from topologies.targets import Port
+
+FULL_FRAME = 1514  # bytes
+PACKAGE = "user-mode-linux"
+DELAY = "netem"  # what keeps the links' delay
+_TRIAL = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 3028 limit 15140", "cake": "bandwidth 1mbit", "fq_codel": ""}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A queue discipline of Linux as an access point: `kind` with its options, behind tbf unless it has a rate of its
+    own. {rate} (bit/s) and {limit} (packets) stand for the port's."""
+
+    name: str
+    title: str
+    kind: str
+    options: str
+    shapes: bool = False
+
+    def commands(self, port: Port) -> list[str]:
+        """What follows `tc qdisc add dev INTERFACE`, for the interface that a port's packets leave through."""
+        own = f"{self.kind} {self.options}".format(rate=port.rate, limit=port.limit)
+        if self.shapes:
+            return [f"root {own}"]
+        # Two full frames of burst; tbf's own limit is its default FIFO's, which the discipline takes the place of.
+        bucket = f"root handle 1: tbf rate {port.rate}bit burst {2 * FULL_FRAME} limit {port.limit * FULL_FRAME}"
+        return [bucket, f"parent 1: {own}"]
+
+    def needs(self) -> set[str]:
+        """The disciplines that the kernel must have, beside its built-in FIFOs."""
+        return ({self.kind, DELAY} if self.shapes else {self.kind, DELAY, "tbf"}) - {"pfifo"}
+
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer("tc-fifo", "FIFO behind tbf", "pfifo", "limit {limit}"),
+        Peer("fq_codel", "fq_codel behind tbf", "fq_codel", ""),
+        Peer("cake", "CAKE", "cake", "bandwidth {rate}bit raw", shapes=True),
+        Peer("cake-ack-filter", "CAKE with its ACK filter", "cake", "bandwidth {rate}bit raw ack-filter", shapes=True),
+    )
+}  # fmt: skip
+
+
+def find(name: str) -> Peer:
+    """Raises LabError when it is unknown."""
+    if name not in PEERS:
+        raise LabError(f"peer '{name}' is unknown: choose one of {', '.join(PEERS)}")
+    return PEERS[name]
+
+
+def kernel_for(names: list[str]) -> kernel.Kernel | None:
+    """The kernel to boot for these peers; None: the running one has all that they need. Raises LabError."""
+    missing = sorted(kind for kind in set().union(*(find(name).needs() for name in names)) if not has(kind))
+    if not missing:
+        return None
+    lacks = f"Linux {platform.release()} has no {', '.join(missing)}"
+    if kernel.inside():
+        raise LabError(f"{lacks}, which {', '.join(names)} needs")
+    for other in (kernel.DEBIAN, kernel.with_radios()):
+        if other.is_there():
+            return other
+    raise LabError(
+        f"{lacks}, which {', '.join(names)} needs: install a user-mode kernel that has them with "
+        f"`apt install {PACKAGE}` (180 MB)"
+    )
+
+
+@functools.cache
+def has(kind: str) -> bool:
+    """Whether this kernel has a queue discipline, or can load it: it is tried in a network namespace of its own."""
+    if not shutil.which("tc"):
+        raise LabError("tc is missing: install it with `apt install iproute2`")
+    words = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", kind, *_TRIAL[kind].split()]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller as a process beside the access points that it runs."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from topologies.features import Features
+from topologies.mininet.nodes import ApSwitch
+from topologies.namespaces.contain import end_with_parent, stop_process
+from topologies.processes import last_line
+from topologies.requirements import PIPELINE, ROOT, LabError
+from topologies.targets import Port
+
+TIMEOUT = 30.0  # s
+
+
+def entry(
+    access_point: ApSwitch,
+    ports: Mapping[int, Port],
+    features: Features,
+    uplink: int | None = None,
+    pipeline: Mapping[str, Path] = MappingProxyType(PIPELINE),
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    capacity: Literal["auto"] | None = None,
+) -> dict[str, Any]:
+    """What a controller's configuration says of an access point (controller.config.AccessPointConfig). uplink: its
+    port, None for the last one. settings: more of the configuration, as {"ncr": {"alpha": 0.1}}. capacity: of every
+    port; None: the port's rate."""
+    uplink = max(ports) if uplink is None else uplink
+    return {
+        "name": access_point.name,
+        "address": access_point.grpc,
+        "device_id": access_point.device_id,
+        "pipeline": {name: str(path) for name, path in pipeline.items()},
+        "ports": [
+            {
+                "port": number,
+                "role": "uplink" if number == uplink else "station",
+                "capacity_bps": capacity or port.rate,
+                "queue_limit": port.limit,
+            }
+            for number, port in ports.items()
+        ],
+        "features": asdict(features),
+        **settings,
+    }
+
+
+@dataclass
+class RunningController:
+    """One that answers: REST at `url`, for who has the `token`."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+    token: str
+
+    def stop(self) -> None:
+        stop_process(self.process)
+
+
+def start(
+    directory: Path, access_points: Sequence[dict[str, Any]], rest: str = "127.0.0.1:0", stats: Path | None = None
+) -> RunningController:
+    """Starts a controller and returns once every access point is ready. Raises LabError.
+
+    directory: takes its configuration, log and state. rest: where REST answers; port 0: any. stats: a CSV file for
+    what it measures.
+    """
+    config = directory / "controller.json"
+    config.write_text(json.dumps({"access_points": list(access_points)}, indent=2) + "\n")
+    # It begins with these settings, whatever was changed in an earlier one.
+    for kept in directory.glob("controller.db*"):
+        kept.unlink()
+    command = [_python(), "-m", "controller", "--config", str(config), "--rest", rest]
+    if stats:
+        command += ["--stats", str(stats)]
+    output, errors = directory / "controller.out", directory / "controller.log"
+    with output.open("wb") as out, errors.open("wb") as err:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+            preexec_fn=end_with_parent,
+        )  # fmt: skip
+    ready = {f"ready {access_point['name']}" for access_point in access_points}
+    deadline = time.monotonic() + TIMEOUT
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            lines = output.read_text().splitlines()
+            urls = [line.split()[1] for line in lines if line.startswith("rest ")]
+            if urls and ready.issubset(lines):
+                return RunningController(process, urls[0], config.with_suffix(".token").read_text().strip())
+            time.sleep(0.02)
+        raise LabError(f"the controller did not start: {last_line(errors) or last_line(output) or f'see {errors}'}")
+    except BaseException:
+        stop_process(process)
+        raise
+
+
+def _python() -> str:
+    """The Python that has the controller's packages. `mn` runs on the system's, which has not."""
+    if importlib.util.find_spec("finsy"):
+        return sys.executable
+    own = ROOT / ".venv/bin/python"
+    if not own.exists():
+        raise LabError(f"{sys.executable} lacks the controller's packages: install them with `make setup`, or pip")
+    return str(own)

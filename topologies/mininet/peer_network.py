@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab of a peer: the same stations, server and links, with a bridge of Linux
+and its queue discipline in place of the switch and its controller."""
+
+from typing import Any
+
+from mininet.net import Mininet
+
+from topologies.links import peers
+from topologies.links.port_wires import PortWires
+from topologies.links.veth import OFFLOADS
+from topologies.mininet.network import ACCESS_POINT, Lab
+from topologies.mininet.nodes import Bridge
+from topologies.namespaces import contain
+from topologies.processes import run
+from topologies.requirements import LabError
+
+
+class PeerLab(Lab):
+    """A running lab, as `Lab` is, without switch, controller and REST. peer: the queue discipline, by name.
+
+    The discipline stands where the switch has its queues: before the station's link and before the uplink. Half of the
+    base round trip is spent on each host's way out (netem), not behind the queues: the sum is the same. Where the
+    profile has a trace, a link that replays it follows the discipline, with the profile's limit as a queue of its own.
+    The lab is in a network namespace of its own and ends with it.
+    """
+
+    def __init__(self, *args: Any, peer: str, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.peer = peers.find(peer)
+        self.stats = None
+        self._wires = PortWires(self.directory, ACCESS_POINT)
+        if missing := [kind for kind in sorted(self.peer.needs()) if not peers.has(kind)]:
+            raise LabError(f"this kernel has no {', '.join(missing)}, which {self.peer.title} needs")
+
+    def require_running(self) -> None:
+        """Raises LabError when a link has ended; the kernel does all the rest."""
+        self._wires.require_running()
+
+    def stop(self) -> None:
+        super().stop()
+        self._wires.close()
+
+    def _network(self) -> Mininet:
+        contain.own_network()
+        return super()._network()
+
+    def _switch(self) -> dict[str, Any]:
+        return {"cls": Bridge}
+
+    def _take_up(self) -> None:
+        for number, port in self.ports.items():
+            self._put_trace(self.net[ACCESS_POINT].intfs[number])
+            for words in self.peer.commands(port):
+                run("tc", "qdisc", "add", "dev", self.net[ACCESS_POINT].intfs[number].name, *words.split())
+        for host in [*self.stations, self.server] if self.profile.rtt else []:
+            delay = f"{self.profile.rtt * 1e6 / 2:.0f}us"
+            add = ["tc", "qdisc", "add", "dev", str(host.defaultIntf()), "root"]
+            host.run(*add, peers.DELAY, "delay", delay, "limit", "20000")
+
+    def _put_trace(self, interface: Any) -> None:
+        model = {name: value for name, value in interface.link.model.items() if name in ("trace", "limit")}
+        if "trace" in model:
+            self._wires.put(interface.name, model)
+            run("ethtool", "-K", interface.name, *OFFLOADS)
+            run("ip", "link", "set", interface.name, "master", ACCESS_POINT)

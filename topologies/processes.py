@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands run to their end, and what a process said last."""
+
+import subprocess
+from pathlib import Path
+
+from topologies.requirements import LabError
+
+
+def run(*command: str) -> None:
+    """Runs a command in the lab's own namespace to its end. Raises LabError when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+def last_line(file: Path) -> str:
+    """The last line with something in it, or an empty string."""
+    lines = file.read_text(errors="replace").split("\n") if file.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
