@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::destination::{Destination, Reply};
-use crate::batcp::Key;
+use crate::Key;
 
 const VERSION: u8 = 1;
 const RANDOM: usize = 32;

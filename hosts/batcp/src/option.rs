@@ -22,8 +22,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
 use super::{Mark, Negotiation, cgroup};
-use crate::output::Format;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::{About, Error};
 
 mod skeleton {
     #![allow(clippy::all, clippy::pedantic, dead_code, unused)]

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::core::MAX_PACKET;
 use super::noise::{Identity, MAX_LINKS, key_pair};
-use crate::batcp::proxy::destination::Prefix;
-use crate::{About, Error};
+use crate::proxy::destination::Prefix;
+use hosts_base::{About, Error};
 
 /// One end's file. Times are seconds, sizes bytes.
 #[derive(Deserialize, Serialize)]
@@ -81,7 +81,7 @@ fn cost() -> f32 {
 impl Config {
     /// Errors: unreadable, open to others than its owner, no TOML, a value that is none; each names the mend.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let octets = crate::key::secret(path)?;
+        let octets = hosts_base::key::secret(path)?;
         let text = String::from_utf8(octets).about(path.display())?;
         let config: Self = toml::from_str(&text)
             .map_err(|error: toml::de::Error| Error::new(format!("{}: {}", path.display(), error.message())))?;

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
 use super::core::Core;
-use crate::output::Format;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::{About, Error};
 
 const FOLDER: &str = "/run/hosts-batcp";
 /// The longest answer of a tunnel that is believed.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::Error;
+use hosts_base::Error;
 
 /// The end that a client asks for: `DST.ADDR` and `DST.PORT` of RFC 1928.
 #[derive(Clone, Debug, Eq, PartialEq)]

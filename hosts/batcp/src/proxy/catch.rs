@@ -12,8 +12,8 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use super::destination::{Prefix, mapped};
-use crate::batcp::cgroup;
-use crate::{About, Error};
+use crate::cgroup;
+use hosts_base::{About, Error};
 
 mod skeleton {
     #![allow(clippy::all, clippy::pedantic, dead_code, unused)]

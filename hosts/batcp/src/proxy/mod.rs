@@ -33,9 +33,9 @@ use self::socks::Credentials;
 use self::spare::{SpareOptions, Spares};
 use super::transfer::{ReceiverOptions, TransportOptions};
 use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
-use crate::log::report;
-use crate::places::{self, Places, raise_descriptor_limit};
-use crate::{About, Error};
+use hosts_base::log::report;
+use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::{About, Error};
 
 /// A destination that does not answer in this time is given up; a client waits for its reply longer.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -567,7 +567,7 @@ fn read_key(path: Option<&Path>) -> Result<Key, Error> {
 }
 
 fn read_credentials(path: &Path) -> Result<Credentials, Error> {
-    let mut secret = crate::key::secret(path)?;
+    let mut secret = hosts_base::key::secret(path)?;
     while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
         secret.pop();
     }

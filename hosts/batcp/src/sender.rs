@@ -252,7 +252,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batcp::reassembly::Reassembly;
+    use crate::reassembly::Reassembly;
     use proptest::prelude::*;
 
     fn take(sender: &mut Sender, length: usize, subflow: u32, position: u64) -> Segment {

@@ -23,7 +23,7 @@ use super::link::Link;
 use super::seal::{self, Seal};
 use super::transport::Shared;
 use super::{Connection, Options};
-use crate::places::{BACKLOG, Places};
+use hosts_base::places::{BACKLOG, Places};
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
 const PENDING: usize = 256;

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::pair::Greeting;
-use crate::batcp::Connection;
+use crate::Connection;
 
 /// Without a request for so long no spare connection is kept; one is not used any more when it is that old. The remote proxy waits
 /// twice as long.

@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::transfer::{TransportOptions, runtime};
 use super::{Connection, Key, Listener, Options, Status, connect};
-use crate::output::Format;
-use crate::units::show_rate;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::units::show_rate;
+use hosts_base::{About, Error};
 
 /// What one write gives to the connection, and one read takes at most.
 const BLOCK: usize = 1 << 18;

@@ -33,8 +33,8 @@ use self::status::{Status, StatusOptions};
 use super::Interface;
 use super::proxy::destination::Prefix;
 use super::transfer::runtime;
-use crate::log::report;
-use crate::{About, Error};
+use hosts_base::log::report;
+use hosts_base::{About, Error};
 
 /// Packets or datagrams that are taken before others have their turn.
 const TURN: usize = 64;

@@ -8,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 use super::config::Config;
-use crate::batcp::proxy::destination::Prefix;
-use crate::{About, Error};
+use crate::proxy::destination::Prefix;
+use hosts_base::{About, Error};
 
 /// Opens /dev/net/tun and makes the device; it goes with the descriptor. Errors: no right (CAP_NET_ADMIN), no such name.
 pub fn open(name: &str) -> Result<OwnedFd, Error> {

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::Error;
+use hosts_base::Error;
 
 /// Prices that an interface may have: wide enough for any unit, and so narrow that the ratio of two is a time to wait.
 const PRICES: RangeInclusive<f32> = 1e-6..=1e6;

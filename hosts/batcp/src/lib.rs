@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use hosts::batcp::{Options, connect};
+//! use batcp::{Options, connect};
 //! use tokio::io::AsyncWriteExt;
 //! let interfaces = ["eth0".parse()?, "wwan0:0.1:0.9:4".parse()?];
 //! let mut connection = connect(&["192.0.2.1:7000".parse()?], &interfaces, &Options::default()).await?;
@@ -63,7 +63,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::Error;
+use hosts_base::Error;
 
 pub use connection::{Connection, connect};
 pub use interface::Interface;
@@ -90,7 +90,7 @@ pub struct Key(Vec<u8>);
 impl Key {
     /// Errors: the file is unreadable, open to others than its owner, or too short for a key.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        crate::key::read(path).map(Self)
+        hosts_base::key::read(path).map(Self)
     }
 
     /// Whether everybody has it.
@@ -140,7 +140,7 @@ pub enum Command {
     #[command(subcommand)]
     Tunnel(tunnel::Command),
     /// What the TCP option has counted, for each process that uses it
-    Status(crate::output::Format),
+    Status(hosts_base::output::Format),
     /// Send a file over all interfaces
     Send(transfer::SendOptions),
     /// Measure how fast a connection is, from memory to memory

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 /// asm-generic/socket.h
 const SO_NETNS_COOKIE: i32 = 71;

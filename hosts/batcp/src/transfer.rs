@@ -21,10 +21,10 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Announcer, Connection, Interface, Key, Listener, Options, Scheduler, Status, connect};
-use crate::log::report;
-use crate::output::Format;
-use crate::places::{Places, raise_descriptor_limit};
-use crate::{About, Error};
+use hosts_base::log::report;
+use hosts_base::output::Format;
+use hosts_base::places::{Places, raise_descriptor_limit};
+use hosts_base::{About, Error};
 
 const CHUNK: usize = 1 << 18;
 const MAX_HEADER: usize = 4096;
