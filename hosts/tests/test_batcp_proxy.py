@@ -19,41 +19,41 @@ from topologies.requirements import ROOT
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
 
 
-def test_curl_through_socks_uses_both_interfaces(wires: Scene) -> None:
-    expected = web(wires)
-    wires.remote()
-    wires.socks()
-    before = wires.carried()
-    assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
-    shares = [after - earlier for after, earlier in zip(wires.carried(), before, strict=True)]
+def test_curl_through_socks_uses_both_interfaces(slow: Scene) -> None:
+    expected = web(slow)
+    slow.remote()
+    slow.socks()
+    before = slow.carried()
+    assert fetched(slow, "--proxy", "socks5h://127.0.0.1:1080") == expected
+    shares = [after - earlier for after, earlier in zip(slow.carried(), before, strict=True)]
     assert min(shares) > SIZE / 10, f"one interface carried nearly all: {shares}"
 
 
-def test_unmodified_programs_are_caught(wires: Scene) -> None:
-    expected = web(wires)
-    assert wires.a.run("ip", "route", "get", wires.server, check=False) == "", "there is no way but the proxies"
-    wires.remote()
-    local = wires.local()
-    before = wires.carried()
-    assert fetched(wires) == expected
-    shares = [after - earlier for after, earlier in zip(wires.carried(), before, strict=True)]
+def test_unmodified_programs_are_caught(slow: Scene) -> None:
+    expected = web(slow)
+    assert slow.a.run("ip", "route", "get", slow.server, check=False) == "", "there is no way but the proxies"
+    slow.remote()
+    local = slow.local()
+    before = slow.carried()
+    assert fetched(slow) == expected
+    shares = [after - earlier for after, earlier in zip(slow.carried(), before, strict=True)]
     assert min(shares) > SIZE / 10, f"one interface carried nearly all: {shares}"
     # Programs see the peer that they asked for: IPv4, IPv6, and IPv4 in IPv6.
-    wires.serve(SOURCE, "9000", "300000")
-    for address in (wires.server, wires.behind.b_ip6, f"::ffff:{wires.server}"):
-        output = wires.a.run(sys.executable, "-c", READER, address, "9000", "0")
+    slow.serve(SOURCE, "9000", "300000")
+    for address in (slow.server, slow.behind.b_ip6, f"::ffff:{slow.server}"):
+        output = slow.a.run(sys.executable, "-c", READER, address, "9000", "0")
         assert output.splitlines()[0] == f"peer {address} 9000"
         assert output.splitlines()[-1] == "300000 end"
     # Half-closed streams: all arrives, then the answer.
-    (wires.directory / "upload").write_bytes(os.urandom(SIZE))
-    sink = wires.serve(SINK, "9001")
-    answer = wires.a.run(sys.executable, "-c", WRITER, wires.server, "9001", str(wires.directory / "upload"))
+    (slow.directory / "upload").write_bytes(os.urandom(SIZE))
+    sink = slow.serve(SINK, "9001")
+    answer = slow.a.run(sys.executable, "-c", WRITER, slow.server, "9001", str(slow.directory / "upload"))
     assert answer == f"{SIZE}\n"
-    uploaded = hashlib.sha256((wires.directory / "upload").read_bytes()).hexdigest()
+    uploaded = hashlib.sha256((slow.directory / "upload").read_bytes()).hexdigest()
     assert sink.stdout
     assert sink.stdout.readline() == f"{SIZE} {uploaded} end\n"
     local.kill()
-    refused = run_curl(wires, f"http://{wires.server}:8000/page")
+    refused = run_curl(slow, f"http://{slow.server}:8000/page")
     assert "curl: (7)" in refused, "without the proxy connects go their own way again"
 
 

@@ -34,6 +34,7 @@
 
 mod cgroup;
 mod connection;
+mod coupling;
 mod hello;
 mod interface;
 mod kalman;
@@ -66,6 +67,7 @@ use clap::Subcommand;
 use hosts_base::Error;
 
 pub use connection::{Connection, connect};
+pub use coupling::Coupling;
 pub use interface::Interface;
 pub use listener::{Arrivals, Listener};
 pub use negotiation::{InBand, Mark, Negotiation};
@@ -114,6 +116,8 @@ pub struct Options {
     pub timeout: Duration,
     /// How the two ends learn that both speak BATCP.
     pub negotiation: Arc<dyn Negotiation>,
+    /// The subflows of a connection share one congestion control for what this end sends; without, each has its own.
+    pub coupling: Option<Arc<Coupling>>,
 }
 
 impl Default for Options {
@@ -125,6 +129,7 @@ impl Default for Options {
             window: 8 << 20,
             timeout: Duration::from_secs(20),
             negotiation: Arc::new(InBand),
+            coupling: None,
         }
     }
 }

@@ -35,6 +35,8 @@ pub const SAMPLE: Duration = Duration::from_millis(100);
 pub struct Subflow {
     pub interface: Interface,
     pub number: u8,
+    /// Its number in the coupled congestion control.
+    pub part: usize,
     pub link: Arc<Link>,
     pub path: Path,
     /// Bytes that were handed to the writer, those before it included.
@@ -63,13 +65,14 @@ pub struct Subflow {
 
 impl Subflow {
     /// A subflow whose hello is done, with nothing measured yet.
-    pub fn new(number: u8, interface: Interface, link: Arc<Link>, now: Instant) -> Self {
+    pub fn new(number: u8, part: usize, interface: Interface, link: Arc<Link>, now: Instant) -> Self {
         link.limit_unsent(2 * (MIN_SEGMENT + HEADER) as u32);
         // The hello is not a segment, but the kernel counts it.
         let delivered = link.delivered();
         Self {
             interface,
             number,
+            part,
             path: link.path(),
             committed: link.written(),
             rate: Kalman::default(),

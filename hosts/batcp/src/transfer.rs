@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Announcer, Connection, Interface, Key, Listener, Options, Scheduler, Status, connect};
+use super::{Announcer, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
 use hosts_base::log::report;
 use hosts_base::output::Format;
 use hosts_base::places::{Places, raise_descriptor_limit};
@@ -93,6 +93,10 @@ pub struct ReceiverOptions {
     /// Seconds without a word from the peer after which the connection ends
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    /// Let a connection's subflows share one congestion control (BALIA) for what this end sends: where they meet in one
+    /// bottleneck they take the share of one TCP (needs root and Linux 6.4)
+    #[arg(long)]
+    coupled: bool,
 }
 
 /// What the end that opens a connection can choose.
@@ -108,9 +112,15 @@ pub struct TransportOptions {
 
 impl ReceiverOptions {
     /// The same for connections of [`super::InBand`].
-    pub fn options(&self) -> Options {
-        let timeout = Duration::from_secs(self.timeout);
-        Options { scheduler: self.scheduler, window: self.window as usize, timeout, ..Options::default() }
+    /// Errors: the coupled congestion control cannot be had.
+    pub fn options(&self) -> Result<Options, Error> {
+        Ok(Options {
+            scheduler: self.scheduler,
+            window: self.window as usize,
+            timeout: Duration::from_secs(self.timeout),
+            coupling: if self.coupled { Some(Arc::new(Coupling::load()?)) } else { None },
+            ..Options::default()
+        })
     }
 }
 
@@ -189,7 +199,7 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
     }
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let needs_key = !key.is_open();
-    let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options() })?;
+    let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options()? })?;
     runtime()?.block_on(async {
         let mut file = File::open(&options.file).await.about(options.file.display())?;
         let size = file.metadata().await.about(options.file.display())?.len();
@@ -276,7 +286,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
         patience: 2 * Duration::from_secs(options.receiver.timeout),
     });
     runtime()?.block_on(async {
-        let transport = options.negotiation.of(Options { key, connections, ..options.receiver.options() })?;
+        let transport = options.negotiation.of(Options { key, connections, ..options.receiver.options()? })?;
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         eprintln!("listening on {}", listener.local_address().about("listen")?);
         let places = Places::new(most);

@@ -11,6 +11,9 @@ use bytes::BytesMut;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use hosts_base::log::report;
+
+use super::coupling::Group;
 use super::hello::Keys;
 use super::link::Link;
 use super::reassembly::Reassembly;
@@ -56,6 +59,7 @@ pub struct Shared {
     pub keys: Keys,
     pub token: u64,
     state: Mutex<State>,
+    coupled: Option<Group>,
     /// Tells the keeper that something changed.
     pub changed: Notify,
     /// Told when all tasks have ended.
@@ -132,7 +136,8 @@ impl Shared {
             ended: false,
         };
         let (changed, ended) = (Notify::new(), Notify::new());
-        Arc::new(Self { options, id, keys, token, state: Mutex::new(state), changed, ended })
+        let coupled = options.coupling.as_ref().map(Group::new).transpose().unwrap_or_else(alone);
+        Arc::new(Self { options, id, keys, token, state: Mutex::new(state), coupled, changed, ended })
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -152,7 +157,11 @@ impl Shared {
         state.next_subflow += 1;
         let total = state.totals.entry(number).or_insert_with(|| Totals::new(&interface.name));
         total.subflows += 1;
-        let mut subflow = Subflow::new(number, interface, link.clone(), now);
+        let part = Group::free(|part| state.subflows.values().any(|other| other.part == part));
+        if let Some(group) = &self.coupled {
+            group.join(&link.stream, part).unwrap_or_else(alone);
+        }
+        let mut subflow = Subflow::new(number, part, interface, link.clone(), now);
         let (shared, writer) = (self.clone(), link.clone());
         let write = tokio::spawn(async move {
             let result = subflow::write(shared.clone(), id, writer).await;
@@ -232,6 +241,12 @@ impl Shared {
         self.state().fail(kind, text);
         self.changed.notify_one();
     }
+}
+
+/// What cannot be coupled goes by itself.
+fn alone<T: Default>(error: io::Error) -> T {
+    report(format_args!("coupled congestion control: {error}"));
+    T::default()
 }
 
 impl State {

@@ -66,7 +66,7 @@ impl ProxyOptions {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
         let connections = usize::from(self.connections) + beyond;
-        Ok(Options { negotiation, key: key.clone(), connections, ..transport.options() })
+        Ok(Options { negotiation, key: key.clone(), connections, ..transport.options()? })
     }
 }
 
