@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coupled congestion control: two subflows that meet in one bottleneck take the share of one TCP there, and of two links all.
+"""Coupled congestion control: where subflows meet in one bottleneck they take the share of one TCP there, else all.
 
 The plain TCP beside them and the subflows that are not coupled are Reno, which a single coupled subflow is too.
 """

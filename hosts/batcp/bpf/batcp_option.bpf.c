@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* BATCP's TCP option on SYN and SYN-ACK (paper 003, section 3): kind 254, length 8, six ASCII digits: two of the
- * interface's number, four of the connection's id. The SYN-ACK repeats the digits of the SYN that it answers.
+ * interface's number, on the first SYN how many interfaces there are, four of the connection's id. The SYN-ACK repeats the digits of the SYN that it answers.
  *
  * Only sockets that user space put into `sockets` are touched. */
 #include "kernel.h"

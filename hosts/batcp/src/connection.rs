@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The byte stream that programs see.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -8,14 +9,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::keeper::{Client, Opened, open};
 use super::reassembly::Reassembly;
-use super::sender::Sender;
+use super::sender::{PIECE, Sender};
 use super::status::Status;
 use super::transport::{Shared, State};
 use super::{Interface, Options};
@@ -111,6 +113,33 @@ impl Connection {
         move || shared.as_deref().map_or_else(Status::plain, Status::of)
     }
 
+    /// Writes all of `bytes` without copying them; they are kept until the peer has them.
+    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        match &mut self.inner {
+            Inner::Plain(stream) => stream.write_all(&bytes).await,
+            Inner::Batcp(shared) => {
+                while !bytes.is_empty() {
+                    poll_fn(|context| poll_give(shared, context, |sender| sender.give(&mut bytes))).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads some bytes, `most` at most, as they came and without copying them; none at the end of the stream.
+    pub async fn read_bytes(&mut self, most: usize) -> io::Result<Bytes> {
+        match &mut self.inner {
+            Inner::Plain(stream) => {
+                let mut bytes = BytesMut::with_capacity(most.min(PIECE));
+                stream.read_buf(&mut bytes).await?;
+                Ok(bytes.freeze())
+            }
+            Inner::Batcp(shared) => poll_fn(|context| poll_take(shared, context, |receiver| receiver.take(most)))
+                .await
+                .map(Option::unwrap_or_default),
+        }
+    }
+
     /// After both directions have ended: waits, some seconds at most, until the subflows are closed too. A program that exits before
     /// may leave the peer without its last acknowledgement.
     pub async fn closed(&self) {
@@ -128,27 +157,67 @@ fn error(state: &State) -> Option<io::Error> {
     state.error.as_ref().map(|(kind, text)| io::Error::new(*kind, text.clone()))
 }
 
+/// What `take` takes of the bytes that can be read; None at their end.
+fn poll_take<T>(
+    shared: &Shared,
+    context: &mut Context<'_>,
+    take: impl FnOnce(&mut Reassembly) -> T,
+) -> Poll<io::Result<Option<T>>> {
+    let mut state = shared.state();
+    if state.receiver.readable() > 0 {
+        let taken = take(&mut state.receiver);
+        state.opened(shared.options.window);
+        return Poll::Ready(Ok(Some(taken)));
+    }
+    if state.receiver.is_complete() {
+        return Poll::Ready(Ok(None));
+    }
+    if let Some(error) = error(&state) {
+        return Poll::Ready(Err(error));
+    }
+    state.reader = Some(context.waker().clone());
+    Poll::Pending
+}
+
+/// How much `give` gives to be sent, once there is room for something.
+fn poll_give(
+    shared: &Shared,
+    context: &mut Context<'_>,
+    give: impl FnOnce(&mut Sender) -> usize,
+) -> Poll<io::Result<usize>> {
+    let mut state = shared.state();
+    if let Some(error) = error(&state) {
+        return Poll::Ready(Err(error));
+    }
+    if state.sender.is_closed() {
+        return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+    }
+    let was_empty = state.sender.unsent_bytes() == 0;
+    let length = give(&mut state.sender);
+    if length == 0 {
+        state.writer = Some(context.waker().clone());
+        return Poll::Pending;
+    }
+    if was_empty {
+        state.wake_writers();
+        if std::mem::take(&mut state.resting) {
+            shared.changed.notify_one();
+        }
+    }
+    Poll::Ready(Ok(length))
+}
+
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let shared = match &mut self.inner {
             Inner::Plain(stream) => return Pin::new(stream).poll_read(context, into),
             Inner::Batcp(shared) => shared,
         };
-        let mut state = shared.state();
-        if state.receiver.readable() > 0 {
-            let length = state.receiver.read(into.initialize_unfilled());
+        let read = |receiver: &mut Reassembly| receiver.read(into.initialize_unfilled());
+        if let Some(length) = ready!(poll_take(shared, context, read))? {
             into.advance(length);
-            state.opened(shared.options.window);
-            return Poll::Ready(Ok(()));
         }
-        if state.receiver.is_complete() {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(error) = error(&state) {
-            return Poll::Ready(Err(error));
-        }
-        state.reader = Some(context.waker().clone());
-        Poll::Pending
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -158,26 +227,10 @@ impl AsyncWrite for Connection {
             Inner::Plain(stream) => return Pin::new(stream).poll_write(context, from),
             Inner::Batcp(shared) => shared,
         };
-        let mut state = shared.state();
-        if let Some(error) = error(&state) {
-            return Poll::Ready(Err(error));
+        if from.is_empty() {
+            return Poll::Ready(Ok(0));
         }
-        if state.sender.is_closed() {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        let was_empty = state.sender.unsent_bytes() == 0;
-        let length = state.sender.write(from);
-        if length == 0 && !from.is_empty() {
-            state.writer = Some(context.waker().clone());
-            return Poll::Pending;
-        }
-        if was_empty {
-            state.wake_writers();
-            if std::mem::take(&mut state.resting) {
-                shared.changed.notify_one();
-            }
-        }
-        Poll::Ready(Ok(length))
+        poll_give(shared, context, |sender| sender.write(from))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -117,16 +117,17 @@ enum Joined {
 }
 
 /// A TCP connection from `interface` to the first of `peers` that it gets through to; peer `number` has the first try.
-/// The flag: whether the peer said that it speaks BATCP.
+/// `mark`: what its SYN carries. The flag: whether the peer said that it speaks BATCP.
 async fn reach(
     peers: &[SocketAddr],
     interface: &Interface,
+    number: u8,
     mark: Mark,
     options: &Options,
 ) -> io::Result<(TcpStream, bool)> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
     for k in 0..peers.len() {
-        let peer = peers[(usize::from(mark.interface) + k) % peers.len()];
+        let peer = peers[(usize::from(number) + k) % peers.len()];
         let attempt = async {
             let socket = interface.socket(peer)?;
             options.negotiation.prepare(socket.as_fd(), mark)?;
@@ -165,11 +166,13 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     let mut failures = Vec::new();
     for (number, interface) in client.interfaces.iter().enumerate() {
         let mark = Mark { interface: number as u8, connection };
+        // The first SYN tells how many interfaces there are (section 3.7).
+        let first = Mark { interface: client.interfaces.len() as u8, connection };
         let ours: [u8; 16] = rand::random();
         let sealed = !options.key.is_open();
         let hello = Hello::open(mark, interface, ours, options.window as u64, sealed);
         let attempt = async {
-            let (mut stream, answered) = reach(&client.peers, interface, mark, options).await?;
+            let (mut stream, answered) = reach(&client.peers, interface, mark.interface, first, options).await?;
             if !answered {
                 return Ok(Opened::Plain(stream));
             }
@@ -222,7 +225,7 @@ async fn join(
     sequence: u32,
 ) -> io::Result<Joined> {
     let mark = Mark { interface: number, connection: shared.id };
-    let (mut stream, answered) = reach(peers, interface, mark, &shared.options).await?;
+    let (mut stream, answered) = reach(peers, interface, number, mark, &shared.options).await?;
     if !answered {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the option does not get through this way"));
     }

@@ -7,7 +7,8 @@ use std::os::fd::BorrowedFd;
 /// What the TCP option of kind 254 says in its six digits (paper 003, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Number of the interface, 0..=99: the first two digits. The first subflow's is 0.
+    /// Number of the interface, 0..=99: the first two digits. On a connection's first SYN: how many interfaces it may use
+    /// (section 3.7).
     pub interface: u8,
     /// Connection id, 0..=9999: the last four digits, random. It tells connections apart, it proves nothing.
     pub connection: u16,

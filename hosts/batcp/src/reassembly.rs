@@ -128,6 +128,18 @@ impl Reassembly {
         length
     }
 
+    /// Takes bytes that are in order, `most` at most, as they came.
+    pub fn take(&mut self, most: usize) -> Bytes {
+        let bytes = match self.readable.front_mut() {
+            Some(front) if front.len() > most => front.split_to(most),
+            Some(_) => self.readable.pop_front().expect("it is there"),
+            None => self.tail.split_to(most.min(self.tail.len())).freeze(),
+        };
+        self.readable_bytes -= bytes.len();
+        self.read += bytes.len() as u64;
+        bytes
+    }
+
     /// An idle connection keeps no window. One that gets on would only ask for the memory again.
     pub fn rest(&mut self) {
         if self.readable_bytes == 0 {

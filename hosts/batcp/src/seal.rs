@@ -3,12 +3,14 @@
 //!
 //! The two ends that have a key in common have proved it when this begins, so that the secret of each subflow comes of the
 //! connection's keys and its hello; the ephemeral keys of both ends make what was recorded worthless to who gets the key
-//! later. Then come records: a length (2 octets, network byte order) and one sealed frame with its tag of 16.
+//! later. Then come records: a length (2 octets, network byte order) and one sealed frame with its tag of 16. The handshake is
+//! `snow`'s; records are sealed and opened where they lie, by `ring`, with the keys and the nonces that Noise gives them.
 
 use std::io;
 
 use bytes::{Buf, BytesMut};
-use snow::{Builder, HandshakeState, StatelessTransportState};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use snow::{Builder, HandshakeState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -24,7 +26,27 @@ pub const OVERHEAD: usize = 2 + TAG;
 pub const LONGEST: usize = 65_535 - TAG;
 
 /// A subflow's keys in both directions; whoever uses them counts the records.
-pub type Seal = StatelessTransportState;
+pub struct Seal {
+    send: LessSafeKey,
+    receive: LessSafeKey,
+}
+
+impl Seal {
+    /// Of a handshake that is done; `opens`: this end began it.
+    fn new(mut noise: HandshakeState, opens: bool) -> Self {
+        let key = |octets| LessSafeKey::new(UnboundKey::new(&AES_256_GCM, octets).expect("a key of 32 octets"));
+        let (opener, listener) = noise.dangerously_get_raw_split();
+        let (send, receive) = if opens { (opener, listener) } else { (listener, opener) };
+        Self { send: key(&send), receive: key(&receive) }
+    }
+}
+
+/// Noise's nonce of AES-GCM: four octets of zero, and the record's number.
+fn nonce(count: u64) -> Nonce {
+    let mut octets = [0; 12];
+    octets[4..].copy_from_slice(&count.to_be_bytes());
+    Nonce::assume_unique_for_key(octets)
+}
 
 fn handshake(secret: &[u8; 32], opens: bool) -> HandshakeState {
     let keys = Builder::new(PATTERN.parse().expect("a pattern of Noise")).psk(0, secret);
@@ -50,7 +72,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u
     let mut noise = handshake(secret, true);
     say(&mut noise, stream).await?;
     hear(&mut noise, stream).await?;
-    noise.into_stateless_transport_mode().map_err(io::Error::other)
+    Ok(Seal::new(noise, true))
 }
 
 /// The listener's part. Errors: the same.
@@ -58,7 +80,7 @@ pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &
     let mut noise = handshake(secret, false);
     hear(&mut noise, stream).await?;
     say(&mut noise, stream).await?;
-    noise.into_stateless_transport_mode().map_err(io::Error::other)
+    Ok(Seal::new(noise, false))
 }
 
 /// Records that are written together. What they hold is overwritten by the next ones, which costs less than to clear it.
@@ -79,35 +101,40 @@ impl Records {
         &self.octets[..self.length]
     }
 
-    /// Appends a record.
-    pub fn push(&mut self, seal: &Seal, frame: &[u8]) {
-        let (start, end) = (self.length, self.length + OVERHEAD + frame.len());
+    /// Appends a record of a frame, which comes as its head and the rest.
+    pub fn push(&mut self, seal: &Seal, head: &[u8], rest: &[u8]) {
+        let length = head.len() + rest.len();
+        let (start, end) = (self.length, self.length + OVERHEAD + length);
         if self.octets.len() < end {
             self.octets.resize(end, 0);
         }
-        let into = &mut self.octets[start..end];
-        into[..2].copy_from_slice(&((frame.len() + TAG) as u16).to_be_bytes());
-        seal.write_message(self.count, frame, &mut into[2..]).expect("frames are at most LONGEST long");
+        let (size, sealed) = self.octets[start..end].split_at_mut(2);
+        size.copy_from_slice(&((length + TAG) as u16).to_be_bytes());
+        let (frame, tag) = sealed.split_at_mut(length);
+        frame[..head.len()].copy_from_slice(head);
+        frame[head.len()..].copy_from_slice(rest);
+        let made = seal.send.seal_in_place_separate_tag(nonce(self.count), Aad::empty(), frame);
+        tag.copy_from_slice(made.expect("frames are at most LONGEST long").as_ref());
         (self.length, self.count) = (end, self.count + 1);
     }
 }
 
-/// Moves the frames of the whole records in `from` to `into`. Errors: one that the peer has not sealed, or not as the next.
-pub fn unseal(seal: &Seal, count: &mut u64, from: &mut BytesMut, into: &mut BytesMut) -> io::Result<()> {
-    while let Some(head) = from.first_chunk::<2>() {
-        let length = usize::from(u16::from_be_bytes(*head));
-        if from.len() < 2 + length {
-            break;
-        }
-        let start = into.len();
-        into.resize(start + length, 0);
-        let opened = seal.read_message(*count, &from[2..2 + length], &mut into[start..]);
-        into.truncate(start + *opened.as_ref().unwrap_or(&0));
-        opened.map_err(|_| invalid("a record that the peer has not sealed"))?;
-        from.advance(2 + length);
-        *count += 1;
+/// Takes the frame of the first whole record out of `from`, opened where it lies; None while it is incomplete. Errors: a record
+/// that the peer has not sealed, or not as the next.
+pub fn unseal(seal: &Seal, count: &mut u64, from: &mut BytesMut) -> io::Result<Option<BytesMut>> {
+    let Some(head) = from.first_chunk::<2>() else { return Ok(None) };
+    let whole = 2 + usize::from(u16::from_be_bytes(*head));
+    if from.len() < whole {
+        from.reserve(whole - from.len());
+        return Ok(None);
     }
-    Ok(())
+    let mut record = from.split_to(whole);
+    record.advance(2);
+    let opened = seal.receive.open_in_place(nonce(*count), Aad::empty(), &mut record);
+    let length = opened.map_err(|_| invalid("a record that the peer has not sealed"))?.len();
+    record.truncate(length);
+    *count += 1;
+    Ok(Some(record))
 }
 
 fn invalid(what: &'static str) -> io::Error {
@@ -146,33 +173,36 @@ mod tests {
             let (here, there) = meet([1; 32], [1; 32]);
             let (here, there) = (here.unwrap(), there.unwrap());
             let mut records = Records::default();
-            frames.iter().for_each(|frame| records.push(&here, frame));
+            frames.iter().for_each(|frame| records.push(&here, &frame[..3], &frame[3..]));
             let mut octets = records.octets().to_vec();
             prop_assert_eq!(octets.len(), frames.iter().map(|frame| frame.len() + OVERHEAD).sum::<usize>());
             prop_assert!(!octets.windows(8).any(|part| part == &frames[0][..8]));
-            let (mut from, mut got, mut count) = (BytesMut::new(), BytesMut::new(), 0);
+            let (mut from, mut got, mut count) = (BytesMut::new(), Vec::new(), 0);
             for piece in octets.chunks(cut) {
                 from.extend_from_slice(piece);
-                unseal(&there, &mut count, &mut from, &mut got).unwrap();
+                while let Some(frame) = unseal(&there, &mut count, &mut from).unwrap() {
+                    got.push(frame.to_vec());
+                }
             }
-            prop_assert_eq!(&got[..], &frames.concat()[..]);
+            prop_assert_eq!(&got, &frames);
             // Changed in any octet, or again: nothing of it passes.
             let at = flip.index(octets.len());
-            prop_assert!(unseal(&there, &mut count, &mut BytesMut::from(&octets[..]), &mut got).is_err());
+            prop_assert!(unseal(&there, &mut count, &mut BytesMut::from(&octets[..])).is_err());
             octets[at] ^= 1;
-            let (mut from, mut got, mut count) = (BytesMut::from(&octets[..]), BytesMut::new(), 0);
-            let done = unseal(&there, &mut count, &mut from, &mut got);
-            prop_assert!(done.is_err() || got.len() < frames.concat().len());
-            prop_assert!(frames.concat().starts_with(&got[..]));
+            let (mut from, mut got, mut count) = (BytesMut::from(&octets[..]), Vec::new(), 0);
+            while let Ok(Some(frame)) = unseal(&there, &mut count, &mut from) {
+                got.push(frame.to_vec());
+            }
+            prop_assert!(got.len() < frames.len() && frames.starts_with(&got));
         }
     }
 
     #[test]
     fn the_longest_frame_fits() {
         let (here, there) = meet([1; 32], [1; 32]);
-        let (mut records, mut got) = (Records::default(), BytesMut::new());
-        records.push(&here.unwrap(), &[7; LONGEST]);
-        unseal(&there.unwrap(), &mut 0, &mut BytesMut::from(records.octets()), &mut got).unwrap();
-        assert_eq!(got.len(), LONGEST);
+        let mut records = Records::default();
+        records.push(&here.unwrap(), &[], &[7; LONGEST]);
+        let got = unseal(&there.unwrap(), &mut 0, &mut BytesMut::from(records.octets())).unwrap().unwrap();
+        assert_eq!(got, [7; LONGEST][..]);
     }
 }

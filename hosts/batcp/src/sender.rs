@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use super::segment::{MAX_OUTSTANDING, Malformed};
+use super::seal::LONGEST;
+use super::segment::{HEADER, MAX_OUTSTANDING, Malformed};
 
-/// Bytes are gathered in pieces of this size; a segment never spans two.
-const PIECE: usize = 65_536;
+/// What a program writes is gathered in pieces of the longest segment; a segment never spans two.
+pub const PIECE: usize = LONGEST - HEADER;
 
 /// Which subflow carries a segment, and how many bytes that subflow has carried with it: once its peer's kernel has acknowledged
 /// so many, the segment has arrived there.
@@ -33,7 +34,9 @@ pub struct Segment {
 
 pub struct Sender {
     window: usize,
-    unsent: VecDeque<BytesMut>,
+    unsent: VecDeque<Bytes>,
+    /// The last bytes, to which more are added.
+    tail: BytesMut,
     unsent_bytes: usize,
     /// Segments from `first` on that are not acknowledged.
     outstanding: VecDeque<Outstanding>,
@@ -57,6 +60,7 @@ impl Sender {
         Self {
             window,
             unsent: VecDeque::new(),
+            tail: BytesMut::new(),
             unsent_bytes: 0,
             outstanding: VecDeque::new(),
             outstanding_bytes: 0,
@@ -70,23 +74,45 @@ impl Sender {
         }
     }
 
-    /// Takes as much of `from` as there is room for; returns how much.
+    fn room(&self) -> usize {
+        self.window.saturating_sub(self.unsent_bytes + self.outstanding_bytes)
+    }
+
+    /// Copies as much of `from` as there is room for; returns how much.
     pub fn write(&mut self, from: &[u8]) -> usize {
-        let room = self.window.saturating_sub(self.unsent_bytes + self.outstanding_bytes);
-        let from = &from[..room.min(from.len())];
+        let from = &from[..self.room().min(from.len())];
         let mut rest = from;
         while !rest.is_empty() {
-            let spare = self.unsent.back().map_or(0, |piece| piece.capacity() - piece.len());
+            let spare = self.tail.capacity() - self.tail.len();
             if spare == 0 {
-                self.unsent.push_back(BytesMut::with_capacity(rest.len().clamp(4096, PIECE)));
+                self.cut_tail();
+                self.tail = BytesMut::with_capacity(rest.len().clamp(4096, PIECE));
                 continue;
             }
             let (now, later) = rest.split_at(spare.min(rest.len()));
-            self.unsent.back_mut().expect("it has room").extend_from_slice(now);
+            self.tail.extend_from_slice(now);
             rest = later;
         }
         self.unsent_bytes += from.len();
         from.len()
+    }
+
+    /// Takes as much of `from` as there is room for, without a copy; returns how much. Little is not worth a segment of its own.
+    pub fn give(&mut self, from: &mut Bytes) -> usize {
+        let length = self.room().min(from.len());
+        if length < from.len().min(PIECE).min(self.window / 2) {
+            return 0;
+        }
+        self.cut_tail();
+        self.unsent.push_back(from.split_to(length));
+        self.unsent_bytes += length;
+        length
+    }
+
+    fn cut_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.unsent.push_back(self.tail.split().freeze());
+        }
     }
 
     /// No more will be written.
@@ -104,17 +130,19 @@ impl Sender {
         if allowed == 0 || self.outstanding.len() as u64 >= MAX_OUTSTANDING {
             return None;
         }
-        while self.unsent.front().is_some_and(|piece| piece.is_empty() && piece.capacity() == 0) {
-            self.unsent.pop_front();
-        }
-        let piece = self.unsent.front_mut()?;
-        if piece.is_empty() {
-            return None;
-        }
-        let payload = piece.split_to(length.min(allowed).min(piece.len())).freeze();
-        if piece.is_empty() && self.unsent.len() > 1 {
-            self.unsent.pop_front();
-        }
+        let payload = match self.unsent.front_mut() {
+            Some(piece) => {
+                // Equal parts: a short rest would cost as much as a long one.
+                let parts = piece.len().div_ceil(length.min(allowed));
+                let payload = piece.split_to(piece.len().div_ceil(parts));
+                if piece.is_empty() {
+                    self.unsent.pop_front();
+                }
+                payload
+            }
+            None if self.tail.is_empty() => return None,
+            None => self.tail.split_to(length.min(allowed).min(self.tail.len())).freeze(),
+        };
         let number = self.next();
         self.unsent_bytes -= payload.len();
         self.outstanding_bytes += payload.len();

@@ -5,10 +5,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use bytes::Bytes;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::sender::PIECE;
 use super::transfer::{TransportOptions, runtime};
 use super::{Connection, Key, Listener, Options, Status, connect};
 use hosts_base::output::Format;
@@ -16,7 +18,7 @@ use hosts_base::units::show_rate;
 use hosts_base::{About, Error};
 
 /// What one write gives to the connection, and one read takes at most.
-const BLOCK: usize = 1 << 18;
+const BLOCK: usize = 4 * PIECE;
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("end").required(true).args(["listen", "to"])))]
@@ -74,9 +76,9 @@ async fn receive(address: SocketAddr, transport: Options) -> Result<(), Error> {
 }
 
 async fn take(connection: &mut Connection) -> std::io::Result<()> {
-    let (mut block, mut got) = (vec![0; BLOCK], 0u64);
+    let mut got = 0;
     loop {
-        match connection.read(&mut block).await? {
+        match connection.read_bytes(BLOCK).await?.len() {
             0 => break,
             length => got += length as u64,
         }
@@ -109,10 +111,10 @@ async fn send(options: &SpeedOptions, transport: &Options) -> Result<(), Error> 
 }
 
 async fn give(connection: &mut Connection, bytes: u64) -> std::io::Result<u64> {
-    let (block, mut left) = (vec![0; BLOCK], bytes);
+    let (block, mut left) = (Bytes::from(vec![0; BLOCK]), bytes);
     while left > 0 {
         let length = left.min(BLOCK as u64) as usize;
-        connection.write_all(&block[..length]).await?;
+        connection.write_bytes(block.slice(..length)).await?;
         left -= length as u64;
     }
     connection.shutdown().await?;

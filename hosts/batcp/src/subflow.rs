@@ -171,14 +171,14 @@ fn room(window: usize) -> usize {
 
 /// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
 pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let (mut frame, mut sealed) = (Vec::new(), Records::default());
+    let mut sealed = Records::default();
     loop {
         link.writable().await?;
         match shared.work(id) {
             Work::Control(octets) => match &link.seal {
                 Some(keys) => {
                     sealed.clear();
-                    sealed.push(keys, &octets);
+                    sealed.push(keys, &octets, &[]);
                     link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
                 }
                 None => link.write_all(&mut [IoSlice::new(&octets)]).await?,
@@ -187,10 +187,8 @@ pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<
                 Some(keys) => {
                     sealed.clear();
                     for segment in &segments {
-                        frame.clear();
-                        frame.extend_from_slice(&segment::segment_header(segment.number, segment.payload.len()));
-                        frame.extend_from_slice(&segment.payload);
-                        sealed.push(keys, &frame);
+                        let head = segment::segment_header(segment.number, segment.payload.len());
+                        sealed.push(keys, &head, &segment.payload);
                     }
                     link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
                 }
@@ -224,18 +222,25 @@ async fn write_segments(link: &Link, segments: &[Segment]) -> io::Result<()> {
 
 /// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
 pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let (mut buffer, mut opened, mut count) = (BytesMut::new(), BytesMut::new(), 0);
+    let (mut buffer, mut count) = (BytesMut::new(), 0);
     let room = room(shared.options.window);
     loop {
         match &link.seal {
             Some(keys) => {
-                unseal(keys, &mut count, &mut buffer, &mut opened)?;
-                shared.received(id, &mut opened)?;
+                while let Some(mut frame) = unseal(keys, &mut count, &mut buffer)? {
+                    shared.received(id, &mut frame)?;
+                    if !frame.is_empty() {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "a record is one frame"));
+                    }
+                }
             }
             None => shared.received(id, &mut buffer)?,
         }
         link.stream.readable().await?;
-        buffer.reserve(room);
+        // A frame that has begun has its room already, and ends where that does: the next one begins a buffer.
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve(room);
+        }
         match link.stream.try_read_buf(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(_) => {}

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -20,13 +21,14 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::sender::PIECE;
 use super::{Announcer, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
 use hosts_base::log::report;
 use hosts_base::output::Format;
 use hosts_base::places::{Places, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
-const CHUNK: usize = 1 << 18;
+const CHUNK: usize = 4 * PIECE;
 const MAX_HEADER: usize = 4096;
 /// Bytes of a file's name: with what a part has beside it, it is a name in any file system.
 const MAX_NAME: usize = 200;
@@ -241,14 +243,15 @@ async fn send_file(
     let header = serde_json::to_vec(&Header { name: name.to_owned(), size }).expect("plain data");
     connection.write_all(&(header.len() as u32).to_be_bytes()).await?;
     connection.write_all(&header).await?;
-    let (mut hash, mut chunk, mut left) = (Sha256::new(), vec![0; CHUNK], size);
+    let (mut hash, mut left) = (Sha256::new(), size);
     while left > 0 {
-        let length = file.read(&mut chunk[..left.min(CHUNK as u64) as usize]).await?;
+        let mut chunk = BytesMut::with_capacity(left.min(CHUNK as u64) as usize);
+        let length = (&mut *file).take(left).read_buf(&mut chunk).await?;
         if length == 0 {
             return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the file became shorter while it was sent"));
         }
-        hash.update(&chunk[..length]);
-        connection.write_all(&chunk[..length]).await?;
+        hash.update(&chunk);
+        connection.write_bytes(chunk.freeze()).await?;
         left -= length as u64;
     }
     let digest: [u8; 32] = hash.finalize().into();
@@ -401,18 +404,18 @@ async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) ->
     let Header { name, size } = header(&mut connection, folder).await.about(about())?;
     let part = Part(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
     let mut file = File::create_new(&part.0).await.about(part.0.display())?;
-    let (mut hash, mut chunk, mut left) = (Sha256::new(), vec![0; CHUNK], size);
+    let (mut hash, mut left) = (Sha256::new(), size);
     let silent = || Error::new(format!("{}: nothing of '{name}' came for {} s", about(), folder.patience.as_secs()));
     while left > 0 {
         let room = left.min(CHUNK as u64) as usize;
-        let read = tokio::time::timeout(folder.patience, connection.read(&mut chunk[..room]));
-        let length = read.await.map_err(|_| silent())?.about(about())?;
-        if length == 0 {
+        let read = tokio::time::timeout(folder.patience, connection.read_bytes(room));
+        let chunk = read.await.map_err(|_| silent())?.about(about())?;
+        if chunk.is_empty() {
             return Err(Error::new(format!("{}: '{name}' ends {left} bytes early", about())));
         }
-        hash.update(&chunk[..length]);
-        file.write_all(&chunk[..length]).await.about(part.0.display())?;
-        left -= length as u64;
+        hash.update(&chunk);
+        file.write_all(&chunk).await.about(part.0.display())?;
+        left -= chunk.len() as u64;
     }
     let (digest, mut theirs): ([u8; 32], _) = (hash.finalize().into(), [0; 32]);
     let read = tokio::time::timeout(folder.patience, connection.read_exact(&mut theirs));
