@@ -8,6 +8,7 @@ pub mod key;
 pub mod log;
 pub mod output;
 pub mod places;
+pub mod tcp;
 pub mod units;
 
 pub use error::{About, Error};

@@ -2,7 +2,6 @@
 //! A subflow's socket, and what the kernel says of it.
 
 use std::io::{self, IoSlice};
-use std::mem::{size_of, zeroed};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,20 +12,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::seal::{MESSAGE, OVERHEAD, Seal};
+use hosts_base::tcp;
 
-/// The head of the kernel's struct tcp_info (linux/tcp.h), as far as it is used; the kernel fills as much as is asked for.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct TcpInfo {
-    flags: [u8; 8],
-    words: [u32; 24],
-    pacing: [u64; 2],
-    bytes: [u64; 2],
-    segments: [u32; 2],
-    notsent_bytes: u32,
-    min_rtt: u32,
-}
+use super::seal::{MESSAGE, OVERHEAD, Seal};
 
 /// What the kernel says of a subflow's path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,26 +80,16 @@ impl Link {
 
     /// TCP_INFO of the socket.
     pub fn path(&self) -> Path {
-        // SAFETY: TcpInfo is plain integers, and the kernel writes at most `length` octets.
-        let info = unsafe {
-            let mut info: TcpInfo = zeroed();
-            let mut length = size_of::<TcpInfo>() as libc::socklen_t;
-            let into = (&raw mut info).cast();
-            if libc::getsockopt(self.fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut length) != 0 {
-                return Path::default();
-            }
-            info
-        };
-        // tcp_info's u32 by their order: 2 snd_mss, 11 last_data_recv, 12 last_ack_recv (ms), 15 rtt, 16 rttvar (us), 18 snd_cwnd.
+        let Ok(info) = tcp::info(&self.stream) else { return Path::default() };
         let micros = |value: u32| Duration::from_micros(value.into());
-        let rtt = micros(info.words[15]);
-        let window = f64::from(info.words[18]) * f64::from(info.words[2]);
+        let rtt = micros(info.tcpi_rtt);
+        let window = f64::from(info.tcpi_snd_cwnd) * f64::from(info.tcpi_snd_mss);
         Path {
             rtt,
-            rtt_variation: micros(info.words[16]),
-            min_rtt: if info.min_rtt == u32::MAX { rtt } else { micros(info.min_rtt) },
+            rtt_variation: micros(info.tcpi_rttvar),
+            min_rtt: if info.tcpi_min_rtt == u32::MAX { rtt } else { micros(info.tcpi_min_rtt) },
             window_rate: window / rtt.as_secs_f64().max(1e-5),
-            silence: Duration::from_millis(info.words[11].min(info.words[12]).into()),
+            silence: Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into()),
         }
     }
 
