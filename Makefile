@@ -123,7 +123,7 @@ check: develop system ## format, lint, types and imports
 	$(CARGO) fmt --all --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
 	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
-	$(CARGO) fmt --check $(HOSTS)
+	$(CARGO) fmt --all --check $(HOSTS)
 	$(CARGO) clippy --release --quiet --all-targets $(HOSTS) -- -D warnings
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
