@@ -17,6 +17,7 @@ from ..state.store import Revision, document
 from .http import (
     NOT_MODIFIED,
     PREFIX,
+    AnyName,
     ApName,
     Serving,
     Validate,
@@ -61,7 +62,7 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
         device_id=config.device_id,
         enabled=config.enabled,
         state=seen["state"] if seen else "connecting",  # type: ignore[typeddict-item]
-        problem=seen["problem"] if seen else None,
+        problem=(seen["problem"] if seen else None) or service.notes.get(name),
         p4runtime_version=seen["p4runtime_version"] if seen else None,
         sessions=seen["sessions"] if seen else 0,
         features=config.features,
@@ -118,7 +119,7 @@ async def get_access_point(service: Serving, name: ApName) -> Any:
 
 
 @router.delete(AP, status_code=204, responses=responses(404, 412), dependencies=[needs("admin")])
-async def remove_access_point(service: Serving, request: Request, name: ApName, validate: Validate = False) -> None:
+async def remove_access_point(service: Serving, request: Request, name: AnyName, validate: Validate = False) -> None:
     """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
     change = change_of(request, None, 204)
     await service.remove(name, change, lambda: require_match(request, service.config(name)), validate)
@@ -161,17 +162,18 @@ async def change_config(
     dependencies=[needs("admin")],
 )
 async def replace_config(
-    service: Serving, request: Request, name: ApName, body: AccessPointConfig, validate: Validate = False
+    service: Serving, request: Request, name: AnyName, body: AccessPointConfig, validate: Validate = False
 ) -> Response:
     """Put another configuration in the place of the whole one: what it leaves out is the default again."""
     if body.name != name:
         raise ProblemError(422, f"the path names access point {name}, the body {body.name}")
 
     def entry() -> dict[str, Any]:
-        require_match(request, service.config(name))
-        return service.bounded(document(body), service.wanted[name])
+        if name not in service.unusable:
+            require_match(request, service.config(name))
+        return service.bounded(document(body), service.wanted.get(name))
 
-    return tagged(request, await service.change(name, change_of(request, body), entry, validate))
+    return tagged(request, await service.change(name, change_of(request, body), entry, validate, whatever=True))
 
 
 @router.get(AP + "/revisions", response_model=list[RevisionAnswer], responses=responses(404))
