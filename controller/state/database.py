@@ -23,53 +23,49 @@ BUSY_SECONDS = 5
 
 METADATA = sa.MetaData()
 
+NAME, SHORT = sa.String(64), sa.String(16)
+
+
+def _given(**kinds: Any) -> list[sa.Column[Any]]:
+    """Columns that every row has a value of."""
+    return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
+
+
+def _numbered() -> sa.Column[Any]:
+    return sa.Column("id", sa.Integer, primary_key=True, autoincrement=True)
+
+
 ACCESS_POINTS = sa.Table(
     "access_points",
     METADATA,
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("config", sa.Text, nullable=False),
-    sa.Column("file_hash", sa.String(64)),
-    sa.Column("removed", sa.Boolean, nullable=False),
-    sa.Column("changed", sa.Float, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("name", NAME, primary_key=True),
+    sa.Column("file_hash", NAME),
+    *_given(config=sa.Text, removed=sa.Boolean, changed=sa.Float, revision=sa.Integer),
 )
 SETTINGS = sa.Table(
-    "settings",
-    METADATA,
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
+    "settings", METADATA, sa.Column("name", NAME, primary_key=True), *_given(value=sa.Text, revision=sa.Integer)
 )
 REVISIONS = sa.Table(
     "revisions",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("access_point", sa.String(64), index=True),
-    sa.Column("time", sa.Float, nullable=False),
-    sa.Column("actor", sa.String(128), nullable=False),
+    _numbered(),
+    sa.Column("access_point", NAME, index=True),
     sa.Column("config", sa.Text),
+    *_given(time=sa.Float, actor=sa.String(128)),
     # No number is given twice, also when the newest is taken away.
     sqlite_autoincrement=True,
 )
 """Every state that was desired: numbered through all access points, so that one that is removed and added again has no
 number of before. Without `access_point` it is of the defaults, without `config` a removal."""
-CONTROLLERS = sa.Table(
-    "controllers",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("started", sa.Float, nullable=False),
-    sqlite_autoincrement=True,
-)
+CONTROLLERS = sa.Table("controllers", METADATA, _numbered(), *_given(started=sa.Float), sqlite_autoincrement=True)
 """Every start of a controller on this database: what its election ids are made of."""
 TOKENS = sa.Table(
     "tokens",
     METADATA,
     sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("name", sa.String(64), nullable=False),
-    sa.Column("role", sa.String(16), nullable=False),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-    sa.Column("created", sa.Float, nullable=False),
+    *_given(name=NAME, role=SHORT, kind=SHORT),
+    sa.Column("hash", NAME, nullable=False, unique=True),
+    *_given(created=sa.Float),
     sa.Column("expires", sa.Float),
     sa.Column("revoked", sa.Float),
     sa.Column("parent", sa.String(32)),
@@ -77,30 +73,22 @@ TOKENS = sa.Table(
 AUDIT = sa.Table(
     "audit",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("time", sa.Float, nullable=False),
-    sa.Column("actor", sa.String(128), nullable=False),
-    sa.Column("client", sa.String(64), nullable=False),
-    sa.Column("action", sa.String(16), nullable=False),
-    sa.Column("path", sa.Text, nullable=False),
-    sa.Column("status", sa.Integer, nullable=False),
-    sa.Column("change", sa.Text, nullable=False),
+    _numbered(),
+    *_given(time=sa.Float, actor=sa.String(128), client=NAME, action=SHORT, path=sa.Text),
+    *_given(status=sa.Integer, change=sa.Text),
 )
 IDEMPOTENCY = sa.Table(
     "idempotency",
     METADATA,
     sa.Column("actor", sa.String(32), primary_key=True),
     sa.Column("key", sa.String(255), primary_key=True),
-    sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("created", sa.Float, nullable=False),
-    sa.Column("answer", sa.Text, nullable=False),
+    *_given(fingerprint=NAME, created=sa.Float, answer=sa.Text),
 )
 SERIES = sa.Table(
     "series",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("access_point", sa.String(64), nullable=False),
-    sa.Column("port", sa.Integer, nullable=False),
+    _numbered(),
+    *_given(access_point=NAME, port=sa.Integer),
     sa.UniqueConstraint("access_point", "port"),
 )
 
