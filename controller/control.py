@@ -18,7 +18,14 @@ from .config import AccessPointConfig, ConfigError
 from .connection import SessionError, State, over_grpc
 from .flows import Flow
 from .loop import percentile
-from .observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
+from .observation import (
+    ClassObservation,
+    FlowObservation,
+    Observation,
+    PortObservation,
+    StationObservation,
+    measured,
+)
 from .program import FLOWS_SIZE
 from .regulator import PortRegulator
 from .transport import RpcError, Transport
@@ -221,14 +228,10 @@ def observe(ap: AccessPoint) -> Observation:
         problem=ap.connection.problem,
         p4runtime_version=ap.connection.p4runtime_version,
         sessions=ap.connection.sessions,
-        stations=len(ap.stations.by_number),
         stations_refused=dict(ap.stations.refused.by_reason),
-        flows=len(ap.flows.by_key),
-        flows_free=ap.flows.free,
         flows_refused=dict(ap.flows.refused.by_reason),
-        ticks=ap.loop.ticks,
-        late=ap.loop.late,
-        missed=ap.loop.missed,
+        messages_lost=dict(ap.connection.lost.by_reason),
+        **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,
         tick_ms_p99=percentile(durations, 0.99) * 1000,
         ports=[_port(ap, state, now) for state in ap.loop.ports.values()],
@@ -247,17 +250,11 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
         role=state.port.role,
         link=link,
         last_active=last_active,
-        queue_packets=state.estimate.packets,
-        queue_bytes=state.estimate.bytes,
-        delay_ms=state.delay * 1000,
-        target_ms=state.target_delay * 1000,
-        capacity_used_bps=8 * state.capacity or None,
-        capacity_learned_bps=8 * state.link.learned or None,
+        **measured("port", ap, state),
         capacity_problem=_capacity_problem(state),
-        flows_active=len(state.active),
-        device=state.feedback,
-        largest_flow=state.largest_flow_feedback,
-        classes=[_class(ap, state, class_id) for class_id in state.classes],
+        classes=[
+            ClassObservation(class_id=class_id, **measured("class", ap, state, class_id)) for class_id in state.classes
+        ],
     )
 
 
@@ -267,25 +264,6 @@ def _capacity_problem(state: PortRegulator) -> str | None:
         return None
     carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.link.learned, state.port.capacity))
     return f"the link carries {carried}, not {said}, and is regulated by that: correct capacity_bps, or let it be auto"
-
-
-def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
-    volumes = state.volumes
-    marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
-    return ClassObservation(
-        class_id=class_id,
-        feedback=state.class_feedback.get(class_id, 0.0),
-        arriving_bps=state.class_rates[class_id] * 8,
-        desired_bps=state.class_desired[class_id] * 8,
-        arrived_packets=volumes.arrived_packets[class_id],
-        arrived_bytes=volumes.arrived_bytes[class_id],
-        sent_packets=volumes.sent_packets[class_id],
-        sent_bytes=volumes.sent_bytes[class_id],
-        filtered_packets=volumes.filtered_packets[class_id],
-        marked_packets=marked,
-        dropped_packets=dropped,
-        refused_packets=refused,
-    )
 
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:

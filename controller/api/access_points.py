@@ -61,7 +61,7 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
         address=config.address,
         device_id=config.device_id,
         enabled=config.enabled,
-        state=seen["state"] if seen else "connecting",  # type: ignore[typeddict-item]
+        state=seen["state"] if seen else "connecting",
         problem=(seen["problem"] if seen else None) or service.notes.get(name),
         p4runtime_version=seen["p4runtime_version"] if seen else None,
         sessions=seen["sessions"] if seen else 0,

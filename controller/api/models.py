@@ -109,6 +109,22 @@ class CounterAnswer(TypedDict):
     bytes: int
 
 
+class MeasureAnswer(TypedDict):
+    """Something that is measured."""
+
+    name: str
+    """Of its field, in what is told of access points, ports and classes."""
+    level: Literal["access_point", "port", "class"]
+    text: str
+    unit: str
+    counter: bool
+    """Counts up; else it is a value of now."""
+    metric: str | None
+    """In /metrics, in base units."""
+    history: list[str]
+    """Its columns there."""
+
+
 class PortHistory(TypedDict):
     """The samples of one port: columns of one length, in the order of `time` (seconds since the epoch)."""
 

@@ -43,8 +43,8 @@ SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 FOLLOW_SECONDS = 1.0
 """How soon a change is known that another controller made in the same database."""
-MOST_TRIES = 50
-"""Of a change that other controllers come before."""
+PATIENCE_SECONDS = 30.0
+"""How long a change is tried again that other controllers come before: a database is not fair to all who wait."""
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
 LONG_LIST_SECONDS = 0.5
@@ -290,7 +290,8 @@ class Service:
         """Do it on top of what is true of an access point now, `whatever` that is; nobody else changes it meanwhile.
         Raises `ProblemError` and `SQLAlchemyError`."""
         async with self.lock(name):
-            for _ in range(MOST_TRIES):
+            until = time.monotonic() + PATIENCE_SECONDS
+            while time.monotonic() < until:
                 try:
                     await self._follow(name)
                 except ProblemError:
@@ -302,7 +303,7 @@ class Service:
 
     async def _drop(self, name: str) -> None:
         for known in (self.wanted, self._configs, self._revisions, self.unusable, self.notes):
-            known.pop(name, None)  # type: ignore[attr-defined]
+            known.pop(name, None)
         self.seen.pop(name, None)
         self.recorder.drop(name)
         self.ticks.pop(name, None)
@@ -354,7 +355,8 @@ class Service:
     async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
         """Other NCR defaults, for every access point that says nothing else; `wanted` may be asked again."""
         async with self.defaults_lock, self._all_locked():
-            for _ in range(MOST_TRIES):
+            until = time.monotonic() + PATIENCE_SECONDS
+            while time.monotonic() < until:
                 await self._read_defaults()
                 ncr = wanted()
                 for entry in self.wanted.values():

@@ -14,6 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from ..config import ConfigError
+from ..observation import kept
 
 HEAD = "0002"
 """The newest migration."""
@@ -92,16 +93,9 @@ SERIES = sa.Table(
     sa.UniqueConstraint("access_point", "port"),
 )
 
-MEANS = (
-    "queue_packets", "delay_us", "feedback_device", "feedback_downlink", "feedback_uplink", "feedback_flow",
-    "flows_active",
-)  # fmt: skip
-"""Means over the samples; feedback is in 65535ths, as in the data plane. Integers: SQLite keeps small ones small."""
-SUMS = (
-    "span_ms", "sent_downlink_bytes", "sent_uplink_bytes", "sent_other_bytes", "arrived_downlink_bytes",
-    "arrived_uplink_bytes", "arrived_other_bytes", "marked_packets", "dropped_packets", "refused_packets",
-    "filtered_packets",
-)  # fmt: skip
+MEANS = tuple(column for _, column in kept(counter=False))
+"""Means over the samples. Integers: SQLite keeps small ones small."""
+SUMS = ("span_ms", *(column for _, column in kept(counter=True)))
 """`span_ms` is the time that the others were counted in."""
 HISTORY = sa.Table(
     "history",
@@ -111,7 +105,7 @@ HISTORY = sa.Table(
     sa.Column("time", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("samples", sa.Integer, nullable=False),
     sa.Column("delay_max_us", sa.BigInteger, nullable=False),
-    *(sa.Column(name, sa.BigInteger, nullable=False) for name in (*MEANS, *SUMS)),
+    *_given(**dict.fromkeys((*MEANS, *SUMS), sa.BigInteger)),
     # One series' samples lie side by side, in the order of time: a chart reads few pages.
     sqlite_with_rowid=False,
 )
@@ -183,7 +177,19 @@ def shown(url: str) -> str:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Apply the migrations that are missing; raises `ConfigError` for a database of a later release."""
+    """Apply the migrations that are missing, and give history a column for what was not measured before; raises
+    `ConfigError` for a database of a later release."""
+    _apply(engine)
+    there = {column["name"] for column in sa.inspect(engine).get_columns(HISTORY.name)}
+    missing = [name for name in (*MEANS, *SUMS) if name not in there]
+    if missing:
+        with writing(engine).begin() as connection:
+            for name in missing:
+                # The names are those of `MEASURES`. A release that does not know the column leaves its default.
+                connection.execute(sa.text(f"ALTER TABLE {HISTORY.name} ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0"))
+
+
+def _apply(engine: sa.Engine) -> None:
     version = current(engine)
     if version == HEAD:
         return

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK
-from ..observation import Observation, PortObservation
+from ..observation import CLASS_COLUMNS, MEASURES, Measure, Observation, PortObservation, kept
 from .database import HISTORY, MEANS, SERIES, SUMS, writing
 
 HOUR, DAY = 3600, 86_400
@@ -24,11 +24,12 @@ RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
 FLUSH_SECONDS = 10.0
 MOST_WAITING = 200_000
 """Samples that wait for a database that cannot write; then the oldest are lost."""
-FULL = 65_535
 CHART = 720
 """Samples of each port in an answer, when no resolution is asked for: more than a screen shows."""
 MOST = 10_000
 """The most samples of each port in one answer."""
+
+DELAY = MEANS.index("delay_us")
 
 Key = tuple[int, str, int, int]
 """Resolution, access point, port, time."""
@@ -90,7 +91,7 @@ class Recorder:
                 if opened is not None:
                     self._done[(resolution, *place, opened[0])] = opened[1]
                 opened = self._open[(resolution, *place)] = (start, Bucket())
-            opened[1].add(round(means[1]), means, sums)
+            opened[1].add(round(means[DELAY]), means, sums)
 
     def take(self, everything: bool = False) -> dict[Key, Bucket]:
         """What is to be written; with `everything` also the buckets that are not over yet."""
@@ -116,29 +117,35 @@ class Recorder:
 
 
 def _means(port: PortObservation) -> list[float]:
-    feedback = {entry["class_id"]: entry["feedback"] for entry in port["classes"]}
-    return [
-        port["queue_packets"],
-        port["delay_ms"] * 1000,
-        port["device"] * FULL,
-        feedback.get(CLASS_DOWNLINK, 0.0) * FULL,
-        feedback.get(CLASS_UPLINK, 0.0) * FULL,
-        port["largest_flow"] * FULL,
-        port["flows_active"],
-    ]
+    of_class = {_column_of(entry["class_id"]): entry for entry in port["classes"]}
+    values = []
+    for measure, column in kept(counter=False):
+        if measure.level == "port":
+            seen = port
+        else:
+            seen = next((entry for name, entry in of_class.items() if measure.column.format(name) == column), {})
+        values.append((seen.get(measure.name) or 0.0) * measure.grain)
+    return values
 
 
 def _totals(port: PortObservation) -> list[int]:
-    sent, arrived, signals = [0, 0, 0], [0, 0, 0], [0, 0, 0, 0]
-    for entry in port["classes"]:
-        column = {CLASS_DOWNLINK: 0, CLASS_UPLINK: 1}.get(entry["class_id"], 2)
-        sent[column] += entry["sent_bytes"]
-        arrived[column] += entry["arrived_bytes"]
-        counts = (
-            entry["marked_packets"], entry["dropped_packets"], entry["refused_packets"], entry["filtered_packets"]
-        )  # fmt: skip
-        signals = [total + count for total, count in zip(signals, counts, strict=True)]
-    return [*sent, *arrived, *signals]
+    return [
+        round(measure.grain * sum(of[measure.name] for of in _of(port, measure, column)))
+        for measure, column in kept(counter=True)
+    ]
+
+
+def _of(port: PortObservation, measure: Measure, column: str) -> list[dict[str, Any]]:
+    """What is added in one column of history: the port itself, or those of its classes."""
+    if measure.level == "port":
+        return [port]
+    fits = measure.column.format
+    return [entry for entry in port["classes"] if fits(_column_of(entry["class_id"])) == column]
+
+
+def _column_of(class_id: int) -> str:
+    """Which of `CLASS_COLUMNS` a class is told of in."""
+    return {CLASS_DOWNLINK: CLASS_COLUMNS[0], CLASS_UPLINK: CLASS_COLUMNS[1]}.get(class_id, CLASS_COLUMNS[2])
 
 
 class Archive:
@@ -258,23 +265,27 @@ def resolution_for(start: float, end: float, now: float) -> int:
     return fitting[0] if fitting else max(RETENTION)
 
 
+def answered(measure: Measure) -> list[str]:
+    """What the columns of a measure are called in an answer; there is none of what history does not have."""
+    return [
+        measure.answered.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
+        for column in measure.columns
+    ]
+
+
 def _columns(rows: Sequence[Any]) -> dict[str, list[float]]:
     columns: dict[str, list[float]] = {
         "time": [row.time for row in rows],
         "samples": [row.samples for row in rows],
-        "queue_packets": [row.queue_packets for row in rows],
-        "delay_ms": [row.delay_us / 1000 for row in rows],
         "delay_max_ms": [row.delay_max_us / 1000 for row in rows],
-        "flows_active": [row.flows_active for row in rows],
     }
-    for name in MEANS:
-        if name.startswith("feedback_"):
-            columns[name] = [round(getattr(row, name) / FULL, 5) for row in rows]
-    for name in SUMS:
-        values = [getattr(row, name) for row in rows]
-        if name.endswith("_bytes"):
-            rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]
-            columns[name.removesuffix("bytes") + "bps"] = [float(rate) for rate in rates]
-        elif name != "span_ms":
-            columns[name] = [float(value) for value in values]
+    for measure in MEASURES:
+        for column, name in zip(measure.columns, answered(measure), strict=True):
+            values = [getattr(row, column) for row in rows]
+            if measure.counter and measure.unit == "bytes":
+                rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]
+                columns[name] = [float(rate) for rate in rates]
+            else:
+                grain = measure.grain
+                columns[name] = [round(value / grain, 5) if grain != 1 else float(value) for value in values]
     return columns
