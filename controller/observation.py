@@ -57,7 +57,7 @@ class Observation(TypedDict):
     sessions: int
     stations: int
     stations_refused: dict[str, int]
-    """By reason, as `controller.refusals` has them; and so flows."""
+    """By reason, as `controller.agent.refusals` has them; and so flows."""
     flows: int
     flows_free: int
     flows_refused: dict[str, int]

@@ -13,12 +13,12 @@ from typing import Any
 
 from finsy.proto import rpc_code
 
+from ..config import AccessPointConfig, ConfigError
+from ..observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
 from .access_point import AccessPoint
-from .config import AccessPointConfig, ConfigError
 from .connection import SessionError, State, over_grpc
 from .flows import Flow
 from .loop import percentile
-from .observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
 from .program import FLOWS_SIZE
 from .regulator import PortRegulator
 from .transport import RpcError, Transport
