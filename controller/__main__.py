@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from . import app, config, log
+from .agent.program import Program
 from .api.service import FILES
-from .program import Program
 
 DATABASE = Path("controller.db")
 

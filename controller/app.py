@@ -25,14 +25,14 @@ from typing import Any
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from .agent.control import Control
+from .agent.stats import Stats
 from .api.app import create_app
 from .api.connections import BoundedProtocol
 from .api.service import FILES, Service
 from .config import ConfigError, load
-from .control import Control
 from .state.database import connect, explain
 from .state.store import new_secret
-from .stats import Stats
 
 LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
 
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
-"""Of any target; `controller.target` knows which has what."""
+"""Of any target; `controller.agent.target` knows which has what."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]

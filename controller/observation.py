@@ -13,8 +13,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
-    from .access_point import AccessPoint
-    from .regulator import PortRegulator
+    from .agent.access_point import AccessPoint
+    from .agent.regulator import PortRegulator
 
 FULL = 65_535
 """A probability of 1 in the data plane, and in history."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
+from ..agent.control import Refused
 from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule
-from ..control import Refused
 from ..observation import Observation
 from ..state.store import Revision, document
 from .http import (

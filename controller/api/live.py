@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
+from ..agent.control import Refused
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress
-from ..control import Refused
 from ..observation import MEASURES, ClassObservation, FlowObservation, Observation, StationObservation
 from ..state.history import HOUR, MOST, RETENTION, answered, resolution_for
 from .access_points import AP

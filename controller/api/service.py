@@ -20,12 +20,12 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
+from ..agent.connection import State
+from ..agent.control import LIVE, Control, Refused
+from ..agent.program import Program
 from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, twins
-from ..connection import State
-from ..control import LIVE, Control, Refused
 from ..metrics import TickTimes
 from ..observation import FlowObservation, Observation, StationObservation
-from ..program import Program
 from ..state.database import explain
 from ..state.history import FLUSH_SECONDS, Archive, Recorder
 from ..state.store import Change, Conflict, Store, document

@@ -31,10 +31,10 @@ import httpx
 import typer
 from finsy.proto import p4r
 
-from controller import acks, classes, ports
+from controller.agent import acks, classes, ports
+from controller.agent.entries import EntrySet, everything
+from controller.agent.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
 from controller.config import AccessPointConfig
-from controller.entries import EntrySet, everything
-from controller.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
 from topologies.namespace import end_with_parent
 
 from .switches import ROOT, SERVER, STATION, Controller, Lab, end, lab, udp, wait_for

@@ -15,11 +15,11 @@ from pydantic import TypeAdapter
 
 from controller import config as configuration
 from controller import observation
+from controller.agent.control import Control
 from controller.api import examples, models
 from controller.api.app import create_app
 from controller.api.service import Service
 from controller.config import AccessPointConfig
-from controller.control import Control
 from controller.metrics import TickTimes
 from controller.state.database import connect
 from controller.state.store import Change

@@ -21,9 +21,9 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
+from controller.agent.control import Control
 from controller.api import service
 from controller.config import AccessPointConfig, ConfigError, Ncr
-from controller.control import Control
 from controller.observation import Observation, PortObservation
 from controller.state import backup as backups
 from controller.state import history

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from finsy.proto import p4d, p4r
 
-from controller import stations as module
+from controller.agent import stations as module
+from controller.agent.program import Program
+from controller.agent.stations import Stations
 from controller.config import AccessPointConfig, Pipeline
-from controller.program import Program
-from controller.stations import Stations
 
 from .test_entries import PIPELINE, config
 

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
+from ..law.base import IDLE_SECONDS, Law
+from ..law.paper import Paper
+from ..law.pi2 import BUSY_QUEUE, Pi2
 from .acks import queue_rates
 from .capacity import Capacity
-from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
-from .law.base import IDLE_SECONDS, Law
-from .law.paper import Paper
-from .law.pi2 import BUSY_QUEUE, Pi2
 from .program import QUEUE_SPARSE
 from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 

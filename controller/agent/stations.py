@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import finsy as fy
 from finsy.proto import p4r
 
-from .config import AccessPointConfig
+from ..config import AccessPointConfig
 from .connection import Connection
 from .program import Program, digest_members, table_entry
 from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, Refusals

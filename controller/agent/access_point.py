@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 import finsy as fy
 from finsy.proto import p4r
 
+from ..config import AccessPointConfig
 from . import acks, classes, ports
-from .config import AccessPointConfig
 from .connection import Connection, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from finsy.proto import p4r, rpc_code
 
+from ..config import AccessPointConfig
 from .acks import burst, meter_rates, queue_meter, queue_rates, slowest
 from .classes import class_ids, ruled_class
-from .config import AccessPointConfig
 from .connection import Connection
 from .feedback import Floats, quantise
 from .flow_table import METER_STEP, SMALL_BURST, FlowTable

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import finsy as fy
 from finsy.proto import p4r
 
+from ..config import AccessPointConfig
 from .classes import class_of, ruled_class
-from .config import AccessPointConfig
 from .connection import Connection
 from .flow_table import FlowKind, FlowTable
 from .loop import Loop

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..law.base import Law
+from ..law.pi2 import MOST_DROPPED
 from .feedback import Floats, Rates, quantise
-from .law.base import Law
-from .law.pi2 import MOST_DROPPED
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
 
 Numbers = npt.NDArray[np.int64]

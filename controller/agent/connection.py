@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import finsy as fy
 from finsy.proto import U128, p4r, rpc_code
 
-from .config import AccessPointConfig
+from ..config import AccessPointConfig
 from .program import Program
 from .refusals import DIGESTS, ERRORS, UNKNOWN, Refusals
 from .transport import GrpcTransport, RpcError, Stream, Transport, code_name

@@ -13,12 +13,8 @@ from typing import Any
 
 from finsy.proto import rpc_code
 
-from .access_point import AccessPoint
-from .config import AccessPointConfig, ConfigError
-from .connection import SessionError, State, over_grpc
-from .flows import Flow
-from .loop import percentile
-from .observation import (
+from ..config import AccessPointConfig, ConfigError
+from ..observation import (
     ClassObservation,
     FlowObservation,
     Observation,
@@ -26,6 +22,10 @@ from .observation import (
     StationObservation,
     measured,
 )
+from .access_point import AccessPoint
+from .connection import SessionError, State, over_grpc
+from .flows import Flow
+from .loop import percentile
 from .program import FLOWS_SIZE
 from .regulator import PortRegulator
 from .transport import RpcError, Transport

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import finsy as fy
 
-from .config import AccessPointConfig, ConfigError
+from ..config import AccessPointConfig, ConfigError
 from .queue_estimate import FULL_FRAME
 
 CPU_CLONE_SESSION = 1
