@@ -89,7 +89,7 @@ def inside(look: Path | None) -> int:
                     picture(look / f"{view}-{kind}-{scheme}.png", where, scheme, size, section)
             for scheme in ("light", "dark"):
                 picture(look / f"station-{kind}-{scheme}.png", ap, scheme, size, "Stations")
-                window.find("section[aria-label=Stations] tbody button").click()
+                window.run("document.querySelector('section[aria-label=Stations] tbody button').click()")
                 time.sleep(0.5)
                 save(look / f"station-{kind}-{scheme}.png", window.driver.get_screenshot_as_png())
                 window.run("document.querySelector('dialog').close()")

@@ -165,10 +165,10 @@ export function stations(page, ap, path, choose) {
     choose: (station) => oneStation(page, path, station, choose, changed),
     columns: [
       ["Station", (station) => station.name ?? station.address],
-      ["MAC address", (station) => station.address], ["Port", (station) => String(station.port), "number"],
       ["Down", (station) => rate(station.rate_down_bps), "number"], ["Up", (station) => rate(station.rate_up_bps), "number"],
       ["Used down", (station) => size(station.bytes_down), "number"], ["Used up", (station) => size(station.bytes_up), "number"],
       ["Weight", (station) => String(station.weight), "number"], ["Limits", limits], ["State", standing],
+      ["MAC address", (station) => station.address], ["Port", (station) => String(station.port), "number"],
       ["Known for", (station) => ago(station.since), "number"],
     ],
   });
@@ -237,6 +237,7 @@ function oneFlow(page, path, flow) {
       { name: "flow", colour: "--flow", value: (sample) => sample.flow.feedback },
       { name: "class", colour: flow.class_id === 2 ? "--up" : "--down", value: (sample) => sample.flow.feedback_class },
       { name: "device", colour: "--device", value: (sample) => sample.flow.feedback_device },
+      { name: "limit of its station", colour: "--drops", value: (sample) => sample.flow.feedback_limit },
     ]),
     h("p", {}, h("span", { class: "faint" }, "Weight "), handle.element), note);
 
