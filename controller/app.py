@@ -8,8 +8,6 @@ in the API.
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import ipaddress
 import logging
 import os
@@ -31,6 +29,7 @@ from .api.app import create_app
 from .api.connections import BoundedProtocol
 from .api.service import FILES, Service
 from .config import ConfigError, load
+from .punctual import punctual
 from .state.database import connect, explain
 from .state.store import new_secret
 
@@ -151,21 +150,6 @@ def web_server(app: object, options: Options) -> Server:
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
     return Server(config)
-
-
-PRIORITY = -10
-PR_SET_TIMERSLACK = 29
-TIMER_SLACK_NS = 1000
-
-
-def punctual() -> None:
-    """Have the CPU when a tick is due, as far as that is allowed, and be woken then; else ticks may be late."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
-    # What is there for good need not be looked through for what can go.
-    gc.collect()
-    gc.freeze()
 
 
 def say(line: str) -> None:

@@ -4,15 +4,14 @@
 What percentiles are asked of is a histogram: those of several controllers can be added.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
-import numpy as np
-import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from .observation import Observation
+from .observation import TICK_BOUNDS, Observation
 
 COUNTERS = {
     "arrived_bytes": "Bytes that joined the port's queue",
@@ -25,36 +24,8 @@ COUNTERS = {
 }
 
 
-TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
-"""Upper bounds of a tick's histogram, in seconds; it is due every 0.01."""
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Of a request's, in seconds."""
-
-
-class TickTimes:
-    """How long the ticks of one access point took."""
-
-    def __init__(self) -> None:
-        self.counts = np.zeros(len(TICK_BOUNDS) + 1, dtype=np.int64)
-        """Ticks within each bound, and all of them."""
-        self.seconds = 0.0
-        self._until = 0
-
-    def look(self, ticks: int, durations: npt.NDArray[np.float64]) -> None:
-        """Take `durations` (s, ascending, of the last of so many ticks) in, once none of them was seen before."""
-        if ticks < self._until:
-            self._until = 0
-        if not durations.size or ticks - self._until < durations.size:
-            return
-        self._until = ticks
-        self.counts[:-1] += np.searchsorted(durations, TICK_BOUNDS, side="right")
-        self.counts[-1] += durations.size
-        self.seconds += float(durations.sum())
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus wants them."""
-        bounds = [*(str(bound) for bound in TICK_BOUNDS), "+Inf"]
-        return list(zip(bounds, self.counts.tolist(), strict=True))
 
 
 class Requests:
@@ -83,18 +54,15 @@ class Collector(PrometheusCollector):
 
     Args:
         seen: the access points.
-        ticks: how long their ticks took.
         lost: samples of history that were lost, and connections that were ended for what they took.
     """
 
     def __init__(
         self,
         seen: Callable[[], Iterable[Observation]],
-        ticks: Mapping[str, TickTimes],
         lost: Callable[[], tuple[int, int]],
     ) -> None:
         self._seen = seen
-        self._ticks = ticks
         self._lost = lost
 
     def collect(self) -> Iterator[Metric]:
@@ -112,7 +80,7 @@ class Collector(PrometheusCollector):
         ticks = CounterMetricFamily("ap_ticks", "Ticks of the loop", labels=by_ap)
         late = CounterMetricFamily("ap_late_ticks", "Ticks that began late", labels=by_ap)
         missed = CounterMetricFamily("ap_missed_ticks", "Ticks that were left out", labels=by_ap)
-        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took, of at least nine in ten", labels=by_ap)
+        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took", labels=by_ap)
         delay = GaugeMetricFamily("ap_queue_delay_seconds", "Delay of the port's queue", labels=by_port)
         target = GaugeMetricFamily("ap_queue_target_seconds", "Delay that feedback aims at", labels=by_port)
         queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
@@ -146,8 +114,8 @@ class Collector(PrometheusCollector):
             ticks.add_metric([name], seen["ticks"])
             late.add_metric([name], seen["late"])
             missed.add_metric([name], seen["missed"])
-            if times := self._ticks.get(name):
-                took.add_metric([name], times.buckets(), times.seconds)
+            bounds = zip([*map(str, TICK_BOUNDS), "+Inf"], accumulate(seen["tick_counts"]), strict=True)
+            took.add_metric([name], [*bounds], seen["tick_seconds"])
             for entry in seen["ports"]:
                 port = [name, str(entry["port"]), entry["role"]]
                 delay.add_metric(port, entry["delay_ms"] / 1000)

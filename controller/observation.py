@@ -3,6 +3,9 @@
 
 from typing_extensions import TypedDict
 
+TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
+"""Upper bounds of the histogram of ticks, in seconds; one is due every 0.01."""
+
 
 class ClassObservation(TypedDict):
     """One class of one port; counts are since the pipeline was pushed."""
@@ -66,6 +69,10 @@ class Observation(TypedDict):
     missed: int
     tick_ms_p50: float
     tick_ms_p99: float
+    tick_counts: list[int]
+    """How many took so long, by `TICK_BOUNDS`; the last ones took longer."""
+    tick_seconds: float
+    """What all of them took together."""
     ports: list[PortObservation]
 
 

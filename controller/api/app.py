@@ -79,9 +79,7 @@ def _operation_id(route: APIRoute) -> str:
 def _system(app: FastAPI, service: Service, registry: prometheus_client.CollectorRegistry) -> None:
     prometheus_client.ProcessCollector(registry=registry)
     registry.register(
-        Collector(
-            lambda: [*service.seen.values()], service.ticks, lambda: (service.recorder.lost, BoundedProtocol.ended)
-        )
+        Collector(lambda: [*service.seen.values()], lambda: (service.recorder.lost, BoundedProtocol.ended))
     )
 
     @app.get("/metrics", include_in_schema=False)

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator
 from ..agent.control import Refused
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress
 from ..observation import ClassObservation, FlowObservation, Observation, StationObservation
-from ..state.history import HOUR, MOST, RETENTION, resolution_for
+from ..samples import HOUR, RETENTION
+from ..state.history import MOST, resolution_for
 from .access_points import AP
 from .http import NOT_MODIFIED, ApName, Serving, Validate, change_of, merged, page_of, tagged
 from .models import (
@@ -263,7 +264,7 @@ async def get_flows(
 @router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))
 async def get_flow(service: Serving, name: ApName, flow_index: FlowPath) -> Any:
     """One flow."""
-    return service.control.flow(name, flow_index)
+    return await service.control.flow(name, flow_index)
 
 
 @router.patch(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404, 502))

@@ -24,10 +24,10 @@ from ..agent.connection import State
 from ..agent.control import LIVE, Control, Refused
 from ..agent.program import Program
 from ..config import AccessPointConfig, ConfigError, Ncr, missing_file, one_line
-from ..metrics import TickTimes
 from ..observation import FlowObservation, Observation, StationObservation
+from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
-from ..state.history import FLUSH_SECONDS, Archive, Recorder
+from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
 from .problems import ProblemError
 
@@ -66,7 +66,6 @@ class Service:
         self.archive = Archive(engine)
         self.control = control
         self.recorder = Recorder()
-        self.ticks: dict[str, TickTimes] = {}
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
@@ -252,7 +251,6 @@ class Service:
         self._revisions.pop(name, None)
         self.seen.pop(name, None)
         self.recorder.drop(name)
-        self.ticks.pop(name, None)
         with contextlib.suppress(Refused):
             await self.control.remove(name)
 
@@ -446,8 +444,6 @@ class Service:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
-                    loop = self.control.access_points[name].loop
-                    self.ticks.setdefault(name, TickTimes()).look(loop.ticks, loop.durations)
                     # Of what is not under control nothing is measured: history has a gap there, not zeros.
                     if seen["state"] == State.READY.value:
                         self.recorder.add(seen)

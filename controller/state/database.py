@@ -14,6 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from ..config import ConfigError
+from ..samples import MEANS, SUMS
 
 HEAD = "0002"
 """The newest migration."""
@@ -104,17 +105,6 @@ SERIES = sa.Table(
     sa.UniqueConstraint("access_point", "port"),
 )
 
-MEANS = (
-    "queue_packets", "delay_us", "feedback_device", "feedback_downlink", "feedback_uplink", "feedback_flow",
-    "flows_active",
-)  # fmt: skip
-"""Means over the samples; feedback is in 65535ths, as in the data plane. Integers: SQLite keeps small ones small."""
-SUMS = (
-    "span_ms", "sent_downlink_bytes", "sent_uplink_bytes", "sent_other_bytes", "arrived_downlink_bytes",
-    "arrived_uplink_bytes", "arrived_other_bytes", "marked_packets", "dropped_packets", "refused_packets",
-    "filtered_packets",
-)  # fmt: skip
-"""`span_ms` is the time that the others were counted in."""
 HISTORY = sa.Table(
     "history",
     METADATA,

@@ -25,11 +25,12 @@ from controller.agent.control import Control
 from controller.api import service
 from controller.config import AccessPointConfig, ConfigError, Ncr
 from controller.observation import Observation, PortObservation
+from controller.samples import RETENTION, Bucket, Recorder
 from controller.state import backup as backups
 from controller.state import history
 from controller.state import store as store_module
 from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, connect, open_engine
-from controller.state.history import RETENTION, Archive, Bucket, Recorder, resolution_for
+from controller.state.history import Archive, resolution_for
 from controller.state.store import Change, Conflict, Store, document
 
 from .switches import ROOT, Lab, wait_for
@@ -240,7 +241,7 @@ def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
 
 
 def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_WAITING", 100)
+    monkeypatch.setattr("controller.samples.MOST_WAITING", 100)
     recorder = Recorder()
     many = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
     recorder.put_back(many)
