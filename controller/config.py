@@ -5,6 +5,7 @@ A mistake is a `ConfigError` whose text is one line that names the file, the pla
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -216,6 +217,13 @@ class Rule(Model):
         return (self.priority, self.direction, self.flow_class, self.dscp, self.protocol, *ranges, *flags)
 
 
+def twins(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
+    """Rules that match the same packets with the same priority as another one before them: that one, and the rule."""
+    first: dict[tuple[object, ...], Rule] = {}
+    pairs = [(first.setdefault(rule.match, rule), rule) for rule in rules]
+    return [(one, other) for one, other in pairs if one is not other]
+
+
 class AccessPointConfig(Model):
     """One access point: a P4Runtime device and what to do with it."""
 
@@ -275,14 +283,11 @@ class AccessPointConfig(Model):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"rule {name} stands twice in `rules`")
-        matches: dict[tuple[object, ...], str] = {}
-        for rule in self.rules:
-            other = matches.setdefault(rule.match, rule.name)
-            if other != rule.name:
-                raise ValueError(
-                    f"rules {other} and {rule.name} match the same packets with the same priority: give one of them "
-                    f"another `priority`"
-                )
+        for one, other in twins(self.rules):
+            raise ValueError(
+                f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
+                f"another `priority`"
+            )
         return self
 
     def direction(self, ingress_port: int, egress_port: int) -> str:

@@ -5,9 +5,10 @@ The coarser samples are made as time goes by, so nothing old is ever read to be 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .observation import Observation, PortObservation
+from .observation import CLASS_COLUMNS, Measure, Observation, PortObservation, kept
 
 HOUR, DAY = 3600, 86_400
 RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
@@ -15,19 +16,12 @@ RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
 FLUSH_SECONDS = 10.0
 MOST_WAITING = 200_000
 """Samples that wait for a database that cannot write; then the oldest are lost."""
-FULL = 65_535
 
-MEANS = (
-    "queue_packets", "delay_us", "feedback_device", "feedback_downlink", "feedback_uplink", "feedback_flow",
-    "flows_active",
-)  # fmt: skip
-"""Means over the samples; feedback is in 65535ths, as in the data plane. Integers: SQLite keeps small ones small."""
-SUMS = (
-    "span_ms", "sent_downlink_bytes", "sent_uplink_bytes", "sent_other_bytes", "arrived_downlink_bytes",
-    "arrived_uplink_bytes", "arrived_other_bytes", "marked_packets", "dropped_packets", "refused_packets",
-    "filtered_packets",
-)  # fmt: skip
+MEANS = tuple(column for _, column in kept(counter=False))
+"""Means over the samples. Integers: SQLite keeps small ones small."""
+SUMS = ("span_ms", *(column for _, column in kept(counter=True)))
 """`span_ms` is the time that the others were counted in."""
+DELAY = MEANS.index("delay_us")
 
 Key = tuple[int, str, int, int]
 """Resolution, access point, port, time."""
@@ -96,7 +90,7 @@ class Recorder:
                 if opened is not None:
                     self._done[(resolution, *place, opened[0])] = opened[1]
                 opened = self._open[(resolution, *place)] = (start, Bucket())
-            opened[1].add(round(means[1]), means, sums)
+            opened[1].add(round(means[DELAY]), means, sums)
 
     def take(self, everything: bool = False) -> dict[Key, Bucket]:
         """What is to be written; with `everything` also the buckets that are not over yet."""
@@ -122,26 +116,32 @@ class Recorder:
 
 
 def _means(port: PortObservation) -> list[float]:
-    feedback = {entry["class_id"]: entry["feedback"] for entry in port["classes"]}
-    return [
-        port["queue_packets"],
-        port["delay_ms"] * 1000,
-        port["device"] * FULL,
-        feedback.get(CLASS_DOWNLINK, 0.0) * FULL,
-        feedback.get(CLASS_UPLINK, 0.0) * FULL,
-        port["largest_flow"] * FULL,
-        port["flows_active"],
-    ]
+    of_class = {_column_of(entry["class_id"]): entry for entry in port["classes"]}
+    values = []
+    for measure, column in kept(counter=False):
+        if measure.level == "port":
+            seen = port
+        else:
+            seen = next((entry for name, entry in of_class.items() if measure.column.format(name) == column), {})
+        values.append((seen.get(measure.name) or 0.0) * measure.grain)
+    return values
 
 
 def _totals(port: PortObservation) -> list[int]:
-    sent, arrived, signals = [0, 0, 0], [0, 0, 0], [0, 0, 0, 0]
-    for entry in port["classes"]:
-        column = {CLASS_DOWNLINK: 0, CLASS_UPLINK: 1}.get(entry["class_id"], 2)
-        sent[column] += entry["sent_bytes"]
-        arrived[column] += entry["arrived_bytes"]
-        counts = (
-            entry["marked_packets"], entry["dropped_packets"], entry["refused_packets"], entry["filtered_packets"]
-        )  # fmt: skip
-        signals = [total + count for total, count in zip(signals, counts, strict=True)]
-    return [*sent, *arrived, *signals]
+    return [
+        round(measure.grain * sum(of[measure.name] for of in _of(port, measure, column)))
+        for measure, column in kept(counter=True)
+    ]
+
+
+def _of(port: PortObservation, measure: Measure, column: str) -> list[dict[str, Any]]:
+    """What is added in one column of history: the port itself, or those of its classes."""
+    if measure.level == "port":
+        return [port]
+    fits = measure.column.format
+    return [entry for entry in port["classes"] if fits(_column_of(entry["class_id"])) == column]
+
+
+def _column_of(class_id: int) -> str:
+    """Which of `CLASS_COLUMNS` a class is told of in."""
+    return {CLASS_DOWNLINK: CLASS_COLUMNS[0], CLASS_UPLINK: CLASS_COLUMNS[1]}.get(class_id, CLASS_COLUMNS[2])

@@ -16,6 +16,7 @@ from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
 from .loop import Loop
 from .program import COUNTERS, DIGEST_FLOWS, DIGEST_SOURCE, FLOW_TABLES, Encodable, Program, canonical, class_index
+from .refusals import UNKNOWN
 from .stations import Stations
 from .transport import Transport
 
@@ -146,6 +147,7 @@ class AccessPoint:
             elif name == DIGEST_SOURCE:
                 await self.stations.learn(self.connection, digest)
             else:
+                self.connection.lost.by_reason[UNKNOWN] += 1
                 self.connection.warn(f"digest {digest.digest_id} is none of the program's")
             self.connection.acknowledge(digest)
 

@@ -22,6 +22,7 @@ from finsy.proto import U128, p4r, rpc_code
 
 from ..config import AccessPointConfig
 from .program import Program
+from .refusals import DIGESTS, ERRORS, UNKNOWN, Refusals
 from .transport import GrpcTransport, RpcError, Stream, Transport, code_name
 
 LOG = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Connection:
         self.sessions = 0
         self.p4runtime_version: str | None = None
         self.election_id = config.election_id
+        self.lost = Refusals(config.name, DIGESTS, UNKNOWN, ERRORS)
         self._connect = connect
         self._elect = elect or self._by_number
         self._warned = ""
@@ -333,11 +335,14 @@ class Connection:
                 await self._arbitrate(message.arbitration)
             case "digest":
                 # The switch repeats a digest that nobody acknowledges, so a flood may be cut.
-                with contextlib.suppress(asyncio.QueueFull):
+                try:
                     self.digests.put_nowait(message.digest)
+                except asyncio.QueueFull:
+                    self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MOST_WAITING)
             case "idle_timeout_notification":
                 await self.idle_timeouts.put(message.idle_timeout_notification)
             case "error":
+                self.lost.by_reason[ERRORS] += 1
                 self.warn(" ".join(message.error.message.split()))
 
     async def _by_number(self, highest: int) -> int:

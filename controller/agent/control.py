@@ -14,7 +14,14 @@ from typing import Any
 from finsy.proto import rpc_code
 
 from ..config import AccessPointConfig, ConfigError
-from ..observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
+from ..observation import (
+    ClassObservation,
+    FlowObservation,
+    Observation,
+    PortObservation,
+    StationObservation,
+    measured,
+)
 from .access_point import AccessPoint
 from .connection import Elect, SessionError, State, over_grpc
 from .flows import Flow
@@ -44,6 +51,12 @@ class Refused(Exception):
 class Control:
     """The access points of this process; `ready`, `connect` and `elect` as of each."""
 
+    elsewhere = False
+    """Whether what is there is on other machines, and so are the files that a configuration names."""
+
+    lost = 0
+    """Samples of history that agents could not keep; those of this process are the service's own."""
+
     def __init__(
         self,
         ready: Callable[[str], None],
@@ -72,7 +85,9 @@ class Control:
 
     async def remove(self, name: str) -> None:
         """End a session; no feedback stays behind."""
-        ap = self.access_points.pop(name)
+        ap = self.access_points.pop(name, None)
+        if ap is None:
+            return
         await ap.release()
         task = self._tasks.pop(name, None)
         if task:
@@ -232,14 +247,10 @@ def observe(ap: AccessPoint) -> Observation:
         problem=ap.connection.problem,
         p4runtime_version=ap.connection.p4runtime_version,
         sessions=ap.connection.sessions,
-        stations=len(ap.stations.by_number),
         stations_refused=dict(ap.stations.refused.by_reason),
-        flows=len(ap.flows.by_key),
-        flows_free=ap.flows.free,
         flows_refused=dict(ap.flows.refused.by_reason),
-        ticks=ap.loop.ticks,
-        late=ap.loop.late,
-        missed=ap.loop.missed,
+        messages_lost=dict(ap.connection.lost.by_reason),
+        **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,
         tick_ms_p99=percentile(durations, 0.99) * 1000,
         tick_counts=[*ap.loop.tick_counts],
@@ -260,17 +271,11 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
         role=state.port.role,
         link=link,
         last_active=last_active,
-        queue_packets=state.estimate.packets,
-        queue_bytes=state.estimate.bytes,
-        delay_ms=state.delay * 1000,
-        target_ms=state.target_delay * 1000,
-        capacity_used_bps=8 * state.capacity or None,
-        capacity_learned_bps=8 * state.link.learned or None,
+        **measured("port", ap, state),
         capacity_problem=_capacity_problem(state),
-        flows_active=len(state.active),
-        device=state.feedback,
-        largest_flow=state.largest_flow_feedback,
-        classes=[_class(ap, state, class_id) for class_id in state.classes],
+        classes=[
+            ClassObservation(class_id=class_id, **measured("class", ap, state, class_id)) for class_id in state.classes
+        ],
     )
 
 
@@ -280,25 +285,6 @@ def _capacity_problem(state: PortRegulator) -> str | None:
         return None
     carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.link.learned, state.port.capacity))
     return f"the link carries {carried}, not {said}, and is regulated by that: correct capacity_bps, or let it be auto"
-
-
-def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
-    volumes = state.volumes
-    marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
-    return ClassObservation(
-        class_id=class_id,
-        feedback=state.class_feedback.get(class_id, 0.0),
-        arriving_bps=state.class_rates[class_id] * 8,
-        desired_bps=state.class_desired[class_id] * 8,
-        arrived_packets=volumes.arrived_packets[class_id],
-        arrived_bytes=volumes.arrived_bytes[class_id],
-        sent_packets=volumes.sent_packets[class_id],
-        sent_bytes=volumes.sent_bytes[class_id],
-        filtered_packets=volumes.filtered_packets[class_id],
-        marked_packets=marked,
-        dropped_packets=dropped,
-        refused_packets=refused,
-    )
 
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:

@@ -87,10 +87,8 @@ async def adopt_agent(service: Serving, request: Request, agent_id: AgentPath, b
     return next(agent for agent in await _agents(service) if agent["id"] == agent_id)
 
 
-@router.delete(
-    PREFIX + "/agents/{agent_id}", status_code=204, responses=responses(404), dependencies=[needs("admin")]
-)
+@router.delete(PREFIX + "/agents/{agent_id}", status_code=204, responses=responses(404), dependencies=[needs("admin")])
 async def forget_agent(service: Serving, request: Request, agent_id: AgentPath) -> None:
-    """Renew its token no more: it ends by itself, 30 days after it was given. What it has may be ended at the engine."""
+    """Renew its token no more: it ends by itself, 30 days after it was given."""
     if not await service.write(kept.forget, service.store.engine, agent_id, change_of(request, None, 204)):
         raise ProblemError(404, f"no agent {agent_id} was adopted")

@@ -37,6 +37,16 @@ def _access_point(
 
 
 ApName = Annotated[str, Depends(_access_point)]
+
+
+def _access_point_or_unusable(
+    service: Serving, name: Annotated[str, Path(description="The name of an access point.", examples=["ap1"])]
+) -> str:
+    return name if name in service.unusable else service.config(name).name
+
+
+AnyName = Annotated[str, Depends(_access_point_or_unusable)]
+"""Also of one whose configuration is of no use here: it can be replaced and removed."""
 Validate = Annotated[
     bool, Query(description="Only check: the answer is what would be, and nothing is changed.", examples=[True])
 ]

@@ -10,11 +10,11 @@ from pydantic import BeforeValidator
 
 from ..agent.control import Refused
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress
-from ..observation import ClassObservation, FlowObservation, Observation, StationObservation
+from ..observation import MEASURES, ClassObservation, FlowObservation, Observation, StationObservation
 from ..samples import HOUR, RETENTION
-from ..state.history import MOST, resolution_for
+from ..state.history import MOST, answered, resolution_for
 from .access_points import AP
-from .http import NOT_MODIFIED, ApName, Serving, Validate, change_of, merged, page_of, tagged
+from .http import NOT_MODIFIED, PREFIX, ApName, Serving, Validate, change_of, merged, page_of, tagged
 from .models import (
     ClassAnswer,
     ClassFeedbackAnswer,
@@ -22,6 +22,7 @@ from .models import (
     FeedbackAnswer,
     FlowPatch,
     HistoryAnswer,
+    MeasureAnswer,
     OneStationAnswer,
     Page,
     PortAnswer,
@@ -99,6 +100,23 @@ def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer
             dropped_packets=sum(entry["dropped_packets"] for entry in entries),
         )
         for class_id, entries in sorted(by_class.items())
+    ]
+
+
+@router.get(PREFIX + "/measures", response_model=list[MeasureAnswer], responses=responses())
+async def list_measures() -> Any:
+    """What is measured, and where it is to be found: of access points, their ports, and the classes of each port."""
+    return [
+        MeasureAnswer(
+            name=measure.name,
+            level=measure.level,
+            text=measure.text,
+            unit=measure.unit,
+            counter=measure.counter,
+            metric=measure.metric + "_total" * (measure.counter and bool(measure.metric)) or None,
+            history=answered(measure),
+        )
+        for measure in MEASURES
     ]
 
 

@@ -109,6 +109,22 @@ class CounterAnswer(TypedDict):
     bytes: int
 
 
+class MeasureAnswer(TypedDict):
+    """Something that is measured."""
+
+    name: str
+    """Of its field, in what is told of access points, ports and classes."""
+    level: Literal["access_point", "port", "class"]
+    text: str
+    unit: str
+    counter: bool
+    """Counts up; else it is a value of now."""
+    metric: str | None
+    """In /metrics, in base units."""
+    history: list[str]
+    """Its columns there."""
+
+
 class PortHistory(TypedDict):
     """The samples of one port: columns of one length, in the order of `time` (seconds since the epoch)."""
 
@@ -162,6 +178,30 @@ class AuditAnswer(TypedDict):
     path: str
     status: int
     change: Any
+
+
+class AgentAnswer(TypedDict):
+    """An agent on a machine of its own: one that waits to be adopted, or that was."""
+
+    id: str
+    """Its public key."""
+    access_point: str | None
+    """What it was adopted for."""
+    name: str
+    """What it would be called, or is."""
+    host: str | None
+    offers: bool
+    """Whether it says what its access point is like."""
+    heard: float | None
+    """When it announced itself last, in seconds since the epoch."""
+    adopted: float | None
+    """When it was adopted."""
+
+
+class Adoption(Model):
+    """For which access point an agent is adopted."""
+
+    access_point: Name
 
 
 class RevisionAnswer(TypedDict):

@@ -184,8 +184,7 @@ class FeedbackAnswer(TypedDict):
 
 
 class FlowObservation(TypedDict):
-    """One flow; its three terms are probabilities that are added, and `feedback_total` is what a packet
-    meets."""
+    """One flow; its terms are probabilities that are added, and `feedback_total` is what a packet meets."""
 
     flow_index: int
     generation: int
@@ -282,6 +281,18 @@ class LoopAnswer(TypedDict):
     missed: int
     tick_ms_p50: float
     tick_ms_p99: float
+
+
+class MeasureAnswer(TypedDict):
+    """Something that is measured."""
+
+    name: str
+    level: Literal["access_point", "port", "class"]
+    text: str
+    unit: str
+    counter: bool
+    metric: str | None
+    history: list[str]
 
 
 class Ncr(TypedDict):
@@ -417,10 +428,10 @@ class PortAnswer(TypedDict):
     target_ms: float
     capacity_used_bps: float | None
     capacity_learned_bps: float | None
-    capacity_problem: str | None
     flows_active: int
     device: float
     largest_flow: float
+    capacity_problem: str | None
     classes: list[ClassObservation]
     capacity_bps: int | Literal["auto"]
     queue_limit: int

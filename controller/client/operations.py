@@ -293,6 +293,11 @@ class Client(Transport):
             headers={"if-match": if_match},
         )
 
+    def list_measures(self) -> list[models.MeasureAnswer]:
+        """What is measured, and where it is to be found: of access points, their ports, and the classes of
+        each port."""
+        return cast(list[models.MeasureAnswer], self.call("GET", "/api/v1/measures"))
+
     def get_ports(self, name: str) -> list[models.PortAnswer]:
         """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and
         filtered."""

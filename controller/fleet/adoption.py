@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents that announce themselves, until an admin adopts them: then each gets the token with which it may do its work."""
+"""Agents that announce themselves, until an admin adopts them: then each gets the token for its work."""
 
 import logging
 import time
@@ -49,9 +49,7 @@ class Adoption:
     def waiting(self) -> dict[str, Waiting]:
         """Those that wait, by id."""
         now = time.time()
-        self._waiting = {
-            id: found for id, found in self._waiting.items() if abs(now - found.heard) < WAITING_SECONDS
-        }
+        self._waiting = {id: found for id, found in self._waiting.items() if abs(now - found.heard) < WAITING_SECONDS}
         return self._waiting
 
     def adopted(self, id: str) -> None:

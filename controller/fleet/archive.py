@@ -8,13 +8,16 @@ matter how many replicas read, and which one is killed: of two that write the sa
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from ..samples import Bucket, Key
-from ..state.database import SETTINGS
+from ..state.database import SETTINGS, explain
 from ..state.history import Archive
-from .engine import Engine
+from .engine import Away, Engine
 from .messages import Samples, Unusable, parse
 
 LOG = logging.getLogger(__name__)
@@ -93,6 +96,54 @@ def write(
     archive.write(done, lambda connection: advance(connection, begun, before, now))
 
 
-async def pause(aside: bool) -> None:
-    """Until there is more; replicas not at the same time."""
-    await asyncio.sleep(random.uniform(1, 2) * (ASIDE_SECONDS if aside else PAUSE_SECONDS))
+class Archivist:
+    """Reads for ever.
+
+    Args:
+        engine: has the log.
+        archive: gets it.
+        database: of the archive.
+        run: does what blocks, elsewhere.
+        known: the access points that there are.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        archive: Archive,
+        database: sa.Engine,
+        run: Callable[..., Awaitable[Any]],
+        known: Callable[[], list[str]],
+    ) -> None:
+        self._engine, self._archive, self._database = engine, archive, database
+        self._run, self._known = run, known
+        self.problem: str | None = None
+
+    async def run(self) -> None:
+        """Never ends."""
+        while True:
+            seconds = PAUSE_SECONDS
+            try:
+                more = await self._step()
+                self.problem = None
+                if more:
+                    continue
+            except Behind:
+                seconds = ASIDE_SECONDS
+            except Away:
+                self.problem = self._engine.problem or "the engine does not answer"
+            except SQLAlchemyError as error:
+                self.problem = explain(error)
+            # Replicas not at the same time.
+            await asyncio.sleep(random.uniform(1, 2) * seconds)
+
+    async def _step(self) -> bool:
+        """Read and write some; whether there may be more."""
+        if not self._engine.connected:
+            raise Away(self._engine.problem)
+        begun = await self._engine.begun()
+        before = await self._run(position, self._database, begun)
+        after, messages = await read(self._engine, before)
+        if after != before:
+            await self._run(write, self._archive, begun, before, after, messages, {*self._known()})
+        return len(messages) == MOST_AT_ONCE

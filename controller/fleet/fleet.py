@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from ..agent.connection import State
 from ..agent.control import Refused
 from ..config import AccessPointConfig
@@ -47,12 +49,17 @@ class Fleet:
 
     Args:
         engine: the way to them.
-        newest: the number of the newest revision in the database; may raise what the database does.
+        standing: whether the database desires an access point, and its newest revision of all; it may raise.
+        copies: how many servers of the engine keep each value.
     """
 
-    def __init__(self, engine: Engine, newest: Callable[[], Awaitable[int]]) -> None:
+    elsewhere = True
+
+    def __init__(self, engine: Engine, standing: Callable[[str], Awaitable[tuple[bool, int]]], copies: int = 1) -> None:
         self.engine = engine
-        self._newest = newest
+        self._standing = standing
+        self._copies = copies
+        self._prepared = False
         self._heard: dict[str, Heard] = {}
         self._wanted: dict[str, Desired] = {}
         self._there: dict[str, tuple[int, Desired | None]] = {}
@@ -60,8 +67,11 @@ class Fleet:
         self._to_mend: set[str] = set()
         self._poked = asyncio.Event()
         self._unusable: dict[str, str] = {}
-        self.lost: dict[str, int] = {}
-        """Samples that agents could not keep any longer, by access point."""
+
+    @property
+    def lost(self) -> int:
+        """Samples of history that agents could not keep any longer."""
+        return sum(heard.seen.lost for heard in self._heard.values())
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
         """Agents make sure of that themselves."""
@@ -89,8 +99,11 @@ class Fleet:
 
     def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
         """The database has it: bring it to the agents. None: it was removed."""
-        wanted = None if config is None else config.model_dump(mode="json", exclude={"election_id"})
-        self._wanted[name] = Desired(revision=revision, config=wanted)
+        if config is None:
+            self._wanted.pop(name, None)
+        else:
+            said = config.model_dump(mode="json", exclude={"election_id"})
+            self._wanted[name] = Desired(revision=revision, config=said)
         self._to_mend.add(name)
         self._poked.set()
 
@@ -187,7 +200,6 @@ class Fleet:
         # Of several agents the primary tells how it is.
         if is_primary or before is None or before.seen.agent == seen.agent or now - before.at > SILENT_SECONDS / 2:
             self._heard[name] = Heard(seen, now)
-            self.lost[name] = seen.lost
 
     def _hear_desired(self, subject: str, data: bytes) -> None:
         """Somebody has put something: we, another replica, or who should not."""
@@ -209,47 +221,47 @@ class Fleet:
             if not self.engine.connected:
                 continue
             try:
+                if not self._prepared:
+                    await self.engine.prepare(self._copies)
+                    self._prepared = True
                 if self.engine.reconnected.is_set() or time.monotonic() - looked > LOOK_SECONDS:
-                    self.engine.reconnected.clear()
                     self._there.clear()
                     self._to_mend |= {*self._wanted, *await self.engine.names(DESIRED)}
+                    self.engine.reconnected.clear()
                     looked = time.monotonic()
                 for name in [*self._to_mend]:
                     await self._mend(name)
-            except Away as error:
-                LOG.debug("not mended: %s", error)
-                self.engine.reconnected.set()
+            except (Away, SQLAlchemyError) as error:
+                LOG.debug("not mended yet: %s", error)
 
     async def _mend(self, name: str) -> None:
         """Raises `Away`."""
         wanted = self._wanted.get(name)
-        found = self._there.get(name) or await self._read(name)
-        sequence, there = found
-        if there != wanted:
-            newest = await self._newest()
-            if wanted is None:
-                if there is not None and there.config is None:
-                    self._to_mend.discard(name)
-                    return
-                # Nobody wants it, or nobody has told us yet.
-                wanted = Desired(revision=newest, config=None)
-            if there is not None and wanted.revision < there.revision <= newest:
-                # Another replica knows of a change that we are going to hear of.
-                self._to_mend.discard(name)
+        sequence, there = self._there.get(name) or await self._read(name)
+        self._to_mend.discard(name)
+        if (there == wanted and sequence) or (wanted is None and (there.config is None if there else not sequence)):
+            return
+        is_desired, newest = await self._standing(name)
+        if wanted is None:
+            if is_desired:
+                # Another replica was told of it, and we are going to hear.
                 return
-            if there is not None and there.revision > newest:
-                LOG.warning(
-                    "%s: the engine says revision %s, which the database has not given: somebody else wrote there, or "
-                    "the database is an older one; put right", name, there.revision,
-                )  # fmt: skip
-            try:
-                self._there[name] = await self.engine.put(DESIRED, name, text(wanted), sequence), wanted
-            except Conflict:
-                # Another replica was faster.
-                self._there.pop(name, None)
-                return
-        if self._wanted.get(name) in (wanted, None):
-            self._to_mend.discard(name)
+            wanted = Desired(revision=newest, config=None)
+        if there is not None and wanted.revision < there.revision <= newest:
+            # The same.
+            return
+        if there is not None and there.revision > newest:
+            LOG.warning(
+                "%s: the engine says revision %s, which the database has not given: somebody else wrote there, or the "
+                "database is an older one; put right", name, there.revision,
+            )  # fmt: skip
+        try:
+            self._there[name] = await self.engine.put(DESIRED, name, text(wanted), sequence), wanted
+        except (Away, Conflict):
+            # It may have been put, or another replica was faster.
+            self._there.pop(name, None)
+            self._to_mend.add(name)
+            raise Away("not put") from None
 
     async def _read(self, name: str) -> tuple[int, Desired | None]:
         found = await self.engine.value(DESIRED, name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from .database import AGENTS, writing
-from .store import Change, audit
+from .store import Change, audit_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def adopt(engine: sa.Engine, agent: str, access_point: str, change: Change) -> N
         connection.execute(sa.delete(AGENTS).where(AGENTS.c.id == agent))
         values = {"id": agent, "access_point": access_point, "adopted": time.time(), "actor": change.actor}
         connection.execute(sa.insert(AGENTS).values(**values))
-        audit(connection, change)
+        audit_line(connection, change)
 
 
 def forget(engine: sa.Engine, agent: str, change: Change) -> bool:
@@ -47,5 +47,5 @@ def forget(engine: sa.Engine, agent: str, change: Change) -> bool:
     with writing(engine).begin() as connection:
         found = connection.execute(sa.delete(AGENTS).where(AGENTS.c.id == agent)).rowcount
         if found:
-            audit(connection, change)
+            audit_line(connection, change)
     return bool(found)

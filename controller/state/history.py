@@ -12,7 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ..samples import FULL, MEANS, RETENTION, SUMS, Bucket, Key
+from ..observation import CLASS_COLUMNS, MEASURES, Measure
+from ..samples import MEANS, RETENTION, SUMS, Bucket, Key
 from .database import HISTORY, SERIES, writing
 
 CHART = 720
@@ -141,23 +142,27 @@ def resolution_for(start: float, end: float, now: float) -> int:
     return fitting[0] if fitting else max(RETENTION)
 
 
+def answered(measure: Measure) -> list[str]:
+    """What the columns of a measure are called in an answer; there is none of what history does not have."""
+    return [
+        measure.answered.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
+        for column in measure.columns
+    ]
+
+
 def _columns(rows: Sequence[Any]) -> dict[str, list[float]]:
     columns: dict[str, list[float]] = {
         "time": [row.time for row in rows],
         "samples": [row.samples for row in rows],
-        "queue_packets": [row.queue_packets for row in rows],
-        "delay_ms": [row.delay_us / 1000 for row in rows],
         "delay_max_ms": [row.delay_max_us / 1000 for row in rows],
-        "flows_active": [row.flows_active for row in rows],
     }
-    for name in MEANS:
-        if name.startswith("feedback_"):
-            columns[name] = [round(getattr(row, name) / FULL, 5) for row in rows]
-    for name in SUMS:
-        values = [getattr(row, name) for row in rows]
-        if name.endswith("_bytes"):
-            rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]
-            columns[name.removesuffix("bytes") + "bps"] = [float(rate) for rate in rates]
-        elif name != "span_ms":
-            columns[name] = [float(value) for value in values]
+    for measure in MEASURES:
+        for column, name in zip(measure.columns, answered(measure), strict=True):
+            values = [getattr(row, column) for row in rows]
+            if measure.counter and measure.unit == "bytes":
+                rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]
+                columns[name] = [float(rate) for rate in rates]
+            else:
+                grain = measure.grain
+                columns[name] = [round(value / grain, 5) if grain != 1 else float(value) for value in values]
     return columns

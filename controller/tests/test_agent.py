@@ -126,6 +126,26 @@ async def test_a_digest_that_nobody_knows_is_told_and_acknowledged(caplog: pytes
         assert "digest 123456" in caplog.text
 
 
+async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests that nobody has room for come again; who looks after the switch wants to know all the same."""
+    async with Two() as two:
+        assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0}
+        digests = two.control.access_points["bad"].connection.digests
+        monkeypatch.setattr(digests, "put_nowait", _full)
+        for _ in range(3):
+            two.tell(IPV4, *MEMBERS)
+        await until(lambda: two.of("bad")["messages_lost"]["digests"] == 3)
+        monkeypatch.undo()
+        two.tell("", b"\1", digest_id=123456)
+        two.switch.says.put_nowait(p4r.StreamMessageResponse(error=p4r.StreamError(message="odd")))
+        await until(lambda: two.of("bad")["messages_lost"] == {"digests": 3, "unknown": 1, "errors": 1})
+        assert two.switch.sessions == 1
+
+
+def _full(_: object) -> None:
+    raise asyncio.QueueFull
+
+
 async def test_what_cannot_be_handled_ends_its_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
     async with Two() as two:

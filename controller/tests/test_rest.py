@@ -391,7 +391,7 @@ def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch:
 
 
 async def test_ticks_and_requests_are_histograms(client: httpx.AsyncClient, api: Api) -> None:
-    loop = api.service.control.access_points["ap1"].loop
+    loop = api.control.access_points["ap1"].loop
     loop.tick_counts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     loop.tick_seconds = 25.0
     await client.get(AP)

@@ -336,7 +336,8 @@ async def test_two_controllers_on_one_database_follow_each_other(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
-    first, second = (service.Service(engine, Control(lambda name: None)) for _ in range(2))
+    controls = [Control(lambda name: None) for _ in range(2)]
+    first, second = (service.Service(engine, control) for control in controls)
     for each in (first, second):
         await each.load([config()])
     following = asyncio.create_task(second.follow())
@@ -355,7 +356,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
     await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
     await until(lambda: second.config("ap1").class_weights.downlink == 9)
-    assert second.control.access_points["ap1"].config.class_weights.downlink == 9
+    assert controls[1].access_points["ap1"].config.class_weights.downlink == 9
     # A change takes the other's with it, also before it is followed.
     await change(second, station_idle_timeout=99)
     await change(first, flow_idle_timeout=9)
@@ -363,7 +364,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     assert first.config("ap1") == second.config("ap1")
     assert first.config("ap1").station_idle_timeout == 99
     await first.remove("ap2", CHANGE, lambda: None)
-    await until(lambda: second.names == ["ap1"] and "ap2" not in second.control.access_points)
+    await until(lambda: second.names == ["ap1"] and "ap2" not in controls[1].access_points)
     following.cancel()
     for each in (first, second):
         await each.control.stop()
