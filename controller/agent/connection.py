@@ -85,6 +85,7 @@ class Connection:
         self.lost = Refusals(config.name, DIGESTS, UNKNOWN, ERRORS)
         self._connect = connect
         self._elect = elect or self._by_number
+        self._mend = "waiting as backup" if elect else "stop it or raise `election_id`; waiting as backup"
         self._warned = ""
         self._highest = 0
         """The highest election id that this session has heard of."""
@@ -376,5 +377,5 @@ class Connection:
             return
         self._note(
             f"{self.config.name}: another controller is primary at {self.config.address} (election id {highest}, "
-            f"ours is {self.election_id}): stop it or raise `election_id`; waiting as backup"
+            f"ours is {self.election_id}): {self._mend}"
         )

@@ -28,6 +28,8 @@ from ..config import ConfigError
 from .credentials import Credentials, key_of
 
 LOG = logging.getLogger(__name__)
+# asyncio warns of what the client's protocol answers to the end of a TLS connection; nothing comes of it.
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
 
 SECONDS = 2.0
 """How long an answer may take."""
@@ -109,6 +111,10 @@ class Engine:
                 self.reconnected.set()
                 await closed.wait()
                 await self._note(ConnectionError("the connection was lost"))
+            except asyncio.CancelledError:
+                # Whatever is said of the end is nobody's trouble.
+                self._warned = True
+                raise
             except (TimeoutError, Error, OSError) as error:
                 if not isinstance(error, NoServersError):
                     await self._note(error)
