@@ -26,7 +26,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
+
+fleet: setup ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
+	@tools/install.sh fleet
+	@$(VENV)/python -m topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
 
 ns3: setup switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
 	@tools/install.sh ns3

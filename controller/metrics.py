@@ -4,16 +4,15 @@
 What percentiles are asked of is a histogram: those of several controllers can be added.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from .observation import BASE, MEASURES, Measure, Observation
+from .observation import BASE, MEASURES, TICK_BOUNDS, Measure, Observation
 
 Family = GaugeMetricFamily | CounterMetricFamily
 
@@ -29,36 +28,8 @@ OTHERS: dict[str, tuple[type[Family], str, str]] = {
 }  # fmt: skip
 """What is no single number in `MEASURES`."""
 
-TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
-"""Upper bounds of a tick's histogram, in seconds; it is due every 0.01."""
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Of a request's, in seconds."""
-
-
-class TickTimes:
-    """How long the ticks of one access point took."""
-
-    def __init__(self) -> None:
-        self.counts = np.zeros(len(TICK_BOUNDS) + 1, dtype=np.int64)
-        """Ticks within each bound, and all of them."""
-        self.seconds = 0.0
-        self._until = 0
-
-    def look(self, ticks: int, durations: npt.NDArray[np.float64]) -> None:
-        """Take `durations` (s, ascending, of the last of so many ticks) in, once none of them was seen before."""
-        if ticks < self._until:
-            self._until = 0
-        if not durations.size or ticks - self._until < durations.size:
-            return
-        self._until = ticks
-        self.counts[:-1] += np.searchsorted(durations, TICK_BOUNDS, side="right")
-        self.counts[-1] += durations.size
-        self.seconds += float(durations.sum())
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus wants them."""
-        bounds = [*(str(bound) for bound in TICK_BOUNDS), "+Inf"]
-        return list(zip(bounds, self.counts.tolist(), strict=True))
 
 
 class Requests:
@@ -87,18 +58,15 @@ class Collector(PrometheusCollector):
 
     Args:
         seen: the access points.
-        ticks: how long their ticks took.
         lost: samples of history that were lost, and connections that were ended for what they took.
     """
 
     def __init__(
         self,
         seen: Callable[[], Iterable[Observation]],
-        ticks: Mapping[str, TickTimes],
         lost: Callable[[], tuple[int, int]],
     ) -> None:
         self._seen = seen
-        self._ticks = ticks
         self._lost = lost
 
     def collect(self) -> Iterator[Metric]:
@@ -117,9 +85,7 @@ class Collector(PrometheusCollector):
             name: family(metric, text, labels=labels[of[name]] if name in of else ["access_point", "reason"])
             for name, (family, metric, text) in OTHERS.items()
         }
-        took = HistogramMetricFamily(
-            "ap_tick_seconds", "How long ticks took, of at least nine in ten", labels=labels["access_point"]
-        )
+        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took", labels=labels["access_point"])
 
         def take(level: str, values: dict[str, Any], *place: str) -> None:
             for measure, family in families.items():
@@ -133,8 +99,8 @@ class Collector(PrometheusCollector):
             for refused in ("stations_refused", "flows_refused", "messages_lost"):
                 for reason, number in seen[refused].items():
                     others[refused].add_metric([name, reason], number)
-            if times := self._ticks.get(name):
-                took.add_metric([name], times.buckets(), times.seconds)
+            bounds = zip([*map(str, TICK_BOUNDS), "+Inf"], accumulate(seen["tick_counts"]), strict=True)
+            took.add_metric([name], [*bounds], seen["tick_seconds"])
             for entry in seen["ports"]:
                 port = name, str(entry["port"]), entry["role"]
                 take("port", entry, *port)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .agent.access_point import AccessPoint
     from .agent.regulator import PortRegulator
 
+TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
+"""Upper bounds of the histogram of ticks, in seconds; one is due every 0.01."""
 FULL = 65_535
 """A probability of 1 in the data plane, and in history."""
 CLASS_COLUMNS = ("downlink", "uplink", "other")
@@ -203,6 +205,11 @@ else:
             "stations_named": list[dict[str, Any]],
             "tick_ms_p50": float,
             "tick_ms_p99": float,
+            # How many took so long, by `TICK_BOUNDS`, the last ones longer; and what all of them took together.
+            "tick_counts": Annotated[
+                list[int], Field(min_length=len(TICK_BOUNDS) + 1, max_length=len(TICK_BOUNDS) + 1)
+            ],
+            "tick_seconds": float,
             **_fields("access_point"),
             "ports": list[PortObservation],
         },

@@ -11,7 +11,7 @@ from finsy.proto import p4r
 
 from ..config import AccessPointConfig
 from . import acks, classes, ports
-from .connection import Connection, State, over_grpc
+from .connection import Connection, Elect, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
 from .loop import Loop
@@ -46,6 +46,7 @@ class AccessPoint:
         config: what it shall be.
         ready: called with its name whenever it is under control.
         connect: makes the way to its switch, for each session.
+        elect: gives election ids; None: those of the configuration.
     """
 
     def __init__(
@@ -53,11 +54,12 @@ class AccessPoint:
         config: AccessPointConfig,
         ready: Callable[[str], None],
         connect: Callable[[AccessPointConfig], Transport] = over_grpc,
+        elect: Elect | None = None,
     ) -> None:
         self.config = config
         self.program = Program(config.pipeline)
         self.program.target.check(config)
-        self.connection = Connection(config, self.program, connect)
+        self.connection = Connection(config, self.program, connect, elect)
         self.stations = Stations(config, self.program)
         self.loop = Loop(config, self.program)
         self.flows = Flows(config, self.program, self.loop)

@@ -24,7 +24,7 @@ from ..observation import (
     measured,
 )
 from .access_point import AccessPoint
-from .connection import SessionError, State, over_grpc
+from .connection import Elect, SessionError, State, over_grpc
 from .flows import Flow
 from .loop import percentile
 from .program import FLOWS_SIZE
@@ -52,14 +52,24 @@ class Refused(Exception):
 
 
 class Control:
-    """The access points of this process; `ready` and `connect` as of each."""
+    """The access points of this process; `ready`, `connect` and `elect` as of each."""
+
+    elsewhere = False
+    """Whether what is there is on other machines, and so are the files that a configuration names."""
+
+    lost = 0
+    """Samples of history that agents could not keep; those of this process are the service's own."""
 
     def __init__(
-        self, ready: Callable[[str], None], connect: Callable[[AccessPointConfig], Transport] = over_grpc
+        self,
+        ready: Callable[[str], None],
+        connect: Callable[[AccessPointConfig], Transport] = over_grpc,
+        elect: Elect | None = None,
     ) -> None:
         self.access_points: dict[str, AccessPoint] = {}
         self._ready = ready
         self._connect = connect
+        self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
@@ -78,7 +88,9 @@ class Control:
 
     async def remove(self, name: str) -> None:
         """End a session; no feedback stays behind."""
-        ap = self.access_points.pop(name)
+        ap = self.access_points.pop(name, None)
+        if ap is None:
+            return
         await ap.release()
         task = self._tasks.pop(name, None)
         if task:
@@ -106,6 +118,13 @@ class Control:
         self.access_points[config.name] = made
         self._run(made)
 
+    async def attempt(self, config: AccessPointConfig) -> None:
+        """Make a change that is not kept yet: the switch may refuse it."""
+        await self.change(config)
+
+    def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
+        """It is kept: nobody else has to be told."""
+
     async def stop(self) -> None:
         """End all of them."""
         await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
@@ -114,7 +133,7 @@ class Control:
         """How an access point is."""
         return observe(self._find(name))
 
-    def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
+    async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
         """Some flows in the order of their indices, from index `start` on, and where the next ones start."""
         ap = self._find(name)
         indices = ap.flows.by_index
@@ -128,7 +147,7 @@ class Control:
                 found.append(_flow(ap, flow))
         return found, end if end < FLOWS_SIZE else None
 
-    def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
+    async def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
         """Some stations by address, from address `start` on, and where the next ones start."""
         ap = self._find(name)
         known = sorted(number for number in ap.stations.by_number if number >= start)
@@ -149,7 +168,7 @@ class Control:
         ]
         return answers, known[PIECE] if len(known) > PIECE else None
 
-    def usage(self, name: str, address: str) -> UsageObservation:
+    async def usage(self, name: str, address: str) -> UsageObservation:
         """What a station used, and does now; `address` as people write it."""
         return self._find(name).usage.of(int(address.replace(":", ""), 16))[0]
 
@@ -165,7 +184,7 @@ class Control:
             ap.flows.set_weight(flow, weight)
         return _flow(ap, flow)
 
-    def flow(self, name: str, flow_index: int) -> FlowObservation:
+    async def flow(self, name: str, flow_index: int) -> FlowObservation:
         """One flow."""
         ap = self._find(name)
         return _flow(ap, self._flow(ap, flow_index))
@@ -191,7 +210,7 @@ class Control:
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
             # A copy, since `_set` changes it: who asked for a change that fails keeps what was.
-            return AccessPoint(config.model_copy(), self._ready, self._connect)
+            return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
 
@@ -245,6 +264,8 @@ def observe(ap: AccessPoint) -> Observation:
         **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,
         tick_ms_p99=percentile(durations, 0.99) * 1000,
+        tick_counts=[*ap.loop.tick_counts],
+        tick_seconds=ap.loop.tick_seconds,
         ports=[_port(ap, state, now) for state in ap.loop.ports.values()],
     )
 

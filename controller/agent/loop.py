@@ -12,6 +12,7 @@ messages are one message with the repeated fields of all.
 
 import asyncio
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ import numpy as np
 from finsy.proto import p4r, rpc_code
 
 from ..config import AccessPointConfig
+from ..observation import TICK_BOUNDS
 from .acks import burst, meter_rates, queue_meter, queue_rates, slowest
 from .classes import class_ids, ruled_class
 from .connection import Connection
@@ -93,6 +95,10 @@ class Loop:
         self.missed = 0
         """How many were left out, because the next one was due already."""
         self._durations: deque[float] = deque(maxlen=DURATIONS)
+        self.tick_counts = [0] * (len(TICK_BOUNDS) + 1)
+        """How many took so long, by `TICK_BOUNDS`."""
+        self.tick_seconds = 0.0
+        """What all of them took together."""
         self._volumes = {port.port: Volumes() for port in config.ports}
         self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
         self._entries: dict[Key, p4r.Update] = {}
@@ -205,7 +211,10 @@ class Loop:
                 self.missed += missed
                 due += (missed + 1) * self.interval
                 await self._tick()
-                self._durations.append(clock() - began)
+                took = clock() - began
+                self._durations.append(took)
+                self.tick_counts[bisect_left(TICK_BOUNDS, took)] += 1
+                self.tick_seconds += took
             await self._write(self._taken_back())
         finally:
             self._ended = None

@@ -17,7 +17,8 @@ from ..observation import (
     Observation,
     UsageObservation,
 )
-from ..state.history import HOUR, MOST, RETENTION, answered, resolution_for
+from ..samples import HOUR, RETENTION
+from ..state.history import MOST, answered, resolution_for
 from .access_points import AP
 from .http import (
     PREFIX,
@@ -181,7 +182,7 @@ async def _one_station(service: Service, name: str, address: str) -> Any:
     """What there is to say of a station, also of one that is away."""
     said = _said(service.config(name), address).model_dump()
     try:
-        used: Any = service.control.usage(name, address)
+        used: Any = await service.control.usage(name, address)
         seen = [station for station in await service.stations(name) if station["address"] == address]
     except Refused:
         used, seen = dict.fromkeys(UsageObservation.__annotations__, 0), []
@@ -308,7 +309,7 @@ async def get_flows(
 @router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))
 async def get_flow(service: Serving, name: ApName, flow_index: FlowPath) -> Any:
     """One flow."""
-    return service.control.flow(name, flow_index)
+    return await service.control.flow(name, flow_index)
 
 
 @router.patch(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404, 502))

@@ -179,6 +179,30 @@ class AuditAnswer(TypedDict):
     change: Any
 
 
+class AgentAnswer(TypedDict):
+    """An agent on a machine of its own: one that waits to be adopted, or that was."""
+
+    id: str
+    """Its public key."""
+    access_point: str | None
+    """What it was adopted for."""
+    name: str
+    """What it would be called, or is."""
+    host: str | None
+    offers: bool
+    """Whether it says what its access point is like."""
+    heard: float | None
+    """When it announced itself last, in seconds since the epoch."""
+    adopted: float | None
+    """When it was adopted."""
+
+
+class Adoption(Model):
+    """For which access point an agent is adopted."""
+
+    access_point: Name
+
+
 class RevisionAnswer(TypedDict):
     """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from pydantic import ValidationError
@@ -24,12 +24,16 @@ from ..agent.connection import State
 from ..agent.control import LIVE, Control, Refused
 from ..agent.program import Program
 from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
-from ..metrics import TickTimes
 from ..observation import FlowObservation, Observation, StationObservation
+from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
-from ..state.history import FLUSH_SECONDS, Archive, Recorder
+from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
 from .problems import ProblemError
+
+if TYPE_CHECKING:
+    from ..fleet.adoption import Adoption
+    from ..fleet.fleet import Fleet
 
 LOG = logging.getLogger(__name__)
 
@@ -52,21 +56,22 @@ LONG_LIST_SECONDS = 0.5
 
 
 class Service:
-    """The service over one database and the access points of this process.
+    """The service over one database and some access points.
 
     Args:
         engine: of the database.
-        control: of the access points.
+        control: of the access points; a `Fleet` when their agents are on machines of their own.
         files: the folder of the files that REST may name.
     """
 
-    def __init__(self, engine: sa.Engine, control: Control, files: Path = FILES) -> None:
+    def __init__(self, engine: sa.Engine, control: "Control | Fleet", files: Path = FILES) -> None:
         self._files = files
         self.store = Store(engine)
         self.archive = Archive(engine)
         self.control = control
+        self.adoption: Adoption | None = None
+        """Of agents on machines of their own."""
         self.recorder = Recorder()
-        self.ticks: dict[str, TickTimes] = {}
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
@@ -186,6 +191,7 @@ class Service:
         self._revisions[config.name] = revision
         self.unusable.pop(config.name, None)
         self.seen.pop(config.name, None)
+        self.control.keep(config.name, config, max(revision, self._defaults_revision or 0))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
         """The same with an election id that no other controller on this database has. Of two with the same
@@ -212,7 +218,8 @@ class Service:
     def _check(self, config: AccessPointConfig) -> None:
         """Whether its files are there and the access point's program, and its switch has such ports; raises
         `ProblemError`."""
-        if missing := missing_file(config):
+        here = config.model_copy(update={"tls": None}) if self.control.elsewhere else config
+        if missing := missing_file(here):
             raise ProblemError(422, missing)
         try:
             Program(config.pipeline).target.check(config)
@@ -304,9 +311,8 @@ class Service:
             known.pop(name, None)
         self.seen.pop(name, None)
         self.recorder.drop(name)
-        self.ticks.pop(name, None)
-        if name in self.control.access_points:
-            await self.control.remove(name)
+        await self.control.remove(name)
+        self.control.keep(name, None, 0)
 
     async def change(
         self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False, whatever: bool = False
@@ -331,7 +337,7 @@ class Service:
         changed = {field for field in type(whole).model_fields if getattr(before, field, None) != getattr(whole, field)}
         is_live = before is not None and changed <= {*LIVE}
         if is_live:
-            await self.control.change(self._to_run(whole))
+            await self.control.attempt(self._to_run(whole))
         else:
             self._check(whole)
         try:
@@ -340,7 +346,7 @@ class Service:
         except (SQLAlchemyError, Conflict):
             if is_live and before is not None:
                 with contextlib.suppress(Refused):
-                    await self.control.change(self._to_run(before))
+                    await self.control.attempt(self._to_run(before))
             raise
         if before is None:
             self.control.add(self._to_run(whole))
@@ -380,6 +386,7 @@ class Service:
             self._configs[name] = self.whole(entry)
             # NCR needs nothing of the switch: no change is refused.
             await self.control.change(self._to_run(self._configs[name]))
+            self.control.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
 
     async def _read_defaults(self) -> None:
         """Bring the defaults to what the database says; call it with all locks held."""
@@ -480,7 +487,7 @@ class Service:
                 return found
             found, start = [], 0
             while start is not None:
-                piece, start = getattr(self.control, what)(name, start)
+                piece, start = await getattr(self.control, what)(name, start)
                 found += piece
                 await asyncio.sleep(0)
             now = time.monotonic()
@@ -492,6 +499,11 @@ class Service:
         for what in ("flows", "stations"):
             self._lists.pop((what, name), None)
 
+    @property
+    def lost(self) -> int:
+        """Samples of history that were lost, here or at agents."""
+        return self.recorder.lost + self.control.lost
+
     async def sample(self) -> None:
         """Once a second look at every access point, evenly spread over the second; for ever."""
         due = time.monotonic()
@@ -502,10 +514,8 @@ class Service:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
-                    loop = self.control.access_points[name].loop
-                    self.ticks.setdefault(name, TickTimes()).look(loop.ticks, loop.durations)
                     # Of what is not under control nothing is measured: history has a gap there, not zeros.
-                    if seen["state"] == State.READY.value:
+                    if seen["state"] == State.READY.value and not self.control.elsewhere:
                         self.recorder.add(seen)
             # A clock that jumps makes no work to catch up with, and a busy second is left out.
             due = max(due + SAMPLE_SECONDS, time.monotonic())

@@ -14,9 +14,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from ..config import ConfigError
-from ..observation import kept
+from ..samples import MEANS, SUMS
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
@@ -85,6 +85,13 @@ IDEMPOTENCY = sa.Table(
     sa.Column("key", sa.String(255), primary_key=True),
     *_given(fingerprint=NAME, created=sa.Float, answer=sa.Text),
 )
+AGENTS = sa.Table(
+    "agents",
+    METADATA,
+    sa.Column("id", NAME, primary_key=True),
+    *_given(access_point=NAME, adopted=sa.Float, actor=sa.String(128)),
+)
+"""Agents on machines of their own that were adopted, by their public keys."""
 SERIES = sa.Table(
     "series",
     METADATA,
@@ -93,10 +100,6 @@ SERIES = sa.Table(
     sa.UniqueConstraint("access_point", "port"),
 )
 
-MEANS = tuple(column for _, column in kept(counter=False))
-"""Means over the samples. Integers: SQLite keeps small ones small."""
-SUMS = ("span_ms", *(column for _, column in kept(counter=True)))
-"""`span_ms` is the time that the others were counted in."""
 HISTORY = sa.Table(
     "history",
     METADATA,
