@@ -124,8 +124,10 @@ class Usage:
         sender = self._whose((key.ingress_port, *vlan), key.src_addr)
         receiver = self._whose((key.egress_port, *vlan), key.dst_addr)
         mac = receiver if flow.direction == "downlink" else sender
-        station = flow.station if mac is None else hash(mac.to_bytes(6))
-        weight = self._settings[mac].weight if mac in self._settings else 1.0
+        said = None if mac is None else self._settings.get(mac)
+        # Shares are by addresses of IP, as ever, but for who has a weight: that is one for all addresses together.
+        station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
+        weight = 1.0 if said is None else said.weight
         slots = [NOBODYS if each is None else self._slot(each) for each in (sender, receiver)]
         self.table.belongs(flow.index, slots[0], slots[1], station, weight)
 
