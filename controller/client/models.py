@@ -73,6 +73,24 @@ class AccessPointConfigPatch(TypedDict):
     station_idle_timeout: NotRequired[float | None]
 
 
+class Adoption(TypedDict):
+    """For which access point an agent is adopted."""
+
+    access_point: str
+
+
+class AgentAnswer(TypedDict):
+    """An agent on a machine of its own: one that waits to be adopted, or that was."""
+
+    id: str
+    access_point: str | None
+    name: str
+    host: str | None
+    offers: bool
+    heard: float | None
+    adopted: float | None
+
+
 class AuditAnswer(TypedDict):
     """A line of the audit log."""
 

@@ -456,6 +456,21 @@ class Client(Transport):
         """One access point, once a second or with every tick of its loop."""
         return self.stream(f"/api/v1/access-points/{quote(name)}/events", query={"every": every})
 
+    def list_agents(self, *, limit: int | None = None, offset: int | None = None) -> list[models.AgentAnswer]:
+        """Those that wait to be adopted first, then those that were."""
+        return cast(
+            list[models.AgentAnswer], self.call("GET", "/api/v1/agents", query={"limit": limit, "offset": offset})
+        )
+
+    def adopt_agent(self, agent_id: str, body: models.Adoption) -> models.AgentAnswer:
+        """Adopt an agent for an access point: `{"access_point": "ap1"}`. One that is not there yet is added,
+        as the agent says that it is."""
+        return cast(models.AgentAnswer, self.call("PUT", f"/api/v1/agents/{quote(agent_id)}", body=body))
+
+    def forget_agent(self, agent_id: str) -> None:
+        """Renew its token no more: it ends by itself, 30 days after it was given."""
+        self.call("DELETE", f"/api/v1/agents/{quote(agent_id)}")
+
     def list_tokens(self, *, limit: int | None = None, offset: int | None = None) -> list[models.TokenAnswer]:
         """Every token, also those that expired or were revoked."""
         return cast(

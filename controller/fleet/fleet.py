@@ -66,6 +66,8 @@ class Fleet:
         """What the engine has, as far as is known: its revision, and what it says."""
         self._to_mend: set[str] = set()
         self._poked = asyncio.Event()
+        self.told = asyncio.Event()
+        """Set when somebody else has changed what is desired."""
         self._unusable: dict[str, str] = {}
 
     @property
@@ -209,6 +211,7 @@ class Fleet:
             self._there.pop(name, None)
             self._to_mend.add(name)
             self._poked.set()
+            self.told.set()
 
     async def mend(self) -> None:
         """Bring the engine to what the database says; for ever."""
