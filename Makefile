@@ -26,7 +26,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ check: develop system ## format, lint, types and imports
 dist: develop ## wheels, sdist, Debian packages, checksums and an SBOM, into out/dist; what they need is installed
 	@tools/install.sh packages
 	@$(VENV)/python -m tools.dist
+
+screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP; LOOK=folder: every view
+	@$(VENV)/python tools/screenshots.py $(call given,LOOK,look)
 
 client: develop ## renew the typed client of the REST API from its OpenAPI document
 	@$(VENV)/python tools/client.py

@@ -108,9 +108,28 @@ class Collector(PrometheusCollector):
                 others["mistaken"].add_metric(port, float(entry["capacity_problem"] is not None))
                 for of_class in entry["classes"]:
                     take("class", of_class, *port, str(of_class["class_id"]))
+        yield from _of_stations(self._seen())
         yield from (*families.values(), *others.values(), took)
         samples, connections = self._lost()
         yield CounterMetricFamily(
             "controller_lost_samples", "Samples of history lost, as the database was away", samples
         )
         yield CounterMetricFamily("controller_ended_connections", "Connections ended for what they took", connections)
+
+
+def _of_stations(seen: Iterable[Observation]) -> Iterator[Metric]:
+    """What stations used that something is said of: a few, while anybody may make up addresses."""
+    place = ["access_point", "station"]
+    used = {
+        unit: CounterMetricFamily(f"ap_station_{unit}", f"{unit.title()} of its flows", labels=[*place, "direction"])
+        for unit in ("packets", "bytes")
+    }
+    info = GaugeMetricFamily("ap_station_info", "What a station is called", labels=[*place, "name"])
+    for of in seen:
+        for station in of["stations_named"]:
+            labels = [of["name"], station["address"]]
+            info.add_metric([*labels, station["name"]], 1)
+            for unit, family in used.items():
+                for way in ("up", "down"):
+                    family.add_metric([*labels, way], station[f"{unit}_{way}"])
+    yield from (*used.values(), info)

@@ -202,6 +202,7 @@ else:
             "stations_refused": dict[str, int],
             "flows_refused": dict[str, int],
             "messages_lost": dict[str, int],
+            "stations_named": list[dict[str, Any]],
             "tick_ms_p50": float,
             "tick_ms_p99": float,
             # How many took so long, by `TICK_BOUNDS`, the last ones longer; and what all of them took together.
@@ -242,11 +243,25 @@ class FlowObservation(TypedDict):
     feedback: float
     feedback_class: float
     feedback_device: float
+    feedback_limit: float
+    """What the limit of its station adds."""
     feedback_total: float
     since: float
 
 
-class StationObservation(TypedDict):
+class UsageObservation(TypedDict):
+    """What a station sent (up) and was sent (down) in flows that are known to be its own, since it was heard first, and
+    does now; in all its VLANs, before anything is dropped."""
+
+    packets_up: int
+    bytes_up: int
+    packets_down: int
+    bytes_down: int
+    rate_up_bps: float
+    rate_down_bps: float
+
+
+class StationObservation(UsageObservation):
     """A MAC address behind a port."""
 
     address: str

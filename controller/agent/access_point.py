@@ -19,6 +19,7 @@ from .program import COUNTERS, DIGEST_FLOWS, DIGEST_SOURCE, FLOW_TABLES, Encodab
 from .refusals import UNKNOWN
 from .stations import Stations
 from .transport import Transport
+from .usage import Usage
 
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
@@ -62,6 +63,9 @@ class AccessPoint:
         self.stations = Stations(config, self.program)
         self.loop = Loop(config, self.program)
         self.flows = Flows(config, self.program, self.loop)
+        self.usage = Usage(config, self.program, self.stations, self.loop.flows)
+        self.loop.added, self.loop.removed = self.usage.add, self.usage.remove
+        self.stations.changed = self.usage.changed.set
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
@@ -84,6 +88,7 @@ class AccessPoint:
         """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
         if self.connection.state == State.READY:
             await self._entries.sync(self.connection, self._wanted())
+            await self.stations.sync(self.connection)
 
     def _wanted(self) -> list[Encodable]:
         of_ports = ports.entities(self.config, self.program.target)
@@ -93,13 +98,17 @@ class AccessPoint:
         return [*of_ports, *classes.entities(self.config, self.program), *acks.entities(self.config)]
 
     async def _serve(self, kept: bool) -> None:
-        for manager in (self._entries, self.stations, self.flows, self.loop):
+        for manager in (self._entries, self.stations, self.flows, self.loop, self.usage):
             manager.forget()
+        self.usage.use(self.loop.flows)
         self._epoch = 0
         updates = await self._adopt() if kept else []
         await self._entries.sync(self.connection, self._wanted())
         for start in range(0, len(updates), ENTRIES_PER_WRITE):
             await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
+        await self.stations.sync(self.connection)
+        clock = asyncio.get_running_loop().time
+        self.connection.hear = lambda packet: self.usage.hear(self.connection, packet, clock())
         self.connection.begin_service()
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
@@ -108,6 +117,7 @@ class AccessPoint:
             if not self.program.flows_time_out:
                 tasks.create_task(self._watch_flows())
             tasks.create_task(self._watch_signals())
+            tasks.create_task(self.usage.run(self.connection))
             tasks.create_task(self.loop.run(self.connection))
 
     async def _adopt(self) -> list[p4r.Update]:

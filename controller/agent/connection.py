@@ -22,7 +22,7 @@ from finsy.proto import U128, p4r, rpc_code
 
 from ..config import AccessPointConfig
 from .program import Program
-from .refusals import DIGESTS, ERRORS, UNKNOWN, Refusals
+from .refusals import DIGESTS, ERRORS, PACKETS, UNKNOWN, Refusals
 from .transport import GrpcTransport, RpcError, Stream, Transport, code_name
 
 LOG = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Connection:
         self.sessions = 0
         self.p4runtime_version: str | None = None
         self.election_id = config.election_id
-        self.lost = Refusals(config.name, DIGESTS, UNKNOWN, ERRORS)
+        self.lost = Refusals(config.name, DIGESTS, UNKNOWN, ERRORS, PACKETS)
         self._connect = connect
         self._elect = elect or self._by_number
         self._mend = "waiting as backup" if elect else "stop it or raise `election_id`; waiting as backup"
@@ -94,6 +94,8 @@ class Connection:
         self._primary = asyncio.Event()
         self._lost_primary = asyncio.Event()
         self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MOST_WAITING)
+        self.hear: Callable[[p4r.PacketIn], None] = lambda packet: None
+        """Called with what the switch copies to the controller."""
         self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MOST_WAITING)
 
     async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
@@ -340,6 +342,8 @@ class Connection:
                     self.digests.put_nowait(message.digest)
                 except asyncio.QueueFull:
                     self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MOST_WAITING)
+            case "packet":
+                self.hear(message.packet)
             case "idle_timeout_notification":
                 await self.idle_timeouts.put(message.idle_timeout_notification)
             case "error":

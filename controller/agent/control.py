@@ -20,6 +20,7 @@ from ..observation import (
     Observation,
     PortObservation,
     StationObservation,
+    UsageObservation,
     measured,
 )
 from .access_point import AccessPoint
@@ -34,8 +35,10 @@ PIECE = 250
 """Flows or stations in one answer."""
 LOOK = 16_384
 """Flow indices looked at for one answer."""
+MOST_NAMED = 100
+"""Stations that metrics tell of: those that something is said of, so that their number has a bound."""
 ACTIVE_SECONDS = 10.0
-LIVE = ("features", "ncr", "class_weights", "rules")
+LIVE = ("features", "ncr", "class_weights", "rules", "stations")
 """What changes while the session goes on; anything else starts a new one."""
 
 
@@ -151,6 +154,7 @@ class Control:
         ap = self._find(name)
         known = sorted(number for number in ap.stations.by_number if number >= start)
         piece = [ap.stations.by_number[number] for number in known[:PIECE]]
+        used = ap.usage.of(*(station.mac for station in piece))
         answers = [
             StationObservation(
                 address=station.address,
@@ -160,10 +164,15 @@ class Control:
                 role=port.role if (port := ap.config.port(station.port)) else "none",
                 since=station.since,
                 moves=station.moves,
+                **usage,
             )
-            for station in piece
+            for station, usage in zip(piece, used, strict=True)
         ]
         return answers, known[PIECE] if len(known) > PIECE else None
+
+    async def usage(self, name: str, address: str) -> UsageObservation:
+        """What a station used, and does now; `address` as people write it."""
+        return self._find(name).usage.of(int(address.replace(":", ""), 16))[0]
 
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
@@ -212,6 +221,7 @@ class Control:
         for name in LIVE:
             setattr(ap.config, name, getattr(config, name))
         ap.loop.configure()
+        ap.usage.configure()
 
     def _run(self, ap: AccessPoint) -> None:
         if not ap.config.enabled:
@@ -251,6 +261,7 @@ def observe(ap: AccessPoint) -> Observation:
         sessions=ap.connection.sessions,
         stations_refused=dict(ap.stations.refused.by_reason),
         flows_refused=dict(ap.flows.refused.by_reason),
+        stations_named=ap.usage.named(MOST_NAMED),
         messages_lost=dict(ap.connection.lost.by_reason),
         **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,
@@ -318,6 +329,7 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
         feedback=feedback,
         feedback_class=feedback_class,
         feedback_device=feedback_device,
-        feedback_total=min(1.0, feedback + feedback_class + feedback_device),
+        feedback_limit=float(table.held[index]),
+        feedback_total=min(1.0, feedback + feedback_class + feedback_device + float(table.held[index])),
         since=flow.since,
     )

@@ -14,7 +14,7 @@ import asyncio
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,6 +103,9 @@ class Loop:
         self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
         self._entries: dict[Key, p4r.Update] = {}
         """The last update of each feedback entry."""
+        self.added: Callable[[Flow], None] = lambda flow: None
+        self.removed: Callable[[int], None] = lambda index: None
+        """Called with what is regulated from now on, and no more."""
         self._releasing = False
         self._ended: asyncio.Event | None = None
         self._transport: Transport
@@ -167,6 +170,7 @@ class Loop:
         for flow in flows:
             self.flows.add(flow.index, flow.kind(self._config), now)
             self._by_index[flow.index] = flow
+            self.added(flow)
             self._fresh.append(flow)
 
     def change(self, flow: "Flow") -> None:
@@ -179,6 +183,7 @@ class Loop:
         """These flows are gone."""
         for index in indices:
             if self._by_index.pop(index, None) is not None:
+                self.removed(index)
                 self.flows.active[index] = False
                 self._to_write.pop(index, None)
                 for regulator in self.ports.values():

@@ -289,8 +289,8 @@ class Agent:
                 await self.control.remove(name)
         if config is None:
             return
-        # A name is no reason for a new session, and an election id is the lease's.
-        config = config.model_copy(update={"election_id": 1, "station_names": {}})
+        # The election id is the lease's.
+        config = config.model_copy(update={"election_id": 1})
         if config.name in there:
             await self.control.change(config)
         else:

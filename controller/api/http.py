@@ -106,6 +106,11 @@ def plain(content: object) -> Any:
     return content
 
 
+def weakly_tagged(content: object, of: object) -> Response:
+    """The answer with the ETag of the part that can be changed: what is seen beside it is another one every second."""
+    return JSONResponse(plain(content), headers={"etag": f"W/{etag(plain(of))}"})
+
+
 def tagged(request: Request, content: object, status: int = 200) -> Response:
     """The answer with its ETag, or 304 for who has it already."""
     content = plain(content)

@@ -14,11 +14,10 @@ from ..config import (
     FlowClass,
     Model,
     Ncr,
-    PortNumber,
-    StationName,
+    Station,
     Weight,
 )
-from ..observation import PortObservation, StationObservation
+from ..observation import PortObservation, StationObservation, UsageObservation
 from ..state.store import Role
 
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -213,20 +212,27 @@ class RevisionAnswer(TypedDict):
     config: dict[str, Any]
 
 
-class StationAnswer(StationObservation):
-    """A MAC address that was learned, and what is said of it."""
+class SaidOfStation(TypedDict):
+    """What is said of a MAC address, as in the configuration."""
 
     name: str | None
     locked_port: int | None
     """The port that it is behind for ever."""
+    blocked: bool
+    """Whether what is sent to it is dropped."""
+    weight: float
+    limit_down_bps: int | None
+    limit_up_bps: int | None
 
 
-class OneStationAnswer(TypedDict):
-    """A MAC address: what is said of it, and where it was learned."""
+class StationAnswer(StationObservation, SaidOfStation):
+    """A MAC address that was learned, what it uses, and what is said of it."""
+
+
+class OneStationAnswer(UsageObservation, SaidOfStation):
+    """A MAC address: what is said of it, what it uses, and where it was learned."""
 
     address: str
-    name: str | None
-    locked_port: int | None
     seen: list[StationObservation]
     """In each of its VLANs; empty while it is away."""
 
@@ -251,13 +257,6 @@ class FlowPatch(Model):
 
     weight: Weight | None = None
     flow_class: FlowClass | None = None
-
-
-class StationPatch(Model):
-    """What can be said of a station; null takes it back. A locked port begins a new session."""
-
-    name: StationName | None = None
-    locked_port: PortNumber | None = None
 
 
 class NewToken(Model):
@@ -317,6 +316,7 @@ def _partial_type(annotation: Any) -> Any:
 
 
 NcrPatch = partial(Ncr)
+StationPatch = partial(Station)
 FeaturesPatch = partial(Features)
 ClassWeightsPatch = partial(ClassWeights)
 AccessPointPatch = partial(AccessPointConfig, "name")

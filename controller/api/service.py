@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..agent.connection import State
 from ..agent.control import LIVE, Control, Refused
 from ..agent.program import Program
-from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, twins
+from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
 from ..observation import FlowObservation, Observation, StationObservation
 from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
@@ -167,7 +167,7 @@ class Service:
     def _usable(self, entry: dict[str, Any]) -> tuple[dict[str, Any], AccessPointConfig]:
         """What can be used of what the database says. Of two rules that match the same the switch takes one only, so
         the later one is left out, and told. Raises `ProblemError`."""
-        name = entry["name"]
+        name, entry = entry["name"], renewed(entry)
         self.notes.pop(name, None)
         with contextlib.suppress(ValueError, TypeError):
             pairs = twins(Rule.model_validate(rule) for rule in entry.get("rules", ()))
@@ -197,9 +197,7 @@ class Service:
         """The same with an election id that no other controller on this database has. Of two with the same
         `election_id` the one that was started later has the lower: it does not push the other one aside."""
         own = self._own_election_ids.get(config.name, config.election_id)
-        election_id = own * STARTS + STARTS - 1 - self._start % STARTS
-        # A name is no reason for a new session.
-        return config.model_copy(update={"election_id": election_id, "station_names": {}})
+        return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
 
     def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
         """What REST says of an access point, once every file that it names anew is in the folder for such files; none
@@ -337,7 +335,7 @@ class Service:
     async def _bring(self, entry: dict[str, Any], whole: AccessPointConfig, change: Change) -> AccessPointConfig:
         before = self._configs.get(whole.name)
         changed = {field for field in type(whole).model_fields if getattr(before, field, None) != getattr(whole, field)}
-        is_live = before is not None and changed <= {*LIVE, "station_names"}
+        is_live = before is not None and changed <= {*LIVE}
         if is_live:
             await self.control.attempt(self._to_run(whole))
         else:

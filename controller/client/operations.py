@@ -328,26 +328,29 @@ class Client(Transport):
         port: int | None = None,
         role: Literal["station", "uplink", "none"] | None = None,
         name_contains: str | None = None,
+        sort: Literal["address", "-rate_down_bps", "-rate_up_bps", "-bytes_down", "-bytes_up"] | None = None,
     ) -> list[models.StationAnswer]:
-        """The MAC addresses that were learned, behind which port, and what they are called."""
+        """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
         return cast(
             list[models.StationAnswer],
             self.call(
                 "GET",
                 f"/api/v1/access-points/{quote(name)}/stations",
-                query={"limit": limit, "offset": offset, "port": port, "role": role, "name_contains": name_contains},
+                query={
+                    "limit": limit,
+                    "offset": offset,
+                    "port": port,
+                    "role": role,
+                    "name_contains": name_contains,
+                    "sort": sort,
+                },
             ),
         )
 
-    def get_station(self, name: str, station: str, *, if_none_match: str | None = None) -> models.OneStationAnswer:
-        """One MAC address, also one that is away."""
+    def get_station(self, name: str, station: str) -> models.OneStationAnswer:
+        """One MAC address, also one that is away. Its ETag is that of what is said of it."""
         return cast(
-            models.OneStationAnswer,
-            self.call(
-                "GET",
-                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
-                headers={"if-none-match": if_none_match},
-            ),
+            models.OneStationAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}")
         )
 
     def change_station(
@@ -358,8 +361,10 @@ class Client(Transport):
         *,
         validate: bool | None = None,
         idempotency_key: str | None = None,
+        if_match: str | None = None,
     ) -> models.OneStationAnswer:
-        """Call a station by a name, or keep it behind one port: `{"name": "Printer", "locked_port": 1}`"""
+        """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it
+        back."""
         return cast(
             models.OneStationAnswer,
             self.call(
@@ -367,7 +372,7 @@ class Client(Transport):
                 f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
                 query={"validate": validate},
                 body=body,
-                headers={"idempotency-key": idempotency_key},
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
         )
 

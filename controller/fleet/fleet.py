@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..agent.connection import State
 from ..agent.control import Refused
 from ..config import AccessPointConfig
-from ..observation import FlowObservation, Observation, StationObservation
+from ..observation import FlowObservation, Observation, StationObservation, UsageObservation
 from .credentials import key_of
 from .engine import DESIRED, Away, Conflict, Engine
 from .messages import Answer, Desired, Order, Seen, Unusable, parse, text
@@ -135,6 +135,11 @@ class Fleet:
         """As `Control.stations`."""
         found, following = await self._order(name, "stations", start=start)
         return found, following
+
+    async def usage(self, name: str, address: str) -> UsageObservation:
+        """What a station used, and does now."""
+        found: UsageObservation = await self._order(name, "usage", address=address)
+        return found
 
     async def flow(self, name: str, flow_index: int) -> FlowObservation:
         """One flow."""

@@ -217,7 +217,9 @@ async def test_a_patch_is_a_merge_patch(client: httpx.AsyncClient) -> None:
 
     await patch({"features": {"sparse": False, "gate": {"1": {"buffer": 50, "batch": 5}}}, "ncr": {"alpha": 0.5}})
     await patch({"features": {"ack_filter": False, "gate": {"2": {"buffer": 60, "batch": 6}}}, "ncr": {"beta": 0.6}})
-    found = await patch({"locked_stations": {"02:00:00:00:00:01": 2, "02:00:00:00:00:02": 1}})
+    found = await patch(
+        {"stations": {"02:00:00:00:00:01": {"locked_port": 2}, "02:00:00:00:00:02": {"locked_port": 1, "weight": 2}}}
+    )
     assert (found["features"]["sparse"], found["features"]["ack_filter"]) == (False, False)
     assert sorted(found["features"]["gate"]) == ["1", "2"]
     assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.5, 0.6)
@@ -225,13 +227,15 @@ async def test_a_patch_is_a_merge_patch(client: httpx.AsyncClient) -> None:
         {
             "features": {"gate": {"1": None, "2": {"batch": 7}}},
             "ncr": {"alpha": None},
-            "locked_stations": {"02:00:00:00:00:02": None},
+            "stations": {"02:00:00:00:00:02": {"locked_port": None, "name": "x"}},
             "rules": [{"name": "only", "class_id": 4}],
         }
     )
     assert found["features"]["gate"] == {"2": {"buffer": 60, "batch": 7}}
     assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.03, 0.6)
-    assert found["locked_stations"] == {"02:00:00:00:00:01": 2}
+    assert found["stations"]["02:00:00:00:00:01"]["locked_port"] == 2
+    second = found["stations"]["02:00:00:00:00:02"]
+    assert (second["locked_port"], second["weight"], second["name"]) == (None, 2, "x")
     assert [rule["name"] for rule in found["rules"]] == ["only"]
     refused = await client.patch(path, json={"features": {"gate": {"1": {"batch": 7}}}})
     assert (refused.status_code, "features.gate.1.buffer" in refused.json()["detail"]) == (422, True)
@@ -444,14 +448,15 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     path, running = f"{AP}/stations/02:00:00:00:00:01", api.control.access_points["ap1"]
     assert (await client.get(path)).status_code == 404
     named = await client.patch(path, json={"name": "Zoë: laptop 💻"})
-    assert named.json() == {
-        "address": "02:00:00:00:00:01", "name": "Zoë: laptop 💻", "locked_port": None, "seen": []
-    }  # fmt: skip
-    assert api.control.access_points["ap1"] is running, "a name begins no new session"
+    said = {"name": "Zoë: laptop 💻", "locked_port": None, "blocked": False, "weight": 1,
+            "limit_down_bps": None, "limit_up_bps": None}  # fmt: skip
+    assert said.items() <= named.json().items()
+    assert (named.json()["seen"], named.json()["bytes_down"]) == ([], 0)
     assert (await client.patch(path, json={"locked_port": 1})).json()["name"] == "Zoë: laptop 💻"
     config = (await client.get(f"{AP}/config")).json()
-    assert config["locked_stations"] == {"02:00:00:00:00:01": 1}
-    assert api.control.access_points["ap1"].config.locked_stations == {"02:00:00:00:00:01": 1}
+    assert config["stations"]["02:00:00:00:00:01"]["locked_port"] == 1
+    assert api.control.access_points["ap1"].config.stations["02:00:00:00:00:01"].locked_port == 1
+    assert api.control.access_points["ap1"] is running, "what is said of a station begins no new session"
     assert (await client.patch(path, json={"name": None})).json()["locked_port"] == 1
     assert (await client.get(path)).json()["name"] is None
     for wrong, words in (
@@ -459,10 +464,25 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
         ({"name": ""}, "body.name"),
         ({"name": "a\nb"}, "body.name"),
         ({"nam": "x"}, "body.nam: Extra inputs"),
+        ({"weight": 0}, "body.weight"),
+        ({"limit_down_bps": 10}, "body.limit_down_bps"),
     ):
         refused = await client.patch(path, json=wrong)
         assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
     assert (await client.patch(f"{AP}/stations/nobody", json={"name": "x"})).status_code == 422
+    # Who read it before somebody else changed it is told.
+    tag = (await client.get(path)).headers["etag"]
+    assert (await client.patch(path, json={"blocked": True}, headers={"if-match": tag})).status_code == 200
+    assert (await client.patch(path, json={"weight": 3}, headers={"if-match": tag})).status_code == 412
+    assert (await client.patch(f"{path}?validate=true", json={"weight": 3})).json()["weight"] == 3
+    assert (await client.get(path)).json()["weight"] == 1
+    # Limits and weights are kept by feedback.
+    await client.patch(path, json={"limit_up_bps": 1_000_000})
+    refused = await client.patch(f"{AP}/features", json={"ncr": False})
+    assert (refused.status_code, "take them back" in refused.json()["detail"]) == (422, True)
+    # Of what is taken back altogether nothing stays.
+    await client.patch(path, json=dict.fromkeys(("locked_port", "blocked", "limit_up_bps", "name"), None))
+    assert (await client.get(f"{AP}/config")).json()["stations"] == {}
     seen = [examples.EXAMPLES["StationObservation"] | {"address": f"02:00:00:00:00:0{n}"} for n in range(3)]
     api.service._lists[("stations", "ap1")] = (float("inf"), seen)
     await client.patch(f"{AP}/stations/02:00:00:00:00:02", json={"name": "Printer"})

@@ -4,13 +4,15 @@
 import asyncio
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from controller.api import events
+from controller.api import events, examples
 from controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
 from controller.config import AccessPointConfig
 from controller.state import store as store_module
@@ -285,3 +287,23 @@ async def test_a_login_is_short(api: Api) -> None:
             answer = await client.post("/api/v1/session", content=body, headers={"content-type": "application/json"})
             assert (answer.status_code, "larger than 4096 bytes" in answer.json()["detail"]) == (413, True)
         assert (await client.post("/api/v1/session", json={"token": "ap_wrong"})).status_code == 401
+
+
+async def test_long_lists_are_sorted_beside_the_event_loop(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions and learning are on it: a crowd that asks for all flows must not keep them waiting."""
+    assert await api.service.compute(threading.get_ident) != threading.get_ident()
+    flow, station = (examples.EXAMPLES[name] for name in ("FlowObservation", "StationObservation"))
+    api.service._lists["flows", "ap1"] = (float("inf"), [flow | {"flow_index": index} for index in range(5)])
+    api.service._lists["stations", "ap1"] = (float("inf"), [station])
+    compute, computed = api.service.compute, list[object]()
+
+    async def counting(call: Any) -> Any:
+        answer = await compute(call)
+        computed.append(answer)
+        return answer
+
+    monkeypatch.setattr(api.service, "compute", counting)
+    async with api.client("viewer") as viewer:
+        for number, path in enumerate(("flows?sort=-rate_bps", "flows", "stations?sort=-bytes_up", "stations")):
+            assert (await viewer.get(f"{AP}/{path}")).status_code == 200
+            assert len(computed) == number + 1, path

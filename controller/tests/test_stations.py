@@ -74,7 +74,7 @@ def port_of(known: Stations, mac: int) -> int | None:
 
 def locked_here() -> AccessPointConfig:
     limits = {"stations_per_port": 1, "moves": 1}
-    return config(limits=limits, locked_stations={module.written(GATEWAY): HERE})
+    return config(limits=limits, stations={module.written(GATEWAY): {"locked_port": HERE}})
 
 
 def test_a_locked_address_is_at_its_port_and_nowhere_else(program: Program, caplog: pytest.LogCaptureFixture) -> None:

@@ -89,3 +89,15 @@ async def test_an_access_point_that_cannot_be_used_can_be_removed(tmp_path: Path
         assert api.service.store.access_point("ap1") is None
     await api.control.stop()
     await api.service.close()
+
+
+async def test_what_was_said_of_stations_before_is_taken_over(tmp_path: Path) -> None:
+    station = "02:00:00:00:00:01"
+    api = await with_stored(tmp_path, locked_stations={station: 1}, station_names={station: "Printer"})
+    async with api.client() as client:
+        said = (await client.get(f"{AP}/stations/{station}")).json()
+        assert (said["name"], said["locked_port"]) == ("Printer", 1)
+        assert (await client.patch(f"{AP}/stations/{station}", json={"locked_port": None})).status_code == 200
+        assert (await client.get(f"{AP}/stations/{station}")).json()["locked_port"] is None
+    await api.control.stop()
+    await api.service.close()
