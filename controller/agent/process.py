@@ -208,7 +208,7 @@ class Agent:
         engine = Engine(self._options.servers, self._options.ca, credentials, f"announcing {self.name}")
         running = asyncio.create_task(engine.run())
         try:
-            LOG.info("%s waits to be adopted: apctl agents adopt %s", self.name, self.id)
+            LOG.info("%s waits to be adopted: apctl adopt %s %s", self.name, self.id, self.name)
             while True:
                 with contextlib.suppress(Away):
                     if (adopted := await self._asked_to_be(engine)) is not None:
