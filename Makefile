@@ -104,6 +104,8 @@ bench: hosts switch develop ## speed and memory as ratios within one run, into o
 ifeq ($(ROWS),)
 	@$(VENV)/python -m controller.bench
 	@$(VENV)/python -m controller.bench_service
+	@tools/install.sh fleet
+	@$(VENV)/python -m controller.bench_fleet
 	@$(VENV)/python -m hosts.bench
 endif
 

@@ -3,7 +3,8 @@
 
     config -> app -+- api            REST, tokens, streams            apctl -> client -> REST
                    +- state          what is kept: SQLite, PostgreSQL
-                   +- agent.control
+                   +- agent.control  the access points, in this process
+                   +- fleet          in its place: agents in processes of their own, over NATS
 
     agent.control -> access_point -+- connection   P4Runtime session: arbitration, pipeline, streams, retry
                                    +- ports        roles, flood group, clone session, gate

@@ -195,12 +195,20 @@ class Fleet:
         backups: how many more agents the first of them has.
         rest: ports of the replicas' REST; 0: any.
         traffic: whether stations send something all the time.
+        config: what the service is told of access points beforehand.
     """
 
     def __init__(
-        self, directory: Path, agents: int = 3, backups: int = 0, rest: tuple[int, ...] = (0, 0), traffic: bool = True
+        self,
+        directory: Path,
+        agents: int = 3,
+        backups: int = 0,
+        rest: tuple[int, ...] = (0, 0),
+        traffic: bool = True,
+        config: Path | None = None,
     ) -> None:
         self.directory = directory
+        self._config = config
         self._agents, self._backups, self._traffic = agents, backups, traffic
         self.engine_port = free_port()
         self.urls = [f"http://127.0.0.1:{port or free_port()}" for port in rest]
@@ -265,7 +273,8 @@ class Fleet:
         """Of each access point."""
         return {found["name"]: found["state"] for found in self.get("/access-points", replica) or ()}
 
-    def _part(self, name: str, command: list[str], within: Namespace | None = None) -> Part:
+    def part(self, name: str, command: list[str], within: Namespace | None = None) -> Part:
+        """A process of the fleet's."""
         part = self.parts[name] = Part(name, command, self.directory / f"{name}.log", within)
         part.start()
         return part
@@ -283,14 +292,15 @@ class Fleet:
         listen = f"127.0.0.1:{self.engine_port}"
         init = [*python, "controller.fleet.credentials", "init", str(keys), "--host", "127.0.0.1", "--listen", listen]
         subprocess.run(init, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-        self._part("engine", [program, "-c", str(keys / "nats.conf")])
+        self.part("engine", [program, "-c", str(keys / "nats.conf")])
         wait_for(lambda: self.parts["engine"].said("Server is ready"), "the engine starts")
         token_file = self.directory / "admin.token"
         for number, url in enumerate(self.urls):
             command = [*python, "controller", "--database", f"sqlite:///{self.directory / 'fleet.db'}"]
             command += ["--token-file", str(token_file), "--rest", url.removeprefix("http://")]
             command += ["--engine", f"tls://{listen}", "--engine-keys", str(keys)]
-            part = self._part(f"service{number + 1}", command)
+            command += ["--config", str(self._config)] if self._config else []
+            part = self.part(f"service{number + 1}", command)
             # One after the other: the first makes the database.
             wait_for(lambda part=part: part.said("rest http"), f"{part.name} starts: see {part.log}")  # type: ignore[misc]
         self.token = token_file.read_text().strip()
@@ -316,7 +326,7 @@ class Fleet:
         self.access_points.append(ap)
         links = {port: f"rate={rate}bit,limit=1000" for port, rate in RATES.items()}
         wiring = targets.Wiring({1: "port1", 2: "port2"}, grpc, links=links)
-        ap.parts["switch"] = self._part(f"{name}-switch", targets.TARGETS["apswitch"].command(wiring), within)
+        ap.parts["switch"] = self.part(f"{name}-switch", targets.TARGETS["apswitch"].command(wiring), within)
         roles = {1: "station", 2: "uplink"}
         ports = [{"port": port, "role": roles[port], "capacity_bps": rate} for port, rate in RATES.items()]
         config = self.directory / f"{name}.json"
@@ -326,11 +336,11 @@ class Fleet:
             command = [sys.executable, "-m", "controller.agent", "--name", name, "--state", str(state)]
             command += ["--engine", f"tls://127.0.0.1:{ENGINE_PORT}", "--engine-ca", str(keys / "ca.pem")]
             command += ["--enrol", str(keys / "enrol.creds"), "--config", str(config)]
-            ap.parts[f"agent{number}"] = self._part(f"{name}-agent{number}", command, within)
+            ap.parts[f"agent{number}"] = self.part(f"{name}-agent{number}", command, within)
         if self._traffic:
-            self._part(f"{name}-sink", ["iperf3", "-s"], server)
+            self.part(f"{name}-sink", ["iperf3", "-s"], server)
             send = ["iperf3", "-c", "10.0.0.2", "-t", "0", "-b", "300k", "-P", "2"]
-            self._part(f"{name}-source", send, station)
+            self.part(f"{name}-source", send, station)
 
     def _relay(self) -> None:
         async def relays() -> None:

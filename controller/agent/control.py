@@ -71,6 +71,8 @@ class Control:
         self._connect = connect
         self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.told = asyncio.Event()
+        """Set when somebody else has changed what is desired; here nobody tells."""
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
         """Begin with these access points, all of them or none; raises `Refused`."""

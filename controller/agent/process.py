@@ -81,7 +81,7 @@ class Disk:
                 self.key = Key("U")
                 write(directory / "identity", self.key.seed)
             else:
-                self.key = Key("U", seed.strip())
+                self.key = Key("U", seed.decode("ascii").strip())
         except ValueError as error:
             raise ConfigError(f"{directory}/identity: no key: {error}: remove it to begin anew") from None
         except OSError as error:
@@ -89,14 +89,14 @@ class Disk:
                 f"{directory}: {(error.strerror or str(error)).lower()}: name a folder with --state"
             ) from None
 
-    def _read(self, name: str) -> str | None:
+    def _read(self, name: str) -> bytes | None:
         path = self._directory / name
         try:
             with path.open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
             if len(data) > MOST_BYTES:
                 raise ConfigError(f"{path}: longer than anything that an agent writes: remove it")
-            return data.decode()
+            return data
         except FileNotFoundError:
             return None
 
@@ -104,7 +104,7 @@ class Disk:
         """The token, while it is good."""
         data = self._read("adopted.json")
         try:
-            found = None if data is None else parse(Adopted, data.encode())
+            found = None if data is None else parse(Adopted, data)
             return found if found and claims_of(found.jwt)["exp"] > time.time() else None
         except (Unusable, ValueError, KeyError, TypeError):
             return None
@@ -117,7 +117,7 @@ class Disk:
         """What was desired last."""
         data = self._read("desired.json")
         try:
-            return None if data is None else parse(Desired, data.encode())
+            return None if data is None else parse(Desired, data)
         except Unusable as error:
             LOG.warning("%s/desired.json: %s; waiting for the engine", self._directory, error)
             return None
@@ -208,7 +208,7 @@ class Agent:
         engine = Engine(self._options.servers, self._options.ca, credentials, f"announcing {self.name}")
         running = asyncio.create_task(engine.run())
         try:
-            LOG.info("%s waits to be adopted: apctl agents adopt %s", self.name, self.id)
+            LOG.info("%s waits to be adopted: apctl adopt %s %s", self.name, self.id, self.name)
             while True:
                 with contextlib.suppress(Away):
                     if (adopted := await self._asked_to_be(engine)) is not None:
@@ -289,8 +289,8 @@ class Agent:
                 await self.control.remove(name)
         if config is None:
             return
-        # A name is no reason for a new session, and an election id is the lease's.
-        config = config.model_copy(update={"election_id": 1, "station_names": {}})
+        # The election id is the lease's.
+        config = config.model_copy(update={"election_id": 1})
         if config.name in there:
             await self.control.change(config)
         else:

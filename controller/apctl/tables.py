@@ -156,6 +156,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("TIME", lambda row: until(row["time"])),
         ("ACTOR", field("actor")),
     ],
+    "agents": [
+        ("ID", field("id")),
+        ("ACCESS POINT", lambda row: row["access_point"] or f"- (would be {row['name']})"),
+        ("HOST", lambda row: row["host"] or "-"),
+        ("HEARD", lambda row: ago(row["heard"])),
+        ("ADOPTED", lambda row: ago(row["adopted"])),
+    ],
     "tokens": [
         ("ID", field("id")),
         ("NAME", field("name")),

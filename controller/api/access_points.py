@@ -51,10 +51,11 @@ RevisionPath = Annotated[int, Path(ge=0, lt=2**31, description="The number of a 
 
 def _answer(service: Service, name: str) -> AccessPointAnswer:
     config = service.config(name)
+    problem = None
     try:
         seen: Observation | None = service.observe(name)
-    except Refused:
-        seen = service.seen.get(name)
+    except Refused as error:
+        seen, problem = service.seen.get(name), error.detail
     return AccessPointAnswer(
         name=name,
         revision=service.revision(name),
@@ -62,7 +63,7 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
         device_id=config.device_id,
         enabled=config.enabled,
         state=seen["state"] if seen else "connecting",
-        problem=(seen["problem"] if seen else None) or service.notes.get(name),
+        problem=(seen["problem"] if seen else problem) or service.notes.get(name),
         p4runtime_version=seen["p4runtime_version"] if seen else None,
         sessions=seen["sessions"] if seen else 0,
         features=config.features,

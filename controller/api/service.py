@@ -397,7 +397,10 @@ class Service:
     async def follow(self) -> None:
         """Do what another controller on the same database was told; for ever."""
         while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FOLLOW_SECONDS):
+                    await self.control.told.wait()
+            self.control.told.clear()
             # A database that is away changes nothing; a change that cannot be followed is said once.
             with contextlib.suppress(SQLAlchemyError):
                 await self._follow_all()

@@ -66,6 +66,8 @@ class Fleet:
         """What the engine has, as far as is known: its revision, and what it says."""
         self._to_mend: set[str] = set()
         self._poked = asyncio.Event()
+        self.told = asyncio.Event()
+        """Set when somebody else has changed what is desired."""
         self._unusable: dict[str, str] = {}
 
     @property
@@ -135,9 +137,9 @@ class Fleet:
         return found, following
 
     async def usage(self, name: str, address: str) -> UsageObservation:
-        """As `Control.usage`."""
-        used: UsageObservation = await self._order(name, "usage", address=address)
-        return used
+        """What a station used, and does now."""
+        found: UsageObservation = await self._order(name, "usage", address=address)
+        return found
 
     async def flow(self, name: str, flow_index: int) -> FlowObservation:
         """One flow."""
@@ -214,6 +216,7 @@ class Fleet:
             self._there.pop(name, None)
             self._to_mend.add(name)
             self._poked.set()
+            self.told.set()
 
     async def mend(self) -> None:
         """Bring the engine to what the database says; for ever."""

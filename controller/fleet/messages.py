@@ -94,7 +94,7 @@ class Samples(Message):
 class Order(Message):
     """What an agent is asked to do."""
 
-    do: Literal["flows", "stations", "usage", "flow", "change_flow", "counters", "attempt"]
+    do: Literal["flows", "stations", "flow", "usage", "change_flow", "counters", "attempt"]
     arguments: dict[str, Any]
 
 

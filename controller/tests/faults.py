@@ -184,10 +184,14 @@ def _sparse(index: int | None) -> bool:
 
 def unlike(made: Lab, **access_point: Any) -> list[str]:
     """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
-    config = AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0])
+    return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
+
+
+def differences(config: AccessPointConfig) -> list[str]:
+    """How a switch differs from this, and what is inconsistent in it; nothing when all is well."""
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
-    found = asyncio.run(read_switch(f"127.0.0.1:{made.grpc}", program, wanted))
+    found = asyncio.run(read_switch(config.address, program, wanted))
     # What the sparse queue may take follows from the flows that the loop sees.
     wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and _sparse(entity.index))]
     own, flows = [], []
