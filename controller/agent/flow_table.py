@@ -197,11 +197,13 @@ class FlowTable:
         if slot != NOBODYS:
             self._limits[DOWN, slot], self._limits[UP, slot] = down, up
 
-    def clear(self, slot: int) -> None:
-        """The place is another one's from now on."""
-        self._used[:, slot] = 0
-        self._limits[:, slot] = 0.0
-        self._slots[self._slots == slot] = NOBODYS
+    def clear(self, slots: Numbers) -> None:
+        """These places are others' from now on."""
+        self._used[:, slots] = 0
+        self._limits[:, slots] = 0.0
+        gone = np.zeros(SLOTS, bool)
+        gone[slots] = True
+        self._slots[gone[self._slots]] = NOBODYS
 
     def go_on_from(self, before: "FlowTable") -> None:
         """A new table for the same stations: what they used and may use stays."""

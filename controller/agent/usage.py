@@ -15,6 +15,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import finsy as fy
+import numpy as np
 from finsy.proto import p4r
 
 from ..config import AccessPointConfig, Station
@@ -93,20 +94,21 @@ class Usage:
         self.table = table
 
     def _slot(self, mac: int) -> int:
-        slot = self._slots.get(mac)
-        if slot is None:
+        """The place of a station in the table; with none left nobody's."""
+        if mac not in self._slots:
             if not self._free:
                 self._tidy()
-            slot = self._slots[mac] = self._free.pop() if self._free else NOBODYS
-        return slot
+            if not self._free:
+                return NOBODYS
+            self._slots[mac] = self._free.pop()
+        return self._slots[mac]
 
     def _tidy(self) -> None:
         """Who is neither known nor set anything for makes room."""
         known = {station.mac for station in self._stations.by_number.values()} | self._settings.keys()
-        for mac in [mac for mac, slot in self._slots.items() if mac not in known and slot != NOBODYS]:
-            slot = self._slots.pop(mac)
-            self.table.clear(slot)
-            self._free.append(slot)
+        gone = [self._slots.pop(mac) for mac in [*self._slots] if mac not in known]
+        self.table.clear(np.array(gone, np.int64))
+        self._free += gone
 
     def add(self, flow: Flow) -> None:
         """A flow is regulated from now on."""
@@ -124,8 +126,10 @@ class Usage:
         sender = self._whose((key.ingress_port, *vlan), key.src_addr)
         receiver = self._whose((key.egress_port, *vlan), key.dst_addr)
         mac = receiver if flow.direction == "downlink" else sender
-        station = flow.station if mac is None else hash(mac.to_bytes(6))
-        weight = self._settings[mac].weight if mac in self._settings else 1.0
+        said = None if mac is None else self._settings.get(mac)
+        # Shares are by addresses of IP, as ever, but for who has a weight: that is one for all addresses together.
+        station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
+        weight = 1.0 if said is None else said.weight
         slots = [NOBODYS if each is None else self._slot(each) for each in (sender, receiver)]
         self.table.belongs(flow.index, slots[0], slots[1], station, weight)
 

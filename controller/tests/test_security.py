@@ -273,7 +273,8 @@ async def test_one_token_has_a_part_of_the_streams(api: Api, monkeypatch: pytest
     async with api.client("viewer") as viewer, api.client("operator") as operator:
         asking = [asyncio.create_task(viewer.get("/api/v1/events")) for _ in range(2)]
         await asyncio.sleep(0.3)
-        assert (await viewer.get("/api/v1/events")).status_code == 429
+        async with asyncio.timeout(60):
+            assert (await viewer.get("/api/v1/events")).status_code == 429
         asking.append(asyncio.create_task(operator.get("/api/v1/events")))
         await asyncio.sleep(0.3)
         api.app.state.streams.closing.set()

@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 
-from controller.agent.usage import tells
+from controller.agent.flow_table import NOBODYS, SLOTS, FlowTable
+from controller.agent.program import Program
+from controller.agent.stations import Stations
+from controller.agent.usage import Usage, tells
+from controller.config import Pipeline
 
 from .switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
+from .test_entries import PIPELINE, config
 
 OTHER = bytes.fromhex("020000000003")
 SPARE = bytes.fromhex("020000000004")
@@ -273,3 +278,15 @@ def test_what_says_nothing_of_addresses_tells_none() -> None:
     forged = arp(STATION)[:6] + OTHER + arp(STATION)[12:]
     for frame in (b"", arp(STATION)[:30], forged, udp(STATION, SERVER, 1, 2), udp6(STATION, SERVER, 1, 2)):
         assert tells(frame) is None
+
+
+def test_made_up_addresses_take_no_place_for_ever() -> None:
+    settings = config(stations={STATION.hex(":"): {"weight": 2}})
+    program, table = Program(Pipeline.model_validate(PIPELINE)), FlowTable()
+    known = Stations(settings, program)
+    usage = Usage(settings, program, known, table)
+    mine = usage._slot(int.from_bytes(STATION))
+    places = {usage._slot(1 << 40 | number) for number in range(3 * SLOTS)}
+    # As many as there is room for, and whoever something is said of keeps its own.
+    assert len(places) == SLOTS - 2 and not places & {mine, NOBODYS}
+    assert usage._slot(int.from_bytes(STATION)) == mine
