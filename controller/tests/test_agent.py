@@ -134,7 +134,7 @@ async def test_a_digest_that_nobody_knows_is_told_and_acknowledged(caplog: pytes
 async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digests that nobody has room for come again; who looks after the switch wants to know all the same."""
     async with Two() as two:
-        assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0}
+        assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0, "packets": 0}
         digests = two.control.access_points["bad"].connection.digests
         monkeypatch.setattr(digests, "put_nowait", _full)
         for _ in range(3):
@@ -143,7 +143,7 @@ async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.Monke
         monkeypatch.undo()
         two.tell("", b"\1", digest_id=123456)
         two.switch.says.put_nowait(p4r.StreamMessageResponse(error=p4r.StreamError(message="odd")))
-        await until(lambda: two.of("bad")["messages_lost"] == {"digests": 3, "unknown": 1, "errors": 1})
+        await until(lambda: two.of("bad")["messages_lost"] == {"digests": 3, "unknown": 1, "errors": 1, "packets": 0})
         assert two.switch.sessions == 1
 
 
