@@ -49,6 +49,10 @@ TEXTS = {
     "history": "samples of one agent's port in history, of each second that passed",
 }
 SENDER = "--send"
+FLOWS = 1000
+FAILOVER = "agent_failover_seconds"
+FAILOVER_GOAL = 0.5
+TEXT_FAILOVER = f"from a primary agent's kill -9 to its backup in its place, {FLOWS} active flows, seconds"
 
 
 def config(number: int) -> AccessPointConfig:
@@ -119,9 +123,11 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, limits=limits) as client:
 
         async def page() -> None:
-            async with client.stream("GET", "/api/v1/events", timeout=None) as stream:
-                async for _ in stream.aiter_raw():
-                    pass
+            # One that reads too slowly is ended by the service.
+            with contextlib.suppress(httpx.HTTPError):
+                async with client.stream("GET", "/api/v1/events", timeout=None) as stream:
+                    async for _ in stream.aiter_raw():
+                        pass
 
         async def one(path: str, due: float) -> None:
             (await client.get(f"/api/v1/access-points{path}")).raise_for_status()
@@ -143,6 +149,16 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
         open_page.cancel()
         await asyncio.gather(open_page, return_exceptions=True)
     return took, metrics
+
+
+@contextlib.contextmanager
+def place() -> Iterator[Path]:
+    """A folder, while the block runs."""
+    directory = Path(tempfile.mkdtemp(prefix="fleet-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -187,6 +203,26 @@ def measure(directory: Path) -> dict[str, float]:
     }
 
 
+def failover(directory: Path) -> float:
+    """Kill a primary agent with 1000 active flows; returns after how many seconds its backup has the access point under
+    control, and ticks."""
+    with Fleet(directory, agents=1, backups=1, rest=(0,), traffic=False) as fleet:
+        agents = [fleet.access_points[0].parts[name] for name in ("agent1", "agent2")]
+        primary, backup = sorted(agents, key=lambda part: not part.said("ready ap1"))
+        words = [sys.executable, "-m", "controller.bench", "--flows", str(FLOWS), "--send", "eth0"]
+        fleet.part("sender", words, fleet.access_points[0].station)
+        fleet.looking(lambda: fleet.get("/access-points/ap1")["flows"] >= FLOWS, "all flows are learned")
+        time.sleep(SETTLE_SECONDS / 5)
+        start = time.monotonic()
+        assert primary.process is not None
+        primary.process.kill()
+        while not backup.said("ready ap1"):
+            if time.monotonic() - start > SETTLE_SECONDS:
+                raise LabError(f"the backup did not take over: see {backup.log}")
+            time.sleep(0.005)
+        return time.monotonic() - start
+
+
 def main(
     out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
     sender: Annotated[str | None, typer.Option(SENDER, hidden=True)] = None,
@@ -197,16 +233,16 @@ def main(
         send(keys, sender)
     if engine() is None:
         raise LabError("nats-server is missing: tools/install.sh fleet")
-    directory = Path(tempfile.mkdtemp(prefix="fleet-"))
-    try:
+    with place() as directory:
         results = measure(directory)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with place() as directory:
+        took = failover(directory)
     rows = [
         Row(f"fleet_{AGENTS}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
         for name, value in results.items()
     ]
     rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
+    rows.append(Row(FAILOVER, TEXT_FAILOVER, took, FAILOVER_GOAL, at_least=False))
     show(f"A replica with {AGENTS} agents", rows)
     merge(out, rows)
 

@@ -32,7 +32,7 @@ from topologies.contain import stop_process
 from topologies.namespace import Namespace, end_with_parent
 from topologies.requirements import ROOT, LabError
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 AGAIN_SECONDS = 1.0
 """After so long a process that has ended is started again."""
 ENGINE_PORT = 4222
@@ -238,8 +238,7 @@ class Fleet:
         for namespace in self._namespaces:
             namespace.close()
         if self._relaying is not None:
-            loop = self._runner.get_loop()
-            loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self._loop)])
             self._relaying.join()
 
     def look(self) -> None:
@@ -306,7 +305,9 @@ class Fleet:
         self.token = token_file.read_text().strip()
         for number in range(1, self._agents + 1):
             self._make(f"ap{number}", 1 + (self._backups if number == 1 else 0), keys)
-        self._runner.get_loop()
+        if not self.access_points:
+            return
+        self._loop = self._runner.get_loop()
         self._relaying = threading.Thread(target=self._relay, daemon=True)
         self._relaying.start()
         self._adopt()

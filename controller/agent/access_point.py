@@ -110,6 +110,8 @@ class AccessPoint:
         clock = asyncio.get_running_loop().time
         self.connection.hear = lambda packet: self.usage.hear(self.connection, packet, clock())
         self.connection.begin_service()
+        # What was changed while that went on was left to this session.
+        await self.sync()
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._take_digests())

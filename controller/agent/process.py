@@ -172,7 +172,16 @@ class Agent:
     async def _with_engine(self, adopted: Adopted | None) -> None:
         while True:
             if adopted is None:
-                adopted = await self._announce(Credentials.load(self._options.enrol))
+                try:
+                    enrol = Credentials.load(self._options.enrol)
+                except ConfigError as error:
+                    if not self.control.access_points:
+                        raise
+                    # Whatever becomes of its token, the access point goes on.
+                    self._wrong(f"{self.name}: its token has run out, and it cannot announce itself: {error}")
+                    await asyncio.sleep(ASK_SECONDS)
+                    continue
+                adopted = await self._announce(enrol)
                 self._disk.adopt(adopted)
                 LOG.info("adopted as %s", adopted.name)
                 self.name, self._running = adopted.name, 0

@@ -119,8 +119,9 @@ class Engine:
                 if not isinstance(error, NoServersError):
                     await self._note(error)
             finally:
-                with contextlib.suppress(Error, OSError, asyncio.TimeoutError):
-                    await client.close()
+                with contextlib.suppress(Error, OSError, TimeoutError):
+                    async with asyncio.timeout(SECONDS):
+                        await client.close()
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:

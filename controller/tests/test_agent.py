@@ -2,7 +2,7 @@
 """One access point's trouble is its own: a switch that says what no switch should, beside one that is well."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from finsy.proto import p4d, p4r, rpc_code, rpc_status
 from controller.agent.control import Control
 from controller.agent.program import DIGEST_FLOWS, Program, flow_key
 from controller.agent.transport import RpcError
-from controller.config import AccessPointConfig
+from controller.config import AccessPointConfig, Rule
 
 from .test_entries import config
 
@@ -27,12 +27,17 @@ class Switch:
         self.heard: list[p4r.StreamMessageRequest] = []
         self.written: list[p4r.Update] = []
         self.fails: Callable[[str], int] = lambda method: 0
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """What happens, once, while a Write is under way."""
         self.sessions = 0
 
     async def call(self, method: str, request: bytes, *, timeout: float = 1.0) -> bytes:
         if code := self.fails(method):
             raise RpcError(rpc_status.Status(code=code, message="said a test"))
         if method == "Write":
+            if self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
             self.written += p4r.WriteRequest.FromString(request).updates
         elif method == "GetForwardingPipelineConfig":
             answer = p4r.GetForwardingPipelineConfigResponse()
@@ -129,7 +134,7 @@ async def test_a_digest_that_nobody_knows_is_told_and_acknowledged(caplog: pytes
 async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digests that nobody has room for come again; who looks after the switch wants to know all the same."""
     async with Two() as two:
-        assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0}
+        assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0, "packets": 0}
         digests = two.control.access_points["bad"].connection.digests
         monkeypatch.setattr(digests, "put_nowait", _full)
         for _ in range(3):
@@ -138,7 +143,7 @@ async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.Monke
         monkeypatch.undo()
         two.tell("", b"\1", digest_id=123456)
         two.switch.says.put_nowait(p4r.StreamMessageResponse(error=p4r.StreamError(message="odd")))
-        await until(lambda: two.of("bad")["messages_lost"] == {"digests": 3, "unknown": 1, "errors": 1})
+        await until(lambda: two.of("bad")["messages_lost"] == {"digests": 3, "unknown": 1, "errors": 1, "packets": 0})
         assert two.switch.sessions == 1
 
 
@@ -165,6 +170,25 @@ async def test_a_code_that_does_not_exist_is_one_line(monkeypatch: pytest.Monkey
         await until(lambda: two.switch.sessions > 3)
         two.switch.fails = lambda method: 0
         await until(lambda: two.of("bad")["state"] == "ready")
+
+
+async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
+    async with Two() as two:
+        classify = two.program.schema.tables["classify"].id
+
+        async def change() -> None:
+            rule = Rule(name="r", class_id=3, dscp=46)
+            await two.control.change(two.configs[0].model_copy(update={"rules": [rule]}))
+
+        two.switch.meanwhile, before = change, two.switch.sessions
+        two.switch.fails = lambda method: 13 if two.switch.sessions == before else 0
+
+        def is_there() -> bool:
+            entries = (update.entity.table_entry for update in two.switch.written)
+            return any(entry.table_id == classify and entry.priority == 1000 for entry in entries)
+
+        await until(is_there)
 
 
 async def test_a_flow_that_the_switch_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,6 +213,7 @@ async def test_a_removal_is_told_and_an_older_replica_does_not_undo_it(
             await eventually(is_back)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "agents"])
 async def test_200_concurrent_changes_at_two_replicas(
     elsewhere: bool, tmp_path: Path, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
