@@ -2,6 +2,7 @@
 """Who may do what: tokens, roles, sessions, limits, audit; and nothing is open but health."""
 
 import asyncio
+import re
 import shutil
 import sqlite3
 import threading
@@ -38,9 +39,8 @@ async def test_nothing_is_open_but_health(api: Api) -> None:
         for path in ("/healthz", "/readyz"):
             assert (await client.get(path)).status_code == 200
         for path, methods in api.app.openapi()["paths"].items():
-            where = path.format(
-                name="ap1", port=1, flow_index=1, rule="r", token_id="t", revision=1, station="02:00:00:00:00:01"
-            )
+            # Whatever it names: who may not ask is not told whether it is there.
+            where = re.sub(r"\{\w+\}", "ap1", path)
             for method in methods:
                 answer = await client.request(method, where)
                 if (method, path) in (("get", "/healthz"), ("get", "/readyz"), ("post", "/api/v1/session")):
