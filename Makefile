@@ -26,7 +26,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab experiment client cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
+fleet: setup ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
+	@tools/install.sh fleet
+	@$(VENV)/python -m topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
+
 ns3: setup switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
 	@tools/install.sh ns3
 
@@ -100,6 +104,8 @@ bench: hosts switch develop ## speed and memory as ratios within one run, into o
 ifeq ($(ROWS),)
 	@$(VENV)/python -m controller.bench
 	@$(VENV)/python -m controller.bench_service
+	@tools/install.sh fleet
+	@$(VENV)/python -m controller.bench_fleet
 	@$(VENV)/python -m hosts.bench
 endif
 
@@ -133,6 +139,9 @@ check: develop system ## format, lint, types and imports
 dist: develop ## wheels, sdist, Debian packages, checksums and an SBOM, into out/dist; what they need is installed
 	@tools/install.sh packages
 	@$(VENV)/python -m tools.dist
+
+screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP; LOOK=folder: every view
+	@$(VENV)/python tools/screenshots.py $(call given,LOOK,look)
 
 client: develop ## renew the typed client of the REST API from its OpenAPI document
 	@$(VENV)/python tools/client.py

@@ -22,7 +22,7 @@ HOME = Path("opt/access-point")  # where controller/*.service and `apctl init` h
 MAINTAINER = "The programmable access point's authors <noreply@localhost>"
 CONTROLLER = (
     "finsy", "grpcio", "fastapi", "uvicorn", "httptools", "sqlalchemy", "alembic", "psycopg[binary]", "pydantic", "prometheus-client", "typer",
-    "httpx", "numpy",
+    "httpx", "numpy", "nats-py", "cryptography",
 )  # fmt: skip
 """What controller/ imports, as requirements.txt pins it."""
 

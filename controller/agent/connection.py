@@ -20,8 +20,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import finsy as fy
 from finsy.proto import U128, p4r, rpc_code
 
-from .config import AccessPointConfig
+from ..config import AccessPointConfig
 from .program import Program
+from .refusals import DIGESTS, ERRORS, PACKETS, UNKNOWN, Refusals
 from .transport import GrpcTransport, RpcError, Stream, Transport, code_name
 
 LOG = logging.getLogger(__name__)
@@ -60,11 +61,19 @@ def over_grpc(config: AccessPointConfig) -> Transport:
         raise SessionError(f"{config.name}: {error.filename}: {error.strerror}: correct `tls`") from None
 
 
+Elect = Callable[[int], Awaitable[int]]
+"""Gives the election id with which to ask for being primary; it is told the highest that was heard of (0: none yet)."""
+
+
 class Connection:
     """The P4Runtime session of one access point; `connect` makes the way to its switch for each session."""
 
     def __init__(
-        self, config: AccessPointConfig, program: Program, connect: Callable[[AccessPointConfig], Transport] = over_grpc
+        self,
+        config: AccessPointConfig,
+        program: Program,
+        connect: Callable[[AccessPointConfig], Transport] = over_grpc,
+        elect: Elect | None = None,
     ) -> None:
         self.config = config
         self.program = program
@@ -73,7 +82,10 @@ class Connection:
         self.sessions = 0
         self.p4runtime_version: str | None = None
         self.election_id = config.election_id
+        self.lost = Refusals(config.name, DIGESTS, UNKNOWN, ERRORS, PACKETS)
         self._connect = connect
+        self._elect = elect or self._by_number
+        self._mend = "waiting as backup" if elect else "stop it or raise `election_id`; waiting as backup"
         self._warned = ""
         self._highest = 0
         """The highest election id that this session has heard of."""
@@ -82,6 +94,8 @@ class Connection:
         self._primary = asyncio.Event()
         self._lost_primary = asyncio.Event()
         self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MOST_WAITING)
+        self.hear: Callable[[p4r.PacketIn], None] = lambda packet: None
+        """Called with what the switch copies to the controller."""
         self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MOST_WAITING)
 
     async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
@@ -215,8 +229,8 @@ class Connection:
         try:
             self._stream = self._transport.stream()
             self._primary.clear()
-            self.election_id, self._highest = self.config.election_id, 0
-            self._request_primary()
+            self._highest = 0
+            await self._request_primary()
             try:
                 async with asyncio.timeout(ARBITRATION_SECONDS):
                     await self._receive()
@@ -321,32 +335,40 @@ class Connection:
         message = p4r.StreamMessageResponse.FromString(await self._stream.receive())
         match message.WhichOneof("update"):
             case "arbitration":
-                self._arbitrate(message.arbitration)
+                await self._arbitrate(message.arbitration)
             case "digest":
                 # The switch repeats a digest that nobody acknowledges, so a flood may be cut.
-                with contextlib.suppress(asyncio.QueueFull):
+                try:
                     self.digests.put_nowait(message.digest)
+                except asyncio.QueueFull:
+                    self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MOST_WAITING)
+            case "packet":
+                self.hear(message.packet)
             case "idle_timeout_notification":
                 await self.idle_timeouts.put(message.idle_timeout_notification)
             case "error":
+                self.lost.by_reason[ERRORS] += 1
                 self.warn(" ".join(message.error.message.split()))
 
-    def _request_primary(self) -> None:
+    async def _by_number(self, highest: int) -> int:
+        return highest + self.config.election_id
+
+    async def _request_primary(self) -> None:
+        self.election_id = await self._elect(self._highest)
         self._send(
             arbitration=p4r.MasterArbitrationUpdate(
                 device_id=self.config.device_id, election_id=U128.encode(self.election_id)
             )
         )
 
-    def _arbitrate(self, update: p4r.MasterArbitrationUpdate) -> None:
+    async def _arbitrate(self, update: p4r.MasterArbitrationUpdate) -> None:
         highest = U128.decode(update.election_id)
         passed_on = self._highest > self.election_id
         self._highest = max(self._highest, highest)
         if update.status.code == rpc_code.OK:
             if passed_on:
                 # BMv2 makes a backup primary by itself, with its old id: what its predecessor knows is no fence.
-                self.election_id = self._highest + self.config.election_id
-                self._request_primary()
+                await self._request_primary()
                 return
             self._primary.set()
             return
@@ -355,10 +377,9 @@ class Connection:
         if update.status.code == rpc_code.NOT_FOUND:
             # Nobody is primary any more, and only an id not below the highest ever seen may be (section 5.3). Backups
             # that try at the same time try with different ones.
-            self.election_id = highest + self.config.election_id
-            self._request_primary()
+            await self._request_primary()
             return
         self._note(
             f"{self.config.name}: another controller is primary at {self.config.address} (election id {highest}, "
-            f"ours is {self.election_id}): stop it or raise `election_id`; waiting as backup"
+            f"ours is {self.election_id}): {self._mend}"
         )

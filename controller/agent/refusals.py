@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an access point does not learn, and why: all of it counted, and of each reason the first one told in the log."""
+"""What an access point does not learn or does not take, and why: all of it counted, and of each reason the first one
+told in the log."""
 
 import logging
 
@@ -8,6 +9,10 @@ LOG = logging.getLogger(__name__)
 LOCKED, MOVES, PORT, TABLE, SWITCH = "locked", "moves", "port", "table", "switch"
 """A locked address behind another port; an address that moves too often; as many as one port may bring; as many as
 there is room for; the switch itself."""
+DIGESTS, UNKNOWN, ERRORS, PACKETS = "digests", "unknown", "errors", "packets"
+"""What the stream of a session said and came to nothing: lists of digests beyond those that wait already (the switch
+says them again); digests that the program does not have; errors that the switch tells of; packets
+that tell addresses, beyond a bound in each second."""
 
 
 class Refusals:

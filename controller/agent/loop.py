@@ -12,16 +12,18 @@ messages are one message with the repeated fields of all.
 
 import asyncio
 import math
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from finsy.proto import p4r, rpc_code
 
+from ..config import AccessPointConfig
+from ..observation import TICK_BOUNDS
 from .acks import burst, meter_rates, queue_meter, queue_rates, slowest
 from .classes import class_ids, ruled_class
-from .config import AccessPointConfig
 from .connection import Connection
 from .feedback import Floats, quantise
 from .flow_table import METER_STEP, SMALL_BURST, FlowTable
@@ -93,10 +95,17 @@ class Loop:
         self.missed = 0
         """How many were left out, because the next one was due already."""
         self._durations: deque[float] = deque(maxlen=DURATIONS)
+        self.tick_counts = [0] * (len(TICK_BOUNDS) + 1)
+        """How many took so long, by `TICK_BOUNDS`."""
+        self.tick_seconds = 0.0
+        """What all of them took together."""
         self._volumes = {port.port: Volumes() for port in config.ports}
         self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
         self._entries: dict[Key, p4r.Update] = {}
         """The last update of each feedback entry."""
+        self.added: Callable[[Flow], None] = lambda flow: None
+        self.removed: Callable[[int], None] = lambda index: None
+        """Called with what is regulated from now on, and no more."""
         self._releasing = False
         self._ended: asyncio.Event | None = None
         self._transport: Transport
@@ -161,6 +170,7 @@ class Loop:
         for flow in flows:
             self.flows.add(flow.index, flow.kind(self._config), now)
             self._by_index[flow.index] = flow
+            self.added(flow)
             self._fresh.append(flow)
 
     def change(self, flow: "Flow") -> None:
@@ -173,6 +183,7 @@ class Loop:
         """These flows are gone."""
         for index in indices:
             if self._by_index.pop(index, None) is not None:
+                self.removed(index)
                 self.flows.active[index] = False
                 self._to_write.pop(index, None)
                 for regulator in self.ports.values():
@@ -200,7 +211,10 @@ class Loop:
                 self.missed += missed
                 due += (missed + 1) * self.interval
                 await self._tick()
-                self._durations.append(clock() - began)
+                took = clock() - began
+                self._durations.append(took)
+                self.tick_counts[bisect_left(TICK_BOUNDS, took)] += 1
+                self.tick_seconds += took
             await self._write(self._taken_back())
         finally:
             self._ended = None

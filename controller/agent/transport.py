@@ -15,7 +15,7 @@ import grpc
 from finsy.proto import p4r, rpc_code, rpc_status
 from google.protobuf.message import DecodeError
 
-from .config import P4RuntimeTls
+from ..config import P4RuntimeTls
 
 ANSWER_SECONDS = 10.0
 """How long a call may take for which nothing else is said."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import finsy as fy
 
-from .config import AccessPointConfig, ConfigError
+from ..config import AccessPointConfig, ConfigError
 from .queue_estimate import FULL_FRAME
 
 CPU_CLONE_SESSION = 1
@@ -23,6 +23,8 @@ class Target:
     arch = "v1model"
     title = "v1model (apswitch, BMv2)"
     cpu_port = 510
+    nowhere: int | None = 511
+    """An egress port from which nothing leaves: what `mark_to_drop` asks for. None: there is none."""
     ports = "1 to 509"
 
     def is_port(self, number: int) -> bool:
@@ -52,6 +54,9 @@ class Target:
         for port in config.ports:
             if not self.is_port(port.port):
                 raise ConfigError(f"{config.name}: port {port.port} is none of {self.title}, which has {self.ports}")
+        for address, station in config.stations.items():
+            if station.blocked and self.nowhere is None:
+                raise ConfigError(f"{config.name}: station {address} cannot be blocked on {self.title}")
 
 
 class Tofino(Target):
@@ -60,6 +65,7 @@ class Tofino(Target):
     arch = "tna"
     title = "Tofino 1 (TNA)"
     cpu_port = 320
+    nowhere = None
     ports = "the dev ports 0 to 63 of each pipe: 0 to 63, 128 to 191, 256 to 319, 384 to 447"
 
     PIPE_PORTS = 128

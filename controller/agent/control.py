@@ -13,12 +13,20 @@ from typing import Any
 
 from finsy.proto import rpc_code
 
+from ..config import AccessPointConfig, ConfigError
+from ..observation import (
+    ClassObservation,
+    FlowObservation,
+    Observation,
+    PortObservation,
+    StationObservation,
+    UsageObservation,
+    measured,
+)
 from .access_point import AccessPoint
-from .config import AccessPointConfig, ConfigError
-from .connection import SessionError, State, over_grpc
+from .connection import Elect, SessionError, State, over_grpc
 from .flows import Flow
 from .loop import percentile
-from .observation import ClassObservation, FlowObservation, Observation, PortObservation, StationObservation
 from .program import FLOWS_SIZE
 from .regulator import PortRegulator
 from .transport import RpcError, Transport
@@ -27,8 +35,10 @@ PIECE = 250
 """Flows or stations in one answer."""
 LOOK = 16_384
 """Flow indices looked at for one answer."""
+MOST_NAMED = 100
+"""Stations that metrics tell of: those that something is said of, so that their number has a bound."""
 ACTIVE_SECONDS = 10.0
-LIVE = ("features", "ncr", "class_weights", "rules")
+LIVE = ("features", "ncr", "class_weights", "rules", "stations")
 """What changes while the session goes on; anything else starts a new one."""
 
 
@@ -42,15 +52,27 @@ class Refused(Exception):
 
 
 class Control:
-    """The access points of this process; `ready` and `connect` as of each."""
+    """The access points of this process; `ready`, `connect` and `elect` as of each."""
+
+    elsewhere = False
+    """Whether what is there is on other machines, and so are the files that a configuration names."""
+
+    lost = 0
+    """Samples of history that agents could not keep; those of this process are the service's own."""
 
     def __init__(
-        self, ready: Callable[[str], None], connect: Callable[[AccessPointConfig], Transport] = over_grpc
+        self,
+        ready: Callable[[str], None],
+        connect: Callable[[AccessPointConfig], Transport] = over_grpc,
+        elect: Elect | None = None,
     ) -> None:
         self.access_points: dict[str, AccessPoint] = {}
         self._ready = ready
         self._connect = connect
+        self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.told = asyncio.Event()
+        """Set when somebody else has changed what is desired; here nobody tells."""
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
         """Begin with these access points, all of them or none; raises `Refused`."""
@@ -68,7 +90,9 @@ class Control:
 
     async def remove(self, name: str) -> None:
         """End a session; no feedback stays behind."""
-        ap = self.access_points.pop(name)
+        ap = self.access_points.pop(name, None)
+        if ap is None:
+            return
         await ap.release()
         task = self._tasks.pop(name, None)
         if task:
@@ -96,6 +120,13 @@ class Control:
         self.access_points[config.name] = made
         self._run(made)
 
+    async def attempt(self, config: AccessPointConfig) -> None:
+        """Make a change that is not kept yet: the switch may refuse it."""
+        await self.change(config)
+
+    def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
+        """It is kept: nobody else has to be told."""
+
     async def stop(self) -> None:
         """End all of them."""
         await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
@@ -104,7 +135,7 @@ class Control:
         """How an access point is."""
         return observe(self._find(name))
 
-    def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
+    async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
         """Some flows in the order of their indices, from index `start` on, and where the next ones start."""
         ap = self._find(name)
         indices = ap.flows.by_index
@@ -118,11 +149,12 @@ class Control:
                 found.append(_flow(ap, flow))
         return found, end if end < FLOWS_SIZE else None
 
-    def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
+    async def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
         """Some stations by address, from address `start` on, and where the next ones start."""
         ap = self._find(name)
         known = sorted(number for number in ap.stations.by_number if number >= start)
         piece = [ap.stations.by_number[number] for number in known[:PIECE]]
+        used = ap.usage.of(*(station.mac for station in piece))
         answers = [
             StationObservation(
                 address=station.address,
@@ -132,10 +164,15 @@ class Control:
                 role=port.role if (port := ap.config.port(station.port)) else "none",
                 since=station.since,
                 moves=station.moves,
+                **usage,
             )
-            for station in piece
+            for station, usage in zip(piece, used, strict=True)
         ]
         return answers, known[PIECE] if len(known) > PIECE else None
+
+    async def usage(self, name: str, address: str) -> UsageObservation:
+        """What a station used, and does now; `address` as people write it."""
+        return self._find(name).usage.of(int(address.replace(":", ""), 16))[0]
 
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
@@ -149,7 +186,7 @@ class Control:
             ap.flows.set_weight(flow, weight)
         return _flow(ap, flow)
 
-    def flow(self, name: str, flow_index: int) -> FlowObservation:
+    async def flow(self, name: str, flow_index: int) -> FlowObservation:
         """One flow."""
         ap = self._find(name)
         return _flow(ap, self._flow(ap, flow_index))
@@ -175,7 +212,7 @@ class Control:
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
             # A copy, since `_set` changes it: who asked for a change that fails keeps what was.
-            return AccessPoint(config.model_copy(), self._ready, self._connect)
+            return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
 
@@ -184,6 +221,7 @@ class Control:
         for name in LIVE:
             setattr(ap.config, name, getattr(config, name))
         ap.loop.configure()
+        ap.usage.configure()
 
     def _run(self, ap: AccessPoint) -> None:
         if not ap.config.enabled:
@@ -221,16 +259,15 @@ def observe(ap: AccessPoint) -> Observation:
         problem=ap.connection.problem,
         p4runtime_version=ap.connection.p4runtime_version,
         sessions=ap.connection.sessions,
-        stations=len(ap.stations.by_number),
         stations_refused=dict(ap.stations.refused.by_reason),
-        flows=len(ap.flows.by_key),
-        flows_free=ap.flows.free,
         flows_refused=dict(ap.flows.refused.by_reason),
-        ticks=ap.loop.ticks,
-        late=ap.loop.late,
-        missed=ap.loop.missed,
+        stations_named=ap.usage.named(MOST_NAMED),
+        messages_lost=dict(ap.connection.lost.by_reason),
+        **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,
         tick_ms_p99=percentile(durations, 0.99) * 1000,
+        tick_counts=[*ap.loop.tick_counts],
+        tick_seconds=ap.loop.tick_seconds,
         ports=[_port(ap, state, now) for state in ap.loop.ports.values()],
     )
 
@@ -247,17 +284,11 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
         role=state.port.role,
         link=link,
         last_active=last_active,
-        queue_packets=state.estimate.packets,
-        queue_bytes=state.estimate.bytes,
-        delay_ms=state.delay * 1000,
-        target_ms=state.target_delay * 1000,
-        capacity_used_bps=8 * state.capacity or None,
-        capacity_learned_bps=8 * state.link.learned or None,
+        **measured("port", ap, state),
         capacity_problem=_capacity_problem(state),
-        flows_active=len(state.active),
-        device=state.feedback,
-        largest_flow=state.largest_flow_feedback,
-        classes=[_class(ap, state, class_id) for class_id in state.classes],
+        classes=[
+            ClassObservation(class_id=class_id, **measured("class", ap, state, class_id)) for class_id in state.classes
+        ],
     )
 
 
@@ -267,25 +298,6 @@ def _capacity_problem(state: PortRegulator) -> str | None:
         return None
     carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.link.learned, state.port.capacity))
     return f"the link carries {carried}, not {said}, and is regulated by that: correct capacity_bps, or let it be auto"
-
-
-def _class(ap: AccessPoint, state: PortRegulator, class_id: int) -> ClassObservation:
-    volumes = state.volumes
-    marked, dropped, refused = ap.signals.get((state.port.port, class_id), (0, 0, 0))
-    return ClassObservation(
-        class_id=class_id,
-        feedback=state.class_feedback.get(class_id, 0.0),
-        arriving_bps=state.class_rates[class_id] * 8,
-        desired_bps=state.class_desired[class_id] * 8,
-        arrived_packets=volumes.arrived_packets[class_id],
-        arrived_bytes=volumes.arrived_bytes[class_id],
-        sent_packets=volumes.sent_packets[class_id],
-        sent_bytes=volumes.sent_bytes[class_id],
-        filtered_packets=volumes.filtered_packets[class_id],
-        marked_packets=marked,
-        dropped_packets=dropped,
-        refused_packets=refused,
-    )
 
 
 def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
@@ -317,6 +329,7 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
         feedback=feedback,
         feedback_class=feedback_class,
         feedback_device=feedback_device,
-        feedback_total=min(1.0, feedback + feedback_class + feedback_device),
+        feedback_limit=float(table.held[index]),
+        feedback_total=min(1.0, feedback + feedback_class + feedback_device + float(table.held[index])),
         since=flow.since,
     )

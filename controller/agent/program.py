@@ -15,8 +15,8 @@ from finsy.p4schema import P4IdleTimeoutBehavior
 from finsy.proto import p4d, p4r
 from google.protobuf.text_format import ParseError
 
+from ..config import ConfigError, Pipeline
 from . import target
-from .config import ConfigError, Pipeline
 
 FLOOD_GROUP = 1
 GROUP_PORT = 511

@@ -10,13 +10,13 @@ and the others do not move for ever: who moves too often stays where it is until
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import finsy as fy
 from finsy.proto import p4r
 
-from .config import AccessPointConfig
+from ..config import AccessPointConfig
 from .connection import Connection
 from .program import Program, digest_members, table_entry
 from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, Refusals
@@ -51,6 +51,8 @@ class Station:
     """When it did lately, by the event loop's clock."""
     confirmed: float = 0.0
     """When the switch last had its entries, by the same clock."""
+    blocked: bool = False
+    """Whether its entry drops what is sent to it."""
 
     @property
     def address(self) -> str:
@@ -70,12 +72,17 @@ class Stations:
         self._config = config
         self._program = program
         self.by_number: dict[int, Station] = {}
+        self.at: dict[tuple[int, int, int], set[int]] = {}
+        """The MAC addresses behind each port, in each VLAN."""
         self._by_port: Counter[int] = Counter()
+        self.changed: Callable[[], None] = lambda: None
+        """Called when another one is behind a port."""
         self.refused = Refusals(config.name, LOCKED, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
         """The pipeline was pushed anew: nobody is known."""
         self.by_number.clear()
+        self.at.clear()
         self._by_port.clear()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
@@ -93,13 +100,15 @@ class Stations:
         for (*place, port), entry in learned.items():
             mac, outer_vid, inner_vid = place
             forward = forwards.get((mac, outer_vid, inner_vid))
-            is_there = forward is not None and egress_port(forward) == port and self._config.port(port)
+            goes_to = None if forward is None else egress_port(forward)
+            is_there = goes_to in (port, self._program.target.nowhere) and self._config.port(port)
             if not is_there or self._locked(mac) not in (None, port):
                 updates.append(_delete(entry))
                 continue
             del forwards[mac, outer_vid, inner_vid]
-            self.by_number[number(mac, outer_vid, inner_vid)] = Station(mac, outer_vid, inner_vid, port, time.time())
-            self._by_port[port] += 1
+            station = Station(mac, outer_vid, inner_vid, port, time.time(), blocked=goes_to != port)
+            self.by_number[number(mac, outer_vid, inner_vid)] = station
+            self._arrive(station)
             if entry.idle_timeout_ns != idle:
                 entry.idle_timeout_ns = idle
                 updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(table_entry=entry)))
@@ -120,7 +129,8 @@ class Stations:
             return
         if not stays and not self._may_learn(mac, known, port, now):
             return
-        forward = forward_entry(mac, *vlan, "forward_to", egress_port=port)
+        blocked = self._blocked(mac)
+        forward = self._forward(mac, *vlan, port, blocked)
         learn = learn_entry(mac, *vlan, port, "known_source")
         learn.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
         updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
@@ -138,17 +148,54 @@ class Stations:
             return
         if known is None:
             known = self.by_number[place] = Station(mac, *vlan, port, time.time())
-            self._by_port[port] += 1
+            self._arrive(known)
         elif not stays:
             known.moved.append(now)
-            self._by_port[known.port] -= 1
-            self._by_port[port] += 1
+            self._leave(known)
             known.port, known.moves = port, known.moves + 1
-        known.confirmed = now
+            self._arrive(known)
+        known.confirmed, known.blocked = now, blocked
 
     def _forget(self, known: Station) -> None:
         del self.by_number[number(known.mac, known.outer_vid, known.inner_vid)]
-        self._by_port[known.port] -= 1
+        self._leave(known)
+
+    def _arrive(self, station: Station) -> None:
+        self._by_port[station.port] += 1
+        self.at.setdefault((station.port, station.outer_vid, station.inner_vid), set()).add(station.mac)
+        self.changed()
+
+    def _leave(self, station: Station) -> None:
+        self._by_port[station.port] -= 1
+        place = station.port, station.outer_vid, station.inner_vid
+        self.at[place].discard(station.mac)
+        if not self.at[place]:
+            del self.at[place]
+        self.changed()
+
+    def _forward(self, mac: int, outer_vid: int, inner_vid: int, port: int, blocked: bool) -> fy.P4TableEntry:
+        nowhere = self._program.target.nowhere
+        to = nowhere if blocked and nowhere is not None else port
+        return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
+
+    async def sync(self, connection: Connection) -> None:
+        """Bring what is known to what is said of it now: who is locked elsewhere is forgotten, what is sent to who is
+        blocked is dropped."""
+        for known in [*self.by_number.values()]:
+            where = known.mac, known.outer_vid, known.inner_vid
+            if self._locked(known.mac) not in (None, known.port):
+                self._forget(known)
+                await self._take_back(connection, known)
+            elif self._blocked(known.mac) != known.blocked:
+                blocked = not known.blocked
+                forward = self._forward(*where, known.port, blocked)
+                await connection.write_existing([self._update(p4r.Update.MODIFY, forward)])
+                known.blocked = blocked
+
+    async def _take_back(self, connection: Connection, known: Station) -> None:
+        where = known.mac, known.outer_vid, known.inner_vid
+        for entry in (learn_entry(*where, known.port), forward_entry(*where)):
+            await connection.write_existing([self._update(p4r.Update.DELETE, entry)])
 
     async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
         """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
@@ -157,12 +204,7 @@ class Stations:
         if known is None or known.port != port:
             return
         self._forget(known)
-        await connection.write_existing(
-            [
-                self._update(p4r.Update.DELETE, learn_entry(mac, outer_vid, inner_vid, port)),
-                self._update(p4r.Update.DELETE, forward_entry(mac, outer_vid, inner_vid)),
-            ]
-        )
+        await self._take_back(connection, known)
 
     def _may_learn(self, mac: int, known: Station | None, port: int, now: float) -> bool:
         """Whether the address may be behind the port; what is refused is counted. Others never keep a locked address
@@ -186,7 +228,12 @@ class Stations:
 
     def _locked(self, mac: int) -> int | None:
         """The port that the address is locked to."""
-        return self._config.locked_stations.get(written(mac))
+        station = self._config.stations.get(written(mac))
+        return station.locked_port if station else None
+
+    def _blocked(self, mac: int) -> bool:
+        station = self._config.stations.get(written(mac))
+        return station is not None and station.blocked
 
     @staticmethod
     def _moves(known: Station, now: float) -> int:

@@ -3,7 +3,7 @@
 
 import finsy as fy
 
-from .config import AccessPointConfig
+from ..config import AccessPointConfig
 from .program import (
     DIGEST_FLOWS,
     DIGEST_SOURCE,

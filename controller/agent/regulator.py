@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
+from ..law.base import IDLE_SECONDS, Law
+from ..law.paper import Paper
+from ..law.pi2 import BUSY_QUEUE, Pi2
 from .acks import queue_rates
 from .capacity import Capacity
-from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
-from .law.base import IDLE_SECONDS, Law
-from .law.paper import Paper
-from .law.pi2 import BUSY_QUEUE, Pi2
 from .program import QUEUE_SPARSE
 from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 
@@ -274,6 +274,7 @@ class PortRegulator:
             _, of = np.unique(np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_inverse=True)
             of = of.reshape(-1)
             weights = weights / np.bincount(of, weights)[of]
+        weights = weights * table.station_weight[flows]
         of_class = self._weights / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9)
         kept = np.array(
             [
@@ -305,5 +306,6 @@ class PortRegulator:
                 of_port = self.law.dropped(self.feedback)
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
                 table.thin(flows, fair, np.array(of_class_too))
+        table.hold(flows)
         self.fair_sparse = table.brought(flows)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK
 from .access_point import AccessPoint
-from .config import CLASS_DOWNLINK, CLASS_UPLINK
 from .regulator import PortRegulator
 
 INTERVAL = 0.1

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..law.base import Law
+from ..law.pi2 import MOST_DROPPED
+from ..observation import UsageObservation
 from .feedback import Floats, Rates, quantise
-from .law.base import Law
-from .law.pi2 import MOST_DROPPED
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
 
 Numbers = npt.NDArray[np.int64]
+
+SLOTS = 8193
+"""Places for stations that are known or set something for; one of them stands for nobody."""
+NOBODYS = 0
+UP, DOWN = 0, 1
 
 METER_STEP = 4
 """A flow's sparse rate is written when it changed by one part in so many."""
@@ -81,6 +87,16 @@ class FlowTable:
         self.thinned = np.zeros(FLOWS_SIZE, bool)
         """Who goes ahead, and loses what it asks for above its fair share."""
         self.station = np.zeros(FLOWS_SIZE, np.int64)
+        """A number of each one's station."""
+        self.held = np.zeros(FLOWS_SIZE)
+        """What a flow loses as its station asks for more than its limit."""
+        self.station_weight = np.ones(FLOWS_SIZE)
+        self._slots = np.zeros((2, FLOWS_SIZE), np.int64)
+        """Of who sends it, and who gets it."""
+        self._limits = np.zeros((2, SLOTS))
+        """In bytes/s; 0: none."""
+        self._used = np.zeros((2, SLOTS, 2), np.int64)
+        """Packets and bytes of each station, up and down."""
         self._least_sparse_rate = np.zeros(FLOWS_SIZE)
         self._small = np.zeros(FLOWS_SIZE, bool)
         self._metered = np.zeros(FLOWS_SIZE)
@@ -101,7 +117,9 @@ class FlowTable:
         self.sparse_rate[index] = self._metered[index] = kind.metered_rate
         self.crowded[index] = self._metered_crowded[index] = False
         self.thinned[index] = self._written_thinned[index] = kind.thinned
-        self.station[index] = kind.station
+        self.station[index], self.station_weight[index] = kind.station, 1.0
+        self.held[index] = 0.0
+        self._slots[:, index] = NOBODYS
         self.written[index], self._scalable[index] = kind.written, kind.written_scalable
         self.set_class(index, kind.own_class)
 
@@ -112,6 +130,9 @@ class FlowTable:
 
     def take(self, at: Numbers, packets: Numbers, sizes: Numbers, now: float, tau: float) -> None:
         """New readings of the counters of these flows; `tau` as in `Rates`."""
+        more = np.stack((packets - self.packets[at], sizes - self.bytes[at]), axis=1)
+        for way in (UP, DOWN):
+            np.add.at(self._used[way], self._slots[way, at], more)
         self.packets[at], self.bytes[at] = packets, sizes
         self._small[at] = sizes <= SMALL_BURST * packets
         self.rates.update(at, sizes.astype(np.float64), now, tau)
@@ -166,16 +187,84 @@ class FlowTable:
         fair = self._small[at] & ~self.acknowledges[at] & (self.sparse_rate[at] > self._least_sparse_rate[at])
         return float(self.sparse_rate[at][fair & ~self.thinned[at]].sum())
 
+    def belongs(self, index: int, sender: int, receiver: int, station: int, weight: float) -> None:
+        """Whose flow it is: the places of who sends and of who gets it, and a number and weight of its station."""
+        self._slots[:, index] = sender, receiver
+        self.station[index], self.station_weight[index] = station, weight
+
+    def set_limits(self, slot: int, down: float, up: float) -> None:
+        """What the flows of a station may have together, in bytes/s; 0: what there is."""
+        if slot != NOBODYS:
+            self._limits[DOWN, slot], self._limits[UP, slot] = down, up
+
+    def clear(self, slots: Numbers) -> None:
+        """These places are others' from now on."""
+        self._used[:, slots] = 0
+        self._limits[:, slots] = 0.0
+        gone = np.zeros(SLOTS, bool)
+        gone[slots] = True
+        self._slots[gone[self._slots]] = NOBODYS
+
+    def go_on_from(self, before: "FlowTable") -> None:
+        """A new table for the same stations: what they used and may use stays."""
+        self._used, self._limits = before._used, before._limits
+
+    def station_rates(self) -> Floats:
+        """What the flows of each place have together, up and down, in bytes/s."""
+        return np.stack([np.bincount(self._slots[way], self.rates.value, SLOTS) for way in (UP, DOWN)])
+
+    def usage(self, slot: int, rates: Floats | None = None) -> UsageObservation:
+        """What a station used, and does now; `rates` as `station_rates` has them."""
+        if slot == NOBODYS:
+            return UsageObservation(
+                packets_up=0, bytes_up=0, packets_down=0, bytes_down=0, rate_up_bps=0.0, rate_down_bps=0.0
+            )
+        up, down = (self.station_rates() if rates is None else rates)[:, slot].tolist()
+        (packets_up, bytes_up), (packets_down, bytes_down) = self._used[:, slot].tolist()
+        return UsageObservation(
+            packets_up=packets_up,
+            bytes_up=bytes_up,
+            packets_down=packets_down,
+            bytes_down=bytes_down,
+            rate_up_bps=8 * up,
+            rate_down_bps=8 * down,
+        )
+
+    def hold(self, at: Numbers) -> None:
+        """Those of these flows whose station has a limit, and asks for more, lose what is above: all of them the same
+        part. What answers to that asks for less, and what does not is cut to the limit. None of them goes ahead as
+        sparse with more than what is sparse in any case."""
+        held = np.zeros(at.size)
+        for way in (UP, DOWN):
+            slots = self._slots[way, at]
+            limits = self._limits[way, slots]
+            if limits.any():
+                asked = np.bincount(slots, self.rates.value[at], minlength=SLOTS)[slots]
+                above = 1 - limits / np.maximum(asked, 1e-9)
+                held = np.maximum(held, np.where(limits > 0, np.clip(above, 0.0, 1.0), 0.0))
+        self.held[at] = held
+        has = held > 0
+        if has.any():
+            of = at[has]
+            self.crowded[of], self.thinned[of] = True, False
+            self.sparse_rate[of] = self._least_sparse_rate[of]
+
+    def _terms(self, at: Numbers) -> Floats:
+        """The feedback of these flows, with what their stations' limits add."""
+        terms: Floats = np.minimum(1.0, self.feedback[at] + self.held[at])
+        return terms
+
     def stop(self, at: Numbers) -> None:
         """These flows have no feedback any more."""
-        self.feedback[at] = 0.0
+        self.feedback[at] = self.held[at] = 0.0
         self.thinned[at] = False
 
     def changed(self, at: Numbers, law: Law, step: int, scalable_step: int) -> list[int]:
         """Those whose feedback differs from what is written by `step` of 65535 at least, or that of scalable senders by
         `scalable_step`, or has become 0; and those whose sparse rate differs by one part of `METER_STEP`."""
-        value, written = np.rint(self.feedback[at] * FEEDBACK_MAX), self.written[at]
-        scalable = np.rint(np.array([law.scalable(term) for term in self.feedback[at].tolist()]) * FEEDBACK_MAX)
+        terms = self._terms(at)
+        value, written = np.rint(terms * FEEDBACK_MAX), self.written[at]
+        scalable = np.rint(np.array([law.scalable(term) for term in terms.tolist()]) * FEEDBACK_MAX)
         feedback = (np.abs(value - written) >= step) | (np.abs(scalable - self._scalable[at]) >= scalable_step)
         feedback |= (value == 0) & (written > 0)
         metered = self._metered[at]
@@ -196,6 +285,6 @@ class FlowTable:
 
     def values(self, index: int, law: Law) -> tuple[int, int]:
         """Twice 16 bits, the feedback of a flow and that for scalable senders: what is written now."""
-        term = float(self.feedback[index])
+        term = min(1.0, float(self.feedback[index] + self.held[index]))
         self.written[index], self._scalable[index] = values = quantise(term), quantise(law.scalable(term))
         return values

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable
 import finsy as fy
 from finsy.proto import p4r
 
+from ..config import AccessPointConfig
 from . import acks, classes, ports
-from .config import AccessPointConfig
-from .connection import Connection, State, over_grpc
+from .connection import Connection, Elect, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
 from .loop import Loop
 from .program import COUNTERS, DIGEST_FLOWS, DIGEST_SOURCE, FLOW_TABLES, Encodable, Program, canonical, class_index
+from .refusals import UNKNOWN
 from .stations import Stations
 from .transport import Transport
+from .usage import Usage
 
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
@@ -44,6 +46,7 @@ class AccessPoint:
         config: what it shall be.
         ready: called with its name whenever it is under control.
         connect: makes the way to its switch, for each session.
+        elect: gives election ids; None: those of the configuration.
     """
 
     def __init__(
@@ -51,14 +54,18 @@ class AccessPoint:
         config: AccessPointConfig,
         ready: Callable[[str], None],
         connect: Callable[[AccessPointConfig], Transport] = over_grpc,
+        elect: Elect | None = None,
     ) -> None:
         self.config = config
         self.program = Program(config.pipeline)
         self.program.target.check(config)
-        self.connection = Connection(config, self.program, connect)
+        self.connection = Connection(config, self.program, connect, elect)
         self.stations = Stations(config, self.program)
         self.loop = Loop(config, self.program)
         self.flows = Flows(config, self.program, self.loop)
+        self.usage = Usage(config, self.program, self.stations, self.loop.flows)
+        self.loop.added, self.loop.removed = self.usage.add, self.usage.remove
+        self.stations.changed = self.usage.changed.set
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
@@ -81,6 +88,7 @@ class AccessPoint:
         """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
         if self.connection.state == State.READY:
             await self._entries.sync(self.connection, self._wanted())
+            await self.stations.sync(self.connection)
 
     def _wanted(self) -> list[Encodable]:
         of_ports = ports.entities(self.config, self.program.target)
@@ -90,14 +98,20 @@ class AccessPoint:
         return [*of_ports, *classes.entities(self.config, self.program), *acks.entities(self.config)]
 
     async def _serve(self, kept: bool) -> None:
-        for manager in (self._entries, self.stations, self.flows, self.loop):
+        for manager in (self._entries, self.stations, self.flows, self.loop, self.usage):
             manager.forget()
+        self.usage.use(self.loop.flows)
         self._epoch = 0
         updates = await self._adopt() if kept else []
         await self._entries.sync(self.connection, self._wanted())
         for start in range(0, len(updates), ENTRIES_PER_WRITE):
             await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
+        await self.stations.sync(self.connection)
+        clock = asyncio.get_running_loop().time
+        self.connection.hear = lambda packet: self.usage.hear(self.connection, packet, clock())
         self.connection.begin_service()
+        # What was changed while that went on was left to this session.
+        await self.sync()
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._take_digests())
@@ -105,6 +119,7 @@ class AccessPoint:
             if not self.program.flows_time_out:
                 tasks.create_task(self._watch_flows())
             tasks.create_task(self._watch_signals())
+            tasks.create_task(self.usage.run(self.connection))
             tasks.create_task(self.loop.run(self.connection))
 
     async def _adopt(self) -> list[p4r.Update]:
@@ -144,6 +159,7 @@ class AccessPoint:
             elif name == DIGEST_SOURCE:
                 await self.stations.learn(self.connection, digest)
             else:
+                self.connection.lost.by_reason[UNKNOWN] += 1
                 self.connection.warn(f"digest {digest.digest_id} is none of the program's")
             self.connection.acknowledge(digest)
 

@@ -4,7 +4,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from .law.base import IDLE_SECONDS
+from ..law.base import IDLE_SECONDS
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64] | slice

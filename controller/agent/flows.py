@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import finsy as fy
 from finsy.proto import p4r
 
+from ..config import AccessPointConfig
 from .classes import class_of, ruled_class
-from .config import AccessPointConfig
 from .connection import Connection
 from .flow_table import FlowKind, FlowTable
 from .loop import Loop
@@ -142,6 +142,12 @@ class Flow:
     def weight(self, weight: float) -> None:
         self._table.weight[self.index] = weight
 
+    @property
+    def station(self) -> int:
+        """A number of its station's address; of this process alone, so that nobody makes up an address with the number
+        of another one's."""
+        return hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr)
+
     def kind(self, config: AccessPointConfig) -> FlowKind:
         """What the loop has to know of it."""
         meter = self.change.entity.table_entry.meter_config
@@ -154,8 +160,7 @@ class Flow:
             ack_class=class_of(self.direction, True),
             sparse_rate=meter.cir,
             metered_rate=meter.cir,
-            # Of this process alone, so that nobody makes up an address with the number of another one's.
-            station=hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr),
+            station=self.station,
             written=self.written,
             written_scalable=self.written_scalable,
         )

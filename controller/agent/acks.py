@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import finsy as fy
 
-from .config import AccessPointConfig, QueueShares
+from ..config import AccessPointConfig, QueueShares
 from .flow_table import MOST_THINNED
 from .program import (
     GROUP_PORT,

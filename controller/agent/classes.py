@@ -11,7 +11,7 @@ feedback marks them by their own measure, have a queue between these and the bul
 Rules of the operator stand above all that.
 """
 
-from .config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port, Rule
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port, Rule
 from .program import (
     DIRECTIONS,
     FLOW_CLASS_THINNED,
