@@ -42,6 +42,7 @@ constexpr double LOOK = 0.25;  // s between two samples of a rate
 constexpr double CLOSER = 0.5; // s between two looks at a sender, as the middleware of paper 002 has it
 constexpr uint16_t PORT = 5000;
 constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
+constexpr double PAUSE = 1;    // s without a segment, after which a receiver is quick again; Linux: its timeout
 
 std::invalid_argument
 Wrong(const std::string& what)
@@ -124,7 +125,8 @@ CellFlow::CellFlow(std::string name_,
       stop(settings.Number("stop", 0)),
       m_receiver(receiver),
       m_to(to, port),
-      m_ecn(settings.Number("ecn", 0) != 0)
+      m_ecn(settings.Number("ecn", 0) != 0),
+      m_quick(settings.Number("quick_acks", 0))
 {
     double length = settings.Number("length", 0);
     double period = settings.Number("period", 10);
@@ -170,6 +172,8 @@ CellFlow::Begin()
     m_socket->TraceConnectWithoutContext("HighestRxAck", MakeCallback(&CellFlow::Acknowledged, this));
     m_socket->TraceConnectWithoutContext("LastRTT", MakeCallback(&CellFlow::Measured, this));
     m_socket->TraceConnectWithoutContext("CongState", MakeCallback(&CellFlow::Changed, this));
+    m_socket->TraceConnectWithoutContext("CongestionWindow",
+                                         Callback<void, uint32_t, uint32_t>([this](uint32_t, uint32_t now) { m_window = now; }));
     m_socket->SetSendCallback(Callback<void, Ptr<Socket>, uint32_t>([this](Ptr<Socket>, uint32_t) { Fill(); }));
     m_socket->SetConnectCallback(Callback<void, Ptr<Socket>>([this](Ptr<Socket>) { Fill(); }),
                                  MakeNullCallback<void, Ptr<Socket>>());
@@ -221,9 +225,27 @@ CellFlow::Accept(Ptr<Socket> socket, const Address&)
     socket->SetRecvCallback(MakeCallback(&CellFlow::Receive, this));
 }
 
+// As Linux does (tcp_event_data_recv, tcp_incr_quickack): who begins again must not wait for an acknowledgement that waits.
+void
+CellFlow::AcknowledgeAtOnce(Ptr<Socket> socket)
+{
+    constexpr uint32_t delayed = 2;
+    if (Simulator::Now() - m_arrived > Seconds(PAUSE))
+    {
+        m_quickLeft = m_quick;
+    }
+    m_arrived = Simulator::Now();
+    socket->SetAttribute("DelAckCount", UintegerValue(m_quickLeft > 0 ? 1 : delayed));
+    m_quickLeft -= m_quickLeft > 0;
+}
+
 void
 CellFlow::Receive(Ptr<Socket> socket)
 {
+    if (m_quick > 0)
+    {
+        AcknowledgeAtOnce(socket);
+    }
     while (auto packet = socket->Recv())
     {
         if (packet->GetSize() == 0)
@@ -296,6 +318,14 @@ uint32_t
 CellFlow::SmallestRtt() const
 {
     return m_smallest;
+}
+
+double
+CellFlow::Window() const
+{
+    UintegerValue segment;
+    m_socket->GetAttribute("SegmentSize", segment);
+    return static_cast<double>(m_window) / segment.Get();
 }
 
 Cell::Cell(Settings& settings)
@@ -578,6 +608,10 @@ Cell::LookCloser()
             Keep(now, "min_rtt_ms", flow->SmallestRtt() / 1e3, 0, flow->name);
             Keep(now, "cwnd", state->GetCwndInSegments(), 0, flow->name);
             Keep(now, "recovering", state->m_congState == TcpSocketState::CA_RECOVERY, 0, flow->name);
+        }
+        else if (flow->Begun() && !state && flow->SmallestRtt() > 0)
+        {
+            Keep(now, "cwnd", flow->Window(), 0, flow->name);
         }
     }
     Simulator::Schedule(Seconds(CLOSER), &Cell::LookCloser, this);

@@ -71,6 +71,7 @@ class CellFlow
     bool Begun() const;
     Ptr<TcpSocketState> State() const;
     uint32_t SmallestRtt() const; ///< us; 0: none yet
+    double Window() const;        ///< segments; 0: none yet
 
     struct Session
     {
@@ -92,17 +93,21 @@ class CellFlow
     void Acknowledged(SequenceNumber32 before, SequenceNumber32 now);
     void Measured(Time before, Time now);
     void Changed(TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now);
+    void AcknowledgeAtOnce(Ptr<Socket> socket);
 
     Ptr<Node> m_receiver;
     InetSocketAddress m_to;
     bool m_ecn;
+    uint32_t m_quick; ///< segments that are acknowledged each by itself after a pause
+    uint32_t m_quickLeft{0};
+    Time m_arrived{Seconds(-1)}; ///< the last segment
     bool m_endless;
     Ptr<TcpSocketBase> m_socket;
     Ptr<Socket> m_listening;
     Ptr<TcpCongestionOps> m_control;
     Ptr<TcpSocketState> m_state;
     uint64_t m_wanted{0}, m_given{0}, m_acked{0}, m_received{0}, m_taken{0};
-    uint32_t m_smallest{0};
+    uint32_t m_smallest{0}, m_window{0};
     bool m_over{false};
 };
 
