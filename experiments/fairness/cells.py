@@ -12,7 +12,7 @@ from topologies.kernel import SIMULATED
 
 SECONDS = 100.0
 LAST = 90.0  # s: what begins later might not end
-SETTLED = 5.0
+SETTLED = 10.0
 PERIOD = 10.0
 # Mb/s: what the cell carries of TCP, as section 4.1 has it of its own: the largest mean of cell-effective over the
 # nodes. A test compares.
@@ -143,7 +143,11 @@ NODES = Experiment(
     figures=curves("nodes", "nodes", bytes=10_000),
     goals=tuple(goal for direction in ("down", "up") for nodes in (2, 4, 10) for goal in goals(direction, nodes)),
     repeats=10,
-    quick=Quick(seconds=40, sweep={"nodes": (2, 4, 10)}),
+    quick=Quick(
+        seconds=30,
+        arms=("reno", "westwood", "vegas", "reno-maxwin", "vegas-fair", "ours-cubic"),
+        sweep={"nodes": (2, 4, 10)},
+    ),
     differences=DIFFERENCES,
     clock=SIMULATED,
     apart=True,
@@ -163,7 +167,7 @@ LENGTHS = Experiment(
     ),
     figures=curves("bytes", "bytes a session", log_x=True, nodes=4),
     repeats=10,
-    quick=Quick(seconds=40, arms=("reno", "westwood", "vegas"), sweep={"bytes": (10_000, 50_000, 500_000)}),
+    quick=Quick(seconds=30, arms=("reno", "westwood", "vegas"), sweep={"bytes": (10_000, 50_000, 500_000)}),
     differences=DIFFERENCES,
     clock=SIMULATED,
     apart=True,
