@@ -41,6 +41,7 @@ constexpr double CLOSER = 0.5; // s between two looks at a sender, as the middle
 constexpr uint16_t PORT = 5000;
 // Channels of 2.4 GHz that do not overlap: of the first access point, of the second, and of nobody.
 constexpr uint8_t CHANNEL = 1, SECOND_CHANNEL = 6, NO_CHANNEL = 11;
+constexpr uint16_t WIDTH = 20; // MHz
 constexpr double BESIDE = 0.5; // m, of who walks from one access point to the other, beside the line between them
 
 std::invalid_argument
@@ -134,8 +135,9 @@ Cell::MakeRadios(Settings& settings)
     {
         wifi.SetRemoteStationManager(manager);
     }
-    auto tune = [&phy](int channel) {
-        phy.Set("ChannelSettings", StringValue("{" + std::to_string(channel) + ", 0, BAND_2_4GHZ, 0}"));
+    const std::string width = std::to_string(b ? 22 : WIDTH);
+    auto tune = [&phy, &width](int channel) {
+        phy.Set("ChannelSettings", StringValue("{" + std::to_string(channel) + ", " + width + ", BAND_2_4GHZ, 0}"));
     };
     Ssid name("cell");
     WifiMacHelper mac;
@@ -168,18 +170,20 @@ Cell::MakeRadios(Settings& settings)
         queue(m_stationRadios.Get(i), below);
     }
     double share = settings.Number("foreign_share", 0);
+    const std::string lowest = b ? "DsssRate1Mbps" : "ErpOfdmRate6Mbps";
     double far = settings.Number("foreign_distance", 30);
     for (uint32_t i = 0; share > 0 && i < m_accessPoints.GetN(); i++)
     {
         auto node = CreateObject<Node>();
         tune(i == 0 ? CHANNEL : SECOND_CHANNEL);
         mac.SetType("ns3::AdhocWifiMac");
+        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "NonUnicastMode", StringValue(lowest));
         auto device = wifi.Install(phy, mac, node).Get(0);
         auto place = CreateObject<ConstantPositionMobilityModel>();
         place->SetPosition(Vector(i * m_apart, far, 0));
         node->AggregateObject(place);
         m_foreign.push_back(CreateObject<ForeignTraffic>());
-        m_foreign.back()->Start(device, b ? 1 : 6, share); // Mb/s: the lowest, which ns-3 has for all that goes to all
+        m_foreign.back()->Start(device, b ? 1 : 6, share);
     }
 }
 
@@ -247,7 +251,7 @@ Cell::Leave()
 {
     auto radio = DynamicCast<WifiNetDevice>(m_stationRadios.Get(0));
     // A channel on which nobody is. The access point is told, as who leaves says so.
-    radio->GetPhy()->SetOperatingChannel(WifiPhy::ChannelTuple{NO_CHANNEL, 0, WIFI_PHY_BAND_2_4GHZ, 0});
+    radio->GetPhy()->SetOperatingChannel(WifiPhy::ChannelTuple{NO_CHANNEL, WIDTH, WIFI_PHY_BAND_2_4GHZ, 0});
     auto left = DynamicCast<WifiNetDevice>(m_radios.Get(0))->GetRemoteStationManager();
     left->RecordDisassociated(Mac48Address::ConvertFrom(radio->GetAddress()));
 }
@@ -257,7 +261,7 @@ Cell::Arrive()
 {
     DynamicCast<WifiNetDevice>(m_stationRadios.Get(0))
         ->GetPhy()
-        ->SetOperatingChannel(WifiPhy::ChannelTuple{SECOND_CHANNEL, 0, WIFI_PHY_BAND_2_4GHZ, 0});
+        ->SetOperatingChannel(WifiPhy::ChannelTuple{SECOND_CHANNEL, WIDTH, WIFI_PHY_BAND_2_4GHZ, 0});
 }
 
 void
