@@ -42,9 +42,9 @@ REACHABLE = round(SHARE * MOST * 1000)  # kbit/s
 TOLERANCE = 0.05
 # What the paper does not state, fixed before the first run. Indoors the paper adjusted the power for the channel to be
 # well attenuated at the point of handover: of whole dBm it is that at which one terminal alone, without bursts, gets
-# nearest to half on the last two metres of what it gets near (22.4 Mb/s at 1, 18.6 at 0, 9.2 at -1; near 24.2). Outdoors
-# the loss is that of a street. A terminal loses bursts of 50 ms every 2 s in the devices' cells, with their five
-# retries, and outdoors another network takes a third of the air at either access point.
+# nearest to half on the last two metres of what it gets near (22.4 Mb/s at 1, 18.6 at 0, 9.2 at -1; near 24.2).
+# Outdoors the loss is that of a street. A terminal loses bursts of 50 ms every 2 s in the devices' cells, with their
+# five retries, and outdoors another network takes a third of the air at either access point.
 POWER = -1
 DEVICES: Mapping[str, str | float] = {"retries": 5, "burst_every": 2, "burst_ms": 50}
 PLACES: Mapping[str, Mapping[str, str | float]] = {
@@ -195,7 +195,7 @@ HANDOVER = Experiment(
 TARGET_30 = Experiment(
     name="cell-target",
     title="A target within reach through a handover, in simulated cells",
-    paper="004, section IV.B, Fig. 10: 30 %, about twice of the fair share",
+    paper="none: the walk of 004, Fig. 9-11, with the 30 % of Fig. 10",
     question="Does a terminal that walks hold a target of 30 % of what a cell carries, behind bridges and behind ours?",
     sweep={"place": tuple(PLACES)},
     scene=handover,

@@ -39,9 +39,42 @@ namespace
 constexpr double LOOK = 0.25;  // s between two samples of a rate
 constexpr double CLOSER = 0.5; // s between two looks at a sender, as the middleware of paper 002 has it
 constexpr uint16_t PORT = 5000;
-// Channels of 2.4 GHz that do not overlap: of the first access point, of the second, and of nobody.
-constexpr uint8_t CHANNEL = 1, SECOND_CHANNEL = 6, NO_CHANNEL = 11;
-constexpr uint16_t WIDTH = 20; // MHz
+/// What ns-3 calls the parts of a standard. channels: that do not overlap, of the first access point, of the second, and
+/// of nobody.
+struct Standard
+{
+    WifiStandard standard;
+    WifiPhyBand band;
+    uint16_t width; ///< MHz
+    uint8_t channels[3];
+    const char *data, *control, *lowest;
+    double lowestMbps;
+};
+
+const std::map<std::string, Standard> STANDARDS{
+    {"802.11a",
+     {WIFI_STANDARD_80211a, WIFI_PHY_BAND_5GHZ, 20, {36, 40, 44}, "OfdmRate54Mbps", "OfdmRate24Mbps", "OfdmRate6Mbps", 6}},
+    {"802.11b",
+     {WIFI_STANDARD_80211b,
+      WIFI_PHY_BAND_2_4GHZ,
+      22,
+      {1, 6, 11},
+      "DsssRate11Mbps",
+      "DsssRate2Mbps",
+      "DsssRate1Mbps",
+      1}},
+    {"802.11g",
+     {WIFI_STANDARD_80211g,
+      WIFI_PHY_BAND_2_4GHZ,
+      20,
+      {1, 6, 11},
+      "ErpOfdmRate54Mbps",
+      "ErpOfdmRate24Mbps",
+      "ErpOfdmRate6Mbps",
+      6}},
+};
+
+constexpr size_t FIRST = 0, SECOND = 1, NOWHERE = 2; // of a standard's channels
 constexpr double BESIDE = 0.5; // m, of who walks from one access point to the other, beside the line between them
 
 std::invalid_argument
@@ -121,12 +154,17 @@ Cell::MakeRadios(Settings& settings)
     phy.Set("TxPowerStart", DoubleValue(power));
     phy.Set("TxPowerEnd", DoubleValue(power));
     std::string standard = settings.Text("standard", "802.11g");
+    auto known = STANDARDS.find(standard);
+    if (known == STANDARDS.end())
+    {
+        throw Wrong("standard=" + standard + " is none of a cell: give 802.11a, 802.11b or 802.11g");
+    }
+    const auto& of = known->second;
     WifiHelper wifi;
-    bool b = standard == "802.11b";
-    wifi.SetStandard(b ? WIFI_STANDARD_80211b : WIFI_STANDARD_80211g);
+    wifi.SetStandard(of.standard);
     std::string manager = settings.Text("manager", "ns3::ArfWifiManager");
-    std::string data = settings.Text("data", b ? "DsssRate11Mbps" : "ErpOfdmRate54Mbps");
-    std::string control = settings.Text("control", b ? "DsssRate2Mbps" : "ErpOfdmRate24Mbps");
+    std::string data = settings.Text("data", of.data);
+    std::string control = settings.Text("control", of.control);
     if (manager == "ns3::ConstantRateWifiManager")
     {
         wifi.SetRemoteStationManager(manager, "DataMode", StringValue(data), "ControlMode", StringValue(control));
@@ -135,9 +173,14 @@ Cell::MakeRadios(Settings& settings)
     {
         wifi.SetRemoteStationManager(manager);
     }
-    const std::string width = std::to_string(b ? 22 : WIDTH);
-    auto tune = [&phy, &width](int channel) {
-        phy.Set("ChannelSettings", StringValue("{" + std::to_string(channel) + ", " + width + ", BAND_2_4GHZ, 0}"));
+    for (size_t i = 0; i < 3; i++)
+    {
+        m_channels.emplace_back(of.channels[i], of.width, of.band, 0);
+    }
+    const std::string band = of.band == WIFI_PHY_BAND_5GHZ ? "BAND_5GHZ" : "BAND_2_4GHZ";
+    auto tune = [&](size_t place) {
+        const auto channel = std::to_string(of.channels[place]) + ", " + std::to_string(of.width);
+        phy.Set("ChannelSettings", StringValue("{" + channel + ", " + band + ", 0}"));
     };
     Ssid name("cell");
     WifiMacHelper mac;
@@ -146,13 +189,13 @@ Cell::MakeRadios(Settings& settings)
     mac.SetType("ns3::StaWifiMac", "Ssid", SsidValue(name), "FrameRetryLimit", retries);
     for (uint32_t i = 0; i < m_stations.GetN(); i++)
     {
-        tune(i < here ? CHANNEL : SECOND_CHANNEL);
+        tune(i < here ? FIRST : SECOND);
         m_stationRadios.Add(wifi.Install(phy, mac, m_stations.Get(i)));
     }
     mac.SetType("ns3::ApWifiMac", "Ssid", SsidValue(name), "FrameRetryLimit", retries);
     for (uint32_t i = 0; i < m_accessPoints.GetN(); i++)
     {
-        tune(i == 0 ? CHANNEL : SECOND_CHANNEL);
+        tune(i);
         m_radios.Add(wifi.Install(phy, mac, m_accessPoints.Get(i)));
     }
     auto queue = [](Ptr<NetDevice> device, uint32_t packets) {
@@ -170,20 +213,19 @@ Cell::MakeRadios(Settings& settings)
         queue(m_stationRadios.Get(i), below);
     }
     double share = settings.Number("foreign_share", 0);
-    const std::string lowest = b ? "DsssRate1Mbps" : "ErpOfdmRate6Mbps";
     double far = settings.Number("foreign_distance", 30);
     for (uint32_t i = 0; share > 0 && i < m_accessPoints.GetN(); i++)
     {
         auto node = CreateObject<Node>();
-        tune(i == 0 ? CHANNEL : SECOND_CHANNEL);
+        tune(i);
         mac.SetType("ns3::AdhocWifiMac");
-        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "NonUnicastMode", StringValue(lowest));
+        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "NonUnicastMode", StringValue(of.lowest));
         auto device = wifi.Install(phy, mac, node).Get(0);
         auto place = CreateObject<ConstantPositionMobilityModel>();
         place->SetPosition(Vector(i * m_apart, far, 0));
         node->AggregateObject(place);
         m_foreign.push_back(CreateObject<ForeignTraffic>());
-        m_foreign.back()->Start(device, b ? 1 : 6, share);
+        m_foreign.back()->Start(device, of.lowestMbps, share);
     }
 }
 
@@ -251,7 +293,7 @@ Cell::Leave()
 {
     auto radio = DynamicCast<WifiNetDevice>(m_stationRadios.Get(0));
     // A channel on which nobody is. The access point is told, as who leaves says so.
-    radio->GetPhy()->SetOperatingChannel(WifiPhy::ChannelTuple{NO_CHANNEL, WIDTH, WIFI_PHY_BAND_2_4GHZ, 0});
+    radio->GetPhy()->SetOperatingChannel(m_channels[NOWHERE]);
     auto left = DynamicCast<WifiNetDevice>(m_radios.Get(0))->GetRemoteStationManager();
     left->RecordDisassociated(Mac48Address::ConvertFrom(radio->GetAddress()));
 }
@@ -259,9 +301,7 @@ Cell::Leave()
 void
 Cell::Arrive()
 {
-    DynamicCast<WifiNetDevice>(m_stationRadios.Get(0))
-        ->GetPhy()
-        ->SetOperatingChannel(WifiPhy::ChannelTuple{SECOND_CHANNEL, WIDTH, WIFI_PHY_BAND_2_4GHZ, 0});
+    DynamicCast<WifiNetDevice>(m_stationRadios.Get(0))->GetPhy()->SetOperatingChannel(m_channels[SECOND]);
 }
 
 void

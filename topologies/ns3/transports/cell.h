@@ -86,6 +86,7 @@ class Cell
     double m_apart{0};    ///< m between two access points; 0: there is one
     uint32_t m_beyond{0}; ///< stations at the second
     NetDeviceContainer m_stationRadios, m_radios;
+    std::vector<WifiPhy::ChannelTuple> m_channels; ///< of the first access point, of the second, and of nobody
     Ptr<BurstLoss> m_bursts;
     std::vector<Ptr<ForeignTraffic>> m_foreign;
     std::vector<Ptr<AccessPoint>> m_ours;
