@@ -5,7 +5,8 @@ TCPs, its two adjustments, and with our access point before plain CUBIC hosts.""
 from typing import Literal, cast
 
 from experiments.cells import Cell, Transfer
-from experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
+from experiments.experiment import OURS, Arm, Experiment, Measure, Point, Quick, Reported
+from experiments.fairness.index import curves, unfinished
 from experiments.fairness.radio import DELAY, RADIO
 from experiments.raw import Of, Raw, rate
 from topologies.kernel import SIMULATED
@@ -17,8 +18,8 @@ PERIOD = 10.0
 # Mb/s: what the cell carries of TCP, as section 4.1 has it of its own: the largest mean of cell-effective over the
 # nodes. A test compares.
 EFFECTIVE = {"down": 5.06, "up": 5.38}
-WIRE = 1514 / 1448  # octets of a frame for each of payload
-UPLINK = 5.3  # Mb/s on the wire, 95 % of what uploads reach: so they wait at our access point, and not in stations
+# Mb/s on the wire, 95 % of what uploads reach (1514 octets for 1448): they wait at our access point, not in stations.
+UPLINK = 5.3
 
 
 def ideal(raw: Raw) -> float:
@@ -38,11 +39,6 @@ def index(quantity: str) -> Of:
         return sum(ideal(raw) / time for time in times if time > 0) / sessions if sessions else None
 
     return of
-
-
-def unfinished(raw: Raw) -> float | None:
-    lost, ended = len(raw.values("unfinished_s")), len(raw.values("session_s"))
-    return lost / (lost + ended) if lost + ended else None
 
 
 def window(raw: Raw) -> float | None:
@@ -99,19 +95,6 @@ DIFFERENCES = (
     "a session that did not end counts as 0: the index is a lower bound, and the measure beside it says of how many",
     "length and repeats of the paper's runs are not stated; Fig. 2-6 are pictures in our source",
 )
-
-
-def curves(x: str, xlabel: str, log_x: bool = False, **fixed: int) -> tuple[Curves, ...]:
-    return tuple(
-        Curves(
-            f"{measure}-{way}", f"{text}, {way}loads.", measure, x, xlabel, label,
-            point={"direction": way, **fixed}, log_x=log_x,
-        )
-        for measure, text, label in (
-            ("if", "Instantaneous fairness", "IF"), ("throughput", "All nodes together", "throughput (Mb/s)"),
-        )
-        for way in ("down", "up")
-    )  # fmt: skip
 
 
 NODES = Experiment(
