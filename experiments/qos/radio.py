@@ -126,7 +126,7 @@ WINDOWS = Experiment(
     ),
     repeats=10,
     quick=Quick(seconds=12, sweep={"terminals": (4, 5, 10), "window": (64 << 10, 128 << 10, 256 << 10)}),
-    differences=(*DIFFERENCES, "windows of 1 MiB are on the page of cell-unlucky"),
+    differences=(*DIFFERENCES, "windows of 1 MiB are on the page of cell-unlucky; Fig. 6 is a picture in our source"),
     clock=SIMULATED,
     apart=True,
 )  # fmt: skip

@@ -147,7 +147,7 @@ def test_the_cell_that_wired_links_act_out_carries_what_ns3s_does(stations: int)
         "import sys\nfrom topologies.ns3.cell import Cell\nstations = int(sys.argv[1])\n"
         "with Cell(stations=stations, seed=1, standard='802.11a') as cell:\n"
         "    for number in range(1, stations + 1):\n"
-        "        cell.add('stream', station=number, start=1 + number / 100, mbps=40, bytes=1472)\n"
+        "        cell.add('stream', station=number, start=1 + number / 100, mbps=40 / stations, bytes=1472)\n"
         "    samples = cell.run(20)\n"
         "print(sum(x.value for x in samples if x.quantity == 'rate_mbps' and x.time > 10) * 0.25 / 10)\n"
     )
