@@ -266,12 +266,16 @@ class Controlled:
         library: of `load`.
         handle: of the access point.
         config: of its ports and features; its address is not used.
+        loop: of another of this simulation, which rings one alarm; None: this is the first.
 
     Raises LabError when it does not become ready.
     """
 
-    def __init__(self, library: ctypes.CDLL, handle: int, config: AccessPointConfig) -> None:
-        self.loop = VirtualLoop(library)  # type: ignore[abstract]  # no sockets, no processes: none is asked for
+    def __init__(
+        self, library: ctypes.CDLL, handle: int, config: AccessPointConfig, loop: VirtualLoop | None = None
+    ) -> None:
+        # No sockets, no processes: none is asked for.
+        self.loop = loop or VirtualLoop(library)  # type: ignore[abstract]
         ready: list[str] = []
         asyncio._set_running_loop(self.loop)
         try:
