@@ -10,6 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SERVICES = ("/usr/sbin/invoke-rc.d", "/usr/bin/deb-systemd-invoke", "/usr/bin/deb-systemd-helper")
+RUNNER = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')
+runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(runner)
+"""
 CARGO = r"""
 printf '   Compiling one v1.0.0\n    Building [=>     ] 3/90: one, two\r' >&2
 sleep 6.5
@@ -66,11 +72,7 @@ def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
         "@pytest.mark.skip(reason='p4c is missing: install p4c')\n"
         "def test_skipped(): pass\n"
     )
-    script = (
-        "import importlib.util, sys\n"
-        "spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')\n"
-        "runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(runner)\n"
+    script = RUNNER + (
         f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{tmp_path}')}}\n"
         "runner.WHAT = {'own': 'a part'}\n"
         "sys.exit(runner.main([]))\n"
@@ -79,3 +81,19 @@ def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "FAILED: 1 failure, 1 passed, 1 skipped" in done.stdout
     assert "1 x p4c is missing: install p4c" in done.stdout
+
+
+def test_what_computes_runs_side_by_side(tmp_path: Path) -> None:
+    """Each waits for what the other one makes; what fails is named, and its row goes on."""
+    script = RUNNER + (
+        "made = 'touch {0}/{1}; for n in $(seq 200); do [ -e {0}/{2} ] && exit {3}; sleep 0.1; done; exit 9'\n"
+        "def row(*words): return [['sh', '-c', made.format(sys.argv[1], *words)], ['echo', words[0], 'went on']]\n"
+        "outcome = runner.Outcome()\n"
+        "runner.side_by_side(outcome, row('one', 'two', 0), row('two', 'one', 3))\n"
+        "assert len(outcome.failed) == 1 and outcome.failed[0].endswith('ended with 3'), outcome\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"one went on", "two went on"} < set(done.stdout.splitlines())
