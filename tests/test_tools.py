@@ -34,9 +34,7 @@ def test_a_long_build_says_how_far_it_is_and_what_it_said_when_it_fails() -> Non
     assert done.returncode == 3
     lines = done.stdout.splitlines()
     assert lines[0].startswith("switch: 3 of 90 crates, now one, two (")
-    assert "warning: a thing" in lines and any(
-        line.startswith("switch: 60 of 90 crates, now three (") for line in lines
-    )
+    assert "warning: a thing" in lines and any(line.startswith("switch: 60 of 90 crates, now three") for line in lines)
     assert "Compiling one" in done.stderr
 
 
@@ -97,3 +95,16 @@ def test_what_computes_runs_side_by_side(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert {"one went on", "two went on"} < set(done.stdout.splitlines())
+
+
+def test_a_build_says_how_long_it_will_still_take() -> None:
+    script = (
+        "import sys; sys.path.insert(0, 'tools'); import progress\n"
+        "print(progress.left(5, 100, 0, 9))\n"  # too early
+        "print(progress.left(57, 100, 0, 60))\n"
+        "print(progress.left(95, 100, 0, 49))\n"
+        "print(progress.left(100, 100, 0, 100))\n"
+        "print(progress.left(99, 100, 95, 17))\n"  # the others were there before
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["", ", about 4 min left", ", about 51 s left", "", ", about 34 s left"]
