@@ -89,7 +89,9 @@ def test_one_version() -> None:
 def test_the_changelog_begins_with_this_version_and_its_tags_note() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
-    assert re.match(rf"{re.escape(version)}(, unreleased| - \d{{4}}-\d\d-\d\d)\n\nThe note of the tag `v{version}`: ", newest)
+    assert re.match(
+        rf"{re.escape(version)}(, unreleased| - \d{{4}}-\d\d-\d\d)\n\nThe note of the tag `v{version}`: ", newest
+    )
 
 
 def words_beyond_their_box(picture: str) -> list[str]:
