@@ -88,3 +88,22 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+
+
+def paths_in_tables(page: str) -> set[str]:
+    """What the tables of a page name as `a/place` or `a/file.py`."""
+    rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    return {path for row in rows for path in re.findall(r"`([\w.-]+/[\w./-]*)`", row)}
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_where_a_stranger_is_sent_there_is_something(page: str) -> None:
+    paths = paths_in_tables(page)
+    assert len(paths) > 8
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("what", ["stage", "metric", "REST resource", "experiment", "congestion control"])
+def test_a_strangers_question_is_answered_in_one_line(what: str) -> None:
+    answers = re.findall(rf"^\| an? {what}[^|]*\| (.*) \|$", (ROOT / "docs/architecture.md").read_text(), re.M)
+    assert len(answers) == 1 and len(re.findall(r"`([\w.-]+/[\w./-]*)`", answers[0])) == 1
