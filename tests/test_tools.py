@@ -38,6 +38,14 @@ def test_a_long_build_says_how_far_it_is_and_what_it_said_when_it_fails() -> Non
     assert "Compiling one" in done.stderr
 
 
+def test_a_build_beside_others_of_make_hears_nothing_of_their_places(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        f"both: one two\none two:\n\t@{ROOT}/tools/progress.py cargo $@ -- sh -c 'echo flags=$$MAKEFLAGS; exit 1'\n"
+    )
+    done = subprocess.run(["make", "-k", "-j2"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert [line for line in done.stderr.splitlines() if line.startswith("flags")] == ["flags=", "flags="]
+
+
 def test_what_is_done_at_once_says_nothing() -> None:
     done = progress("cargo", "switch", "--", "true")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
