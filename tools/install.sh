@@ -8,7 +8,6 @@
 #   tools/install.sh python    .venv with requirements.txt
 #   tools/install.sh develop   the same with requirements-dev.txt: what tests, checks and pages need
 #   tools/install.sh switch    apswitch: built, or out of WHEEL, or the one that APSWITCH names
-#   tools/install.sh start     apswitch for `make run`: where none was built, one that is built in half of the time
 #   tools/install.sh ns3       ns-3's wheel into .venv, and our C++ compiled against it
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
@@ -131,19 +130,6 @@ install_switch() {
     fi
 }
 
-# Optimised less, and on all cores: the switch's own crate is a third of a build, which else is one core's work. As
-# fast as links of a lab need; where the switch was built, it is brought up to date and taken.
-QUICK=(--profile quick --config 'profile.quick.inherits="release"' --config profile.quick.opt-level=1
-    --config profile.quick.codegen-units=16)
-
-install_start() {
-    if [ -n "${WHEEL:-}${APSWITCH:-}" ] || [ -x switch/target/release/apswitch ] || ! command -v cargo >/dev/null; then
-        PARTS='--bin apswitch' install_switch
-    else
-        tools/progress.py cargo "switch" -- cargo build "${QUICK[@]}" --manifest-path switch/Cargo.toml --bin apswitch
-    fi
-}
-
 case "${1:-}" in
     # shellcheck disable=SC2086 # words
     system) install_missing $SYSTEM ;;
@@ -156,7 +142,6 @@ case "${1:-}" in
     python) install_python ;;
     develop) install_python; install_develop ;;
     switch) install_switch ;;
-    start) install_start ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|bpf|tests|packages|python|develop|switch|start|ns3|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|bpf|tests|packages|python|develop|switch|ns3|wifi-kernel" ;;
 esac
