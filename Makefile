@@ -26,7 +26,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts host-tools run test check check-switch check-hosts check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,9 @@ apswitch: python
 switch: python ## build the switch, its C library and the sender of frames
 	@tools/install.sh switch
 
-hosts: setup ## build the program `hosts`: transports of end hosts
+hosts: setup host-tools ## build the program `hosts`: transports of end hosts
+
+host-tools:
 	@tools/install.sh bpf
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release $(HOSTS)
 
@@ -115,7 +117,9 @@ hostile: hosts switch develop ## attack every server, in a network of its own: O
 mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
-test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
+# What is built is built side by side: each has a long end on one core.
+test: system python ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
+	@$(MAKE) --no-print-directory -j3 host-tools switch develop
 	@tools/install.sh tests
 	@$(VENV)/python -m topologies.targets
 	@$(VENV)/python -m topologies.wifi.requirements || true
@@ -124,13 +128,19 @@ test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|con
 docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: develop system ## format, lint, types and imports
-	@tools/install.sh bpf
+check: check-switch check-hosts check-python ## format, lint, types and imports
+
+check-switch: python
 	$(CARGO) fmt --all --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
 	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
+
+check-hosts: system
+	@tools/install.sh bpf
 	$(CARGO) fmt --all --check $(HOSTS)
 	$(CARGO) clippy --release --quiet --all-targets $(HOSTS) -- -D warnings
+
+check-python: develop
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy

@@ -125,6 +125,23 @@ def test_a_program_is_the_same_whatever_folder_it_is_built_in(tmp_path: Path, mo
     assert (tmp_path / "one/out/apswitch-1.2.3-py3-none-linux_x86_64.whl").exists()
 
 
+@pytest.mark.skipif(not shutil.which("clang"), reason="clang is missing; tools/install.sh bpf")
+def test_a_bpf_object_is_the_same_whatever_folder_it_is_built_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source is named by its whole path, as libbpf-cargo does; line numbers (BTF) name it in the program."""
+    made = []
+    for name in ("one", "elsewhere"):
+        monkeypatch.setattr(wheels, "ROOT", tmp_path / name)
+        source, result = tmp_path / name / "hosts/bpf/one.bpf.c", tmp_path / name / "one.o"
+        source.parent.mkdir(parents=True)
+        source.write_text("int twice(int number) { return 2 * number; }\n")
+        words = ["clang", "-g", "-O2", "-target", "bpf", "-c", source, "-o", result]
+        subprocess.run(words, cwd=source.parent, env=wheels.rust_environment("hosts"), check=True)
+        made.append(result.read_bytes())
+    assert made[0] == made[1] and b"/access-point/hosts/bpf/one.bpf.c" in made[0]
+
+
 @needs_cargo
 def test_the_bill_of_materials_names_every_part(tmp_path: Path) -> None:
     sbom.write(tmp_path / "sbom.json", VERSION)

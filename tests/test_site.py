@@ -86,6 +86,14 @@ def test_one_version() -> None:
     assert {name: match and match[1] for name, match in found.items()} == dict.fromkeys(found, version)
 
 
+def test_the_changelog_begins_with_this_version_and_its_tags_note() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert re.match(
+        rf"{re.escape(version)}(, unreleased| - \d{{4}}-\d\d-\d\d)\n\nThe note of the tag `v{version}`: ", newest
+    )
+
+
 def words_beyond_their_box(picture: str) -> list[str]:
     """Texts of an SVG that are wider than the box they are in the middle of: a letter is about half as wide as high."""
     root = ElementTree.fromstring(picture)

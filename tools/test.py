@@ -11,6 +11,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,12 +65,40 @@ def pytest(outcome: Outcome, *folders: str) -> None:
         outcome.failed.append(f"`{' '.join((*command, *folders))}` ended with {code}")
 
 
+def cargo_test(room: str, *words: str) -> list[str]:
+    return ["cargo", "test", "--release", "--quiet", "--manifest-path", f"{room}/Cargo.toml", *words]
+
+
 def cargo(outcome: Outcome, room: str) -> None:
-    call(outcome, "cargo", "test", "--release", "--quiet", "--manifest-path", f"{room}/Cargo.toml")
+    call(outcome, *cargo_test(room))
+
+
+def side_by_side(outcome: Outcome, *rows: list[list[str]]) -> None:
+    """Each row's commands one after the other, beside the other rows: for what computes, and has no clock to keep. What
+    a command says comes when it has ended."""
+
+    def row(commands: list[list[str]]) -> None:
+        for command in commands:
+            print(f"== {' '.join(command)}", flush=True)
+            began = time.monotonic()
+            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            print(f"-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
+            if done.returncode:
+                outcome.failed.append(f"`{' '.join(command)}` ended with {done.returncode}")
+
+    with ThreadPoolExecutor(len(rows)) as pool:
+        list(pool.map(row, rows))
 
 
 def check(outcome: Outcome) -> None:
-    call(outcome, "make", "--no-print-directory", "check")
+    """What is compiled for the tests, too: nothing that keeps time runs beside a compiler later."""
+    make = ["make", "--no-print-directory"]
+    side_by_side(
+        outcome,
+        [[*make, "check-switch"], cargo_test("switch", "--no-run")],
+        [[*make, "check-hosts"], cargo_test("hosts", "--no-run")],
+        [[*make, "check-python"]],
+    )
 
 
 def switch(outcome: Outcome) -> None:
@@ -106,7 +135,7 @@ PARTS = {
     "mutants": mutants,
 }
 WHAT = {
-    "check": "format, lint, types",
+    "check": "format, lint, types; and the Rust tests are compiled",
     "switch": "apswitch: cargo test, switch/tests",
     "hosts": "end hosts: cargo test, hosts/tests",
     "controller": "controller, REST, page, apctl",

@@ -23,11 +23,13 @@ CONFORMANCE_USES = ("__init__", "bmv2", "requirements", "targets", "links/__init
 
 
 def rust_environment(crate: str) -> dict[str, str]:
-    """What cargo builds a program with that holds no path of this machine."""
+    """What cargo builds a program with that holds no path of this machine: neither rustc's, nor clang's in BPF objects."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
-    flags = [f"--remap-path-prefix={home}=/cargo", f"--remap-path-prefix={ROOT}=/access-point"]
+    places = {home: "/cargo", str(ROOT): "/access-point"}
     build = {
-        "RUSTFLAGS": " ".join(flags),
+        "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in places.items()),
+        # libbpf-cargo has clang name sources by their whole paths. clang adds what stands here, and says nothing of it (#).
+        "CCC_OVERRIDE_OPTIONS": " ".join(["#", *(f"+-ffile-prefix-map={path}={name}" for path, name in places.items())]),
         "CARGO_PROFILE_RELEASE_STRIP": "true",
         "CARGO_TARGET_DIR": str(TARGET / crate),
     }
