@@ -38,8 +38,9 @@ async def test_nothing_is_open_but_health(api: Api) -> None:
         for path in ("/healthz", "/readyz"):
             assert (await client.get(path)).status_code == 200
         for path, methods in api.app.openapi()["paths"].items():
+            station, agent = "02:00:00:00:00:01", "U" + "A" * 55
             where = path.format(
-                name="ap1", port=1, flow_index=1, rule="r", token_id="t", revision=1, station="02:00:00:00:00:01"
+                name="ap1", port=1, flow_index=1, rule="r", token_id="t", revision=1, station=station, agent_id=agent
             )
             for method in methods:
                 answer = await client.request(method, where)
