@@ -193,7 +193,7 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
 
     try:
         async with api.client() as client:
-            monkeypatch.setattr("controller.state.store._audit", full)
+            monkeypatch.setattr("controller.state.store.audit_line", full)
             monkeypatch.setattr(api.control, "add", add)
             body = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap2"}
             assert (await client.post("/api/v1/access-points", json=body)).status_code == 503
