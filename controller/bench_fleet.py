@@ -46,13 +46,8 @@ TEXTS = {
     "mb": "memory of the replica, MB",
     "metrics_seconds": "/metrics with all of them, longest of five, seconds",
     "cores": "CPU of the replica, cores",
-    "history": "samples of one agent's port in history, of each second that passed",
 }
 SENDER = "--send"
-FLOWS = 1000
-FAILOVER = "agent_failover_seconds"
-FAILOVER_GOAL = 0.5
-TEXT_FAILOVER = f"from a primary agent's kill -9 to its backup in its place, {FLOWS} active flows, seconds"
 
 
 def config(number: int) -> AccessPointConfig:
@@ -178,7 +173,6 @@ def measure(directory: Path) -> dict[str, float]:
         words = [sys.executable, "-m", "controller.bench_fleet", SENDER, server, "--keys", str(directory / "engine")]
         fleet.part("agents", words)
         process = fleet.parts["service1"].pid
-        began = time.time()
         time.sleep(SETTLE_SECONDS)
         before, start = cpu_and_memory(process)[0], time.monotonic()
         took, metrics = asyncio.run(ask(fleet.urls[0], fleet.token))
@@ -189,38 +183,13 @@ def measure(directory: Path) -> dict[str, float]:
             for offset in range(0, AGENTS, PAGE)
             for entry in fleet.ask("GET", f"/access-points?limit={PAGE}&offset={offset}").json()
         ]
-        # Its last samples are still on their way.
-        end = time.time() - 2.5 * FLUSH_SECONDS
-        history = fleet.ask("GET", f"/access-points/ap1/history?start={began + 5}&end={end}&resolution=1").json()
-    samples = history["ports"][0]["columns"]["samples"] if history["ports"] else []
     return {
         "seen": shown.count("ready"),
         "api_ms_p99": sorted(took)[int(0.99 * len(took))] * 1000,
         "mb": memory,
         "metrics_seconds": max(metrics),
         "cores": (cpu - before) / elapsed,
-        "history": sum(samples) / max(1.0, end - began - 5),
     }
-
-
-def failover(directory: Path) -> float:
-    """Kill a primary agent with 1000 active flows; returns after how many seconds its backup has the access point under
-    control, and ticks."""
-    with Fleet(directory, agents=1, backups=1, rest=(0,), traffic=False) as fleet:
-        agents = [fleet.access_points[0].parts[name] for name in ("agent1", "agent2")]
-        primary, backup = sorted(agents, key=lambda part: not part.said("ready ap1"))
-        words = [sys.executable, "-m", "controller.bench", "--flows", str(FLOWS), "--send", "eth0"]
-        fleet.part("sender", words, fleet.access_points[0].station)
-        fleet.looking(lambda: fleet.get("/access-points/ap1")["flows"] >= FLOWS, "all flows are learned")
-        time.sleep(SETTLE_SECONDS / 5)
-        start = time.monotonic()
-        assert primary.process is not None
-        primary.process.kill()
-        while not backup.said("ready ap1"):
-            if time.monotonic() - start > SETTLE_SECONDS:
-                raise LabError(f"the backup did not take over: see {backup.log}")
-            time.sleep(0.005)
-        return time.monotonic() - start
 
 
 def main(
@@ -235,14 +204,11 @@ def main(
         raise LabError("nats-server is missing: tools/install.sh fleet")
     with place() as directory:
         results = measure(directory)
-    with place() as directory:
-        took = failover(directory)
     rows = [
         Row(f"fleet_{AGENTS}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
         for name, value in results.items()
     ]
     rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
-    rows.append(Row(FAILOVER, TEXT_FAILOVER, took, FAILOVER_GOAL, at_least=False))
     show(f"A replica with {AGENTS} agents", rows)
     merge(out, rows)
 
