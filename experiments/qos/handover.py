@@ -163,15 +163,11 @@ def on_target(place: str, where: str, said: str) -> tuple[Goal, ...]:
 
     text = f"{place}, {said}: with a target of 30 % behind ours {{value}} of it"
     return (
-        Goal("met", f"{text} (at least {{limit}})", value, at_least=1 - TOLERANCE, why=WHY),
-        Goal("met", f"{text} (at most {{limit}})", value, at_most=1 + TOLERANCE, why=WHY),
+        Goal("met", f"{text} (at least {{limit}})", value, at_least=1 - TOLERANCE),
+        Goal("met", f"{text} (at most {{limit}})", value, at_most=1 + TOLERANCE),
     )
 
 
-WHY = (
-    "our access point shares its uplink between flows and marks by its queue; it knows of no terminal's target, and "
-    "802.11 gives every terminal the same chances"
-)
 HANDOVER = Experiment(
     name="cell-handover",
     title="A terminal with a target walks from one cell to another, in simulated cells",
