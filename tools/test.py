@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
-LABS = {"hosts/tests", "controller", "topologies", "experiments"}
+LABS = {"hosts/tests", "controller", "topologies", "experiments", "tests"}
 """Where tests run in real time: what else the machine does can disturb them."""
 MOST_AGAIN = 3
 """Tests of such a room that are run once more when they have failed; more are no chance."""

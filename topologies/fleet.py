@@ -28,8 +28,8 @@ from typing import Any, Self
 import httpx
 
 from topologies import targets
-from topologies.contain import stop_process
-from topologies.namespace import Namespace, end_with_parent
+from topologies.namespaces.contain import stop_process
+from topologies.namespaces.namespace import Namespace, end_with_parent
 from topologies.requirements import ROOT, LabError
 
 WAIT_SECONDS = 120.0

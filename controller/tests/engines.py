@@ -9,8 +9,8 @@ from pathlib import Path
 
 from controller.fleet.credentials import Credentials, Key, agent, init, load_key
 from controller.fleet.engine import Engine
-from topologies.contain import end_with_parent
 from topologies.fleet import engine as program
+from topologies.namespaces.contain import end_with_parent
 
 from .switches import end, free_port
 

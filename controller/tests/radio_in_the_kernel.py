@@ -19,8 +19,8 @@ import httpx
 from controller.apctl import install
 from controller.tests.switches import ROOT, end, wait_for
 from controller.tests.test_install import bounded, commands
-from topologies import contain
-from topologies.namespace import Namespace
+from topologies.namespaces import contain
+from topologies.namespaces.namespace import Namespace
 
 SSID = "operated"
 HOSTAPD = f"interface=wlan0\ndriver=nl80211\nssid={SSID}\nhw_mode=g\nchannel=1\nap_isolate=1\n"

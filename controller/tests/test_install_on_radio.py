@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from topologies import kernel
+from topologies.kernels import kernel
 
 from .switches import ROOT
 
 RUN = """
 import sys
 from pathlib import Path
-from topologies import kernel
+from topologies.kernels import kernel
 there = Path(sys.argv[1])
 sys.exit(kernel.run(kernel.with_radios(), "controller.tests.radio_in_the_kernel", [str(there)], [there], longest=560))
 """

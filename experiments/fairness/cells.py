@@ -9,7 +9,7 @@ from experiments.experiment import OURS, Arm, Experiment, Measure, Point, Quick,
 from experiments.fairness.index import curves, unfinished
 from experiments.fairness.radio import DELAY, RADIO
 from experiments.raw import Of, Raw, rate
-from topologies.kernel import SIMULATED
+from topologies.kernels.kernel import SIMULATED
 
 SECONDS = 100.0
 LAST = 90.0  # s: what begins later might not end

@@ -31,7 +31,7 @@ from experiments.qos.radio import (
     RENO,
 )  # fmt: skip
 from experiments.raw import Of, Raw, rate
-from topologies.kernel import SIMULATED
+from topologies.kernels.kernel import SIMULATED
 
 HERE, BEYOND = 3, 6  # terminals at the first access point, the mobile one among them, and at the second
 LEAVES, OUTAGE, SECONDS = 14.0, 10.0, 44.0  # s; the outage is the paper's

@@ -142,7 +142,7 @@ def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
 
 @pytest.mark.parametrize("stations", [1, 5, MOST])
 def test_the_cell_that_wired_links_act_out_carries_what_ns3s_does(stations: int) -> None:
-    """topologies.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
+    """topologies.links.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
     program = (
         "import sys\nfrom topologies.ns3.cell import Cell\nstations = int(sys.argv[1])\n"
         "with Cell(stations=stations, seed=1, standard='802.11a') as cell:\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hosts.tests.proxies import Scene, scene
-from topologies.paths import Paths
+from topologies.links.paths import Paths
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hosts.tests.batcp import Daemon, python
-from topologies.paths import PathHost, PathLink, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 
 SIZE = 8_000_000
 KEY = "a key that both proxies know"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon
-from topologies.paths import PathHost, Paths
+from topologies.links.paths import PathHost, Paths
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(180)]
 
