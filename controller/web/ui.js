@@ -64,7 +64,7 @@ export function size(bytes) {
 }
 
 export const percent = (value) => (value == null ? DASH : `${number(value * 100)} %`);
-export const milliseconds = (value) => (value == null ? DASH : value < 1000 ? `${number(value)} ms` : `${number(value / 1000)} s`);
+export const milliseconds = (value) => (value == null ? DASH : value < 999.5 ? `${number(value)} ms` : `${number(value / 1000)} s`);
 export const perSecond = (value) => (value == null ? DASH : `${number(value)}/s`);
 export const count = (value) => (value == null ? DASH : Math.round(value).toLocaleString("en"));
 
