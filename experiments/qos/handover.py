@@ -30,7 +30,7 @@ from experiments.qos.radio import (
     RADIO,
     RENO,
 )  # fmt: skip
-from experiments.raw import Of, Raw, rate
+from experiments.raw import Of, Raw, rate, total
 from topologies.kernels.kernel import SIMULATED
 
 HERE, BEYOND = 3, 6  # terminals at the first access point, the mobile one among them, and at the second
@@ -108,7 +108,8 @@ def repaired(quantity: str) -> Of:
     """How often a terminal at the second access point repaired a loss, per minute."""
 
     def of(raw: Raw) -> float:
-        counts = [value for n in range(HERE + 1, HERE + BEYOND + 1) for value in raw.values(quantity, f"sta{n}")]
+        # They are told at the run's end.
+        counts = [total(quantity, f"sta{n}")(raw) or 0.0 for n in range(HERE + 1, HERE + BEYOND + 1)]
         return sum(counts) / BEYOND / (SECONDS - LEAVES) * 60
 
     return of
