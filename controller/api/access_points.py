@@ -98,7 +98,7 @@ async def list_access_points(
     PREFIX + "/access-points",
     status_code=201,
     response_model=AccessPointConfig,
-    responses=responses(409, 502),
+    responses=responses(409, 502) | {200: {"description": "What it would be", "model": AccessPointConfig}},
     dependencies=[needs("admin")],
 )
 async def add_access_point(

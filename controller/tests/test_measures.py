@@ -64,9 +64,10 @@ def test_a_measure_is_added_in_one_place(link_lab: Lab, changed: Path, window: B
     document = controller.request("GET", "/openapi.json").json()["components"]["schemas"]
     assert document["PortAnswer"]["properties"]["answer"]["description"] == "A number for a test"
 
-    text = controller.request("GET", "/metrics").text
-    assert 'ap_answer{access_point="ap1",port="2",role="uplink"} 42.0' in text
-    assert re.search(r'ap_seen_packets_total\{access_point="ap1",class_id="1",port="2",role="uplink"\} [1-9]', text)
+    assert 'ap_answer{access_point="ap1",port="2",role="uplink"} 42.0' in controller.request("GET", "/metrics").text
+    # It is counted from the first tick on.
+    counted = r'ap_seen_packets_total\{access_point="ap1",class_id="1",port="2",role="uplink"\} [1-9]'
+    wait_for(lambda: re.search(counted, controller.request("GET", "/metrics").text))
 
     def history() -> dict[str, list[float]] | None:
         ports = controller.get("history?start=-600&resolution=1&port=2")["ports"]

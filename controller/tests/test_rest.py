@@ -382,9 +382,9 @@ async def test_the_api_describes_itself(client: httpx.AsyncClient) -> None:
 
 def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p4src").mkdir()
     for name in ("Pipeline", "P4RuntimeTls"):
         for path in examples.EXAMPLES[name].values():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).touch()
     patches = {patch.__name__: patch for patch in models.PATCHES.values()}
     for name, example in examples.EXAMPLES.items():
