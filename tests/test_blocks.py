@@ -119,6 +119,12 @@ def tofino(words: list[str]) -> None:
     assert all(Path(word).stem == "ap_tna" for word in words if "out/tofino/" in word)
 
 
+def nats(words: list[str]) -> None:
+    """Its configuration is one that our own command has written, as a file of that name."""
+    written = (ROOT / "controller/fleet/credentials.py").read_text()
+    assert all(f'"{Path(word).name}"' in written for word in words if word.endswith(".conf"))
+
+
 PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "make": make,
     "python": python_knows,
@@ -129,6 +135,7 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "cargo": cargo,
     "apt": packages,
     "apt-get": packages,
+    "nats-server": nats,
     "podman": podman,
     "systemctl": units,
     "journalctl": units,
