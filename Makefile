@@ -102,13 +102,13 @@ differences: setup develop ## apswitch against BMv2, packet by packet: docs/resu
 	@$(VENV)/python tools/differences
 
 bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
-	@$(VENV)/python -m bench $(call given,ROWS,only) $(call given,BESIDE,beside)
+	@$(VENV)/python -m bench.switch $(call given,ROWS,only) $(call given,BESIDE,beside)
 ifeq ($(ROWS),)
-	@$(VENV)/python -m controller.bench
-	@$(VENV)/python -m controller.bench_service
+	@$(VENV)/python -m bench.controller.agent
+	@$(VENV)/python -m bench.controller.service
 	@tools/install.sh fleet
-	@$(VENV)/python -m controller.bench_fleet
-	@$(VENV)/python -m hosts.bench
+	@$(VENV)/python -m bench.controller.fleet
+	@$(VENV)/python -m bench.hosts
 endif
 
 hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from finsy.proto import p4i, p4r
 
-from bench.program import SERVER_MAC, STATION_MAC, STATION_PORT, UPLINK_PORT
+from bench.switch.program import SERVER_MAC, STATION_MAC, STATION_PORT, UPLINK_PORT
 from conformance.client import Client, Program, describe, errors, exact, insert
 from hostile.attack import Target
 from topologies.requirements import ROOT

@@ -34,7 +34,7 @@ def p4runtime(address: str, places: dict[str, Any]) -> Ask:
     import grpc
     from finsy.proto import p4r, p4r_grpc
 
-    from bench.program import STATION_PORT, UPLINK_PORT, five_tuple
+    from bench.switch.program import STATION_PORT, UPLINK_PORT, five_tuple
     from conformance.client import Program, exact
     from topologies.requirements import ROOT
 

@@ -185,7 +185,7 @@ class Switch(Server):
     name, other = "switch", "p4runtime"
 
     def start(self) -> None:
-        from bench.program import write_frames
+        from bench.switch.program import write_frames
 
         self.address = "127.0.0.1:9559"
         near, far = veths()
@@ -203,7 +203,7 @@ class Switch(Server):
             outputs = {"stderr": full}
         self.process = self.run(*command, **outputs)
         self.until(lambda: listens(self.address))
-        program = [sys.executable, "-m", "bench.program", self.address, str(TRAFFIC_FLOWS)]
+        program = [sys.executable, "-m", "bench.switch.program", self.address, str(TRAFFIC_FLOWS)]
         done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise LabError(f"the access point's program is not taken: {done.stderr.strip()[-200:]}")

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapReader
 
-from bench import beside_writes
-from bench.__main__ import GROUPS, Group, chosen, measure_group
-from bench.beside_writes import Trials
-from bench.lab import Lab
-from bench.program import write_frames
 from bench.report import Measured, Row, merge, words
-from bench.switching import INJECTOR, targets
+from bench.switch import beside_writes
+from bench.switch.__main__ import GROUPS, Group, chosen, measure_group
+from bench.switch.beside_writes import Trials
+from bench.switch.lab import Lab
+from bench.switch.program import write_frames
+from bench.switch.switching import INJECTOR, targets
+from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT, LabError
 
 FLOWS = 5
@@ -59,7 +60,27 @@ def test_injecting_into_no_interface_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "frames.pcap"
     write_frames(file, 1, 60)
     with Lab() as lab, pytest.raises(LabError, match=r"failed: error: nobody: no interface with this name$"):
-        lab.run(sys.executable, "-m", "bench.inject", "nobody", file)
+        lab.run(sys.executable, "-m", "bench.switch.inject", "nobody", file)
+
+
+@privileged
+def test_entries_of_the_benchmark_are_those_of_the_program() -> None:
+    switch = next(target for target in targets(None) if target.name == "apswitch")
+    code = """
+from bench.switch.p4runtime import Writer
+from conformance.client import Program
+from topologies.requirements import ROOT
+writer = Writer(Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"), push=True)
+writer.write(writer.request(range(2)))
+(found,) = writer.read(writer.counters(range(2)))
+print(found.count(b"\\x0a\\x00\\x00"))
+"""
+    with Lab() as lab:
+        process = lab.start(*switch.command, core=None)
+        try:
+            assert lab.run(sys.executable, "-c", code).strip() == "2"
+        finally:
+            stop_process(process)
 
 
 def test_a_row_that_could_not_be_measured_is_not_met() -> None:
@@ -117,7 +138,7 @@ def test_another_build_takes_turns() -> None:
 
 STOPPED = """
 import time
-from bench import __main__ as bench
+from bench.switch import __main__ as bench
 from bench.report import Measured, Row, run
 bench.GROUPS = {
     "quick": bench.Group(("a",), lambda step, beside: Measured([Row("a", "is there", 1.0)])),

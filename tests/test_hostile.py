@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapReader
 
-from bench.lab import Lab
-from bench.program import write_frames
+from bench.switch.lab import Lab
+from bench.switch.program import write_frames
 from hostile import report
 from hostile.__main__ import select
 from hostile.attack import load

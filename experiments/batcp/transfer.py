@@ -13,7 +13,7 @@ from topologies.requirements import ROOT
 if TYPE_CHECKING:
     from experiments.stage import Stage
 
-STREAM = ROOT / "hosts/bench/_stream.py"
+STREAM = ROOT / "hosts/peers/stream.py"
 IPPROTO_TCP, IPPROTO_MPTCP = 6, 262
 PORT = 7000
 

@@ -5,7 +5,7 @@ import json
 import socket
 import time
 
-from bench.program import SERVER_MAC, STATION_MAC, five_tuple
+from bench.switch.program import SERVER_MAC, STATION_MAC, five_tuple
 from conformance.client import update
 from hostile.attack import Target, attack
 from hostile.intruder import Intruder, own

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hosts.bench.tcp_av import PATIENCE, SHARED, Cell, gives_way, rates_of
+from bench.hosts.tcp_av import PATIENCE, SHARED, Cell, gives_way, rates_of
 from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, mark, rows
 from topologies.links.paths import PathHost, Paths
 from topologies.requirements import ROOT

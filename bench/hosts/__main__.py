@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m hosts.bench [NAME ...]`: measure what the hosts' transports cost and reach, into tables and out/bench/.
+"""`python -m bench.hosts [NAME ...]`: measure what the hosts' transports cost and reach, into tables and out/bench/.
 
 Every NAME is a module beside this one with `measure(step: Step) -> Measured`.
 """
@@ -21,7 +21,7 @@ from topologies.requirements import ROOT, LabError
 
 def names() -> list[str]:
     """The modules that measure something."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("__"))
 
 
 def _stepper(progress: Progress, name: str) -> Step:
@@ -30,7 +30,7 @@ def _stepper(progress: Progress, name: str) -> Step:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m hosts.bench", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.hosts", description=__doc__.partition("\n")[0])
     parser.add_argument("name", nargs="*", help=f"what to measure, all by default: {', '.join(names())}")
     parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for hosts-NAME.json")
     options = parser.parse_args()
@@ -44,7 +44,7 @@ def main() -> None:
         started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, transient=True) as progress:
-            measured: Measured = importlib.import_module(f"hosts.bench.{name}").measure(_stepper(progress, name))
+            measured: Measured = importlib.import_module(f"bench.hosts.{name}").measure(_stepper(progress, name))
         show(f"hosts {name}", measured.rows)
         summary = {
             "started": started,

@@ -12,6 +12,7 @@ import itertools
 import re
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from bench.report import Measured, Row, Step
 from hosts.tests.cc_lab import Transfer, kernel_name, loaded, mark, rows
@@ -93,7 +94,7 @@ class Running:
 
     def __init__(self, paths: Paths, cell: Cell, rate: int, seconds: float) -> None:
         self.host = paths.host("a")
-        loss = {"loss": cell.loss} if cell.loss else {}
+        loss: dict[str, Any] = {"loss": cell.loss} if cell.loss else {}
         link = paths.link(self.host, paths.host("b"), rate=f"{rate}mbit", limit=cell.buffer, delay="10ms", **loss)
         self.interface = link.a_if
         if cell.ecn:

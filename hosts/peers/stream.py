@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer that BATCP is measured against: octets over one kernel socket, TCP or MPTCP.
 
-python _stream.py receive PORT PROTOCOL
-python _stream.py send ADDRESS PORT PROTOCOL OCTETS     prints the seconds from the first SYN to the receiver's word
+python stream.py receive PORT PROTOCOL
+python stream.py send ADDRESS PORT PROTOCOL OCTETS     prints the seconds from the first SYN to the receiver's word
 """
 
 import socket

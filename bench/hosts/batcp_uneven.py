@@ -6,8 +6,8 @@ A file of 50 MB, counted as `batcp` counts: from the first SYN to the receiver's
 
 import statistics
 
+from bench.hosts.batcp import ARMS, GOAL, Scenario, shaped
 from bench.report import Measured, Row, Step
-from hosts.bench.batcp import ARMS, GOAL, Scenario, shaped
 
 OCTETS = 50_000_000
 ROUNDS = 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller.bench`: one access point's agent, against a real apswitch on the same cores.
+"""`python -m bench.controller.agent`: one access point's agent, against a real apswitch on the same cores.
 
 200 and 1000 active flows share the uplink unevenly, and what they offer swings around what it carries, so that every
 term is at work: counters are read, feedback is computed, entries are written. CPU is that of the whole controller, and
@@ -9,7 +9,6 @@ out/bench/summary.json.
 """
 
 import contextlib
-import json
 import math
 import os
 import socket
@@ -19,13 +18,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bench.report import Row, show
-
-from .tests.switches import (
+from bench.report import Row, merge, run, show
+from controller.tests.switches import (
     ROOT,
     SERVER,
     STATION,
@@ -36,6 +34,7 @@ from .tests.switches import (
     udp,
     wait_for,
 )
+from topologies.requirements import LabError
 
 PACKETS_PER_SECOND = 4000
 """Of all flows together."""
@@ -108,7 +107,7 @@ def children(process: int) -> list[int]:
 @contextlib.contextmanager
 def sending(made: Lab, flows: int) -> Iterator[None]:
     """So many active flows, as long as this lasts."""
-    command = [sys.executable, "-m", "controller.bench", "--flows", str(flows), SENDER, made.wires[1].far]
+    command = [sys.executable, "-m", "bench.controller.agent", "--flows", str(flows), SENDER, made.wires[1].far]
     sender = made.apart.popen(*command, cwd=ROOT)
     try:
         yield
@@ -203,14 +202,6 @@ TEXTS = {
 TEXT_FAILOVER = "from the primary's kill -9 to its backup's first tick, 1000 active flows, seconds"
 
 
-def keep(summary: dict[str, Any], rows: list[Row]) -> None:
-    """Put results where those of all benchmarks are."""
-    summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
-    summary.setdefault("goals", {}).update(
-        {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.goal is not None}
-    )
-
-
 def main(
     out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
     only: Annotated[str | None, typer.Option(help="agent_200, agent_1000 or failover_seconds alone.")] = None,
@@ -221,12 +212,8 @@ def main(
     """Measure an agent's ticks and a failover."""
     if sender:
         send(flows, sender)
-    reason = missing("apswitch")
-    if reason:
-        print(f"error: {reason}", file=sys.stderr)
-        raise typer.Exit(2)
-    path = out / "summary.json"
-    summary = json.loads(path.read_text()) if path.exists() else {}
+    if reason := missing("apswitch"):
+        raise LabError(reason)
     roots = {"": ROOT} | ({"beside_": beside.resolve()} if beside else {})
     left_out: dict[str, list[float]] = {prefix: [] for prefix in roots}
     for setting in SETTINGS:
@@ -244,23 +231,19 @@ def main(
             show(f"One access point, {setting.flows} active flows, {root}", rows)
             if results["timer_late_ms_p99"] > BUSY_MS:
                 print("caution: timers were late: the machine is too busy for all but the figures of CPU to count")
-            keep(summary, rows)
+            merge(out, rows)
     for prefix, found in left_out.items():
         if found:
             goal = None if prefix else 0.001
-            keep(summary, [Row(f"{prefix}{MISSED}", TEXTS["missed"], max(found), goal, at_least=False)])
+            merge(out, [Row(f"{prefix}{MISSED}", TEXTS["missed"], max(found), goal, at_least=False)])
     if only in (None, FAILOVER):
         for prefix, root in roots.items():
             with tempfile.TemporaryDirectory() as directory:
                 took = failover(Path(directory), root)
             row = Row(f"{prefix}{FAILOVER}", TEXT_FAILOVER, took, None if prefix else FAILOVER_GOAL, at_least=False)
             show(f"Failover, {root}", [row])
-            keep(summary, [row])
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(summary, indent=2) + "\n")
+            merge(out, [row])
 
 
 if __name__ == "__main__":
-    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    application.command()(main)
-    application()
+    run(lambda: typer.run(main))

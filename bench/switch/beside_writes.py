@@ -18,13 +18,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.report import Measured, Row, Step
 from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT, LabError
 
 from .lab import Lab, on
 from .p4runtime import BATCH, INSERTS, Writer, batches
 from .program import write_frames
-from .report import Measured, Row, Step
 from .switching import FLOWS, FRAME_BYTES, INJECTOR, SENDER_CORE, find_peak, offer, running, targets
 
 LOADS = (1.1, 1.05, 1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of the peak with the sender
@@ -51,7 +51,7 @@ def lost(where: Lab, frames: Path, rate: float) -> float:
 
 def lost_beside(where: Lab, frames: Path, rate: float) -> tuple[float, float]:
     """(lost, writes/s): the same while flows are written, from the sender's core: a controller has its own machine."""
-    command = (*on(SENDER_CORE), sys.executable, "-m", "bench.beside_writes")
+    command = (*on(SENDER_CORE), sys.executable, "-m", "bench.switch.beside_writes")
     writer = where.popen(*command, stdout=subprocess.PIPE, text=True)
     try:
         assert writer.stdout is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller.bench_fleet`: one replica of the service with a thousand agents.
+"""`python -m bench.controller.fleet`: one replica of the service with a thousand agents.
 
 What the agents say once a second, and their history every ten, is said by one process over a real engine, as each of
 them would; switches there are none. Meanwhile somebody asks REST, and a page is open. The results are merged into
@@ -21,16 +21,15 @@ import httpx
 import typer
 
 from bench.report import Row, merge, run, show
+from controller.agent.control import Control
+from controller.config import AccessPointConfig
+from controller.fleet.credentials import Credentials
+from controller.fleet.engine import Engine
+from controller.fleet.messages import Samples, Seen, text
+from controller.observation import Observation
+from controller.samples import FLUSH_SECONDS, Recorder
 from topologies.fleet import Fleet, engine
 from topologies.requirements import LabError
-
-from .agent.control import Control
-from .config import AccessPointConfig
-from .fleet.credentials import Credentials
-from .fleet.engine import Engine
-from .fleet.messages import Samples, Seen, text
-from .observation import Observation
-from .samples import FLUSH_SECONDS, Recorder
 
 AGENTS = 1000
 SETTLE_SECONDS = 15.0
@@ -170,7 +169,7 @@ def measure(directory: Path) -> dict[str, float]:
     """All of it."""
     with replica(directory) as fleet:
         server = f"tls://127.0.0.1:{fleet.engine_port}"
-        words = [sys.executable, "-m", "controller.bench_fleet", SENDER, server, "--keys", str(directory / "engine")]
+        words = [sys.executable, "-m", "bench.controller.fleet", SENDER, server, "--keys", str(directory / "engine")]
         fleet.part("agents", words)
         process = fleet.parts["service1"].pid
         time.sleep(SETTLE_SECONDS)

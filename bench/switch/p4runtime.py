@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.report import Measured, Row, Step
 from topologies.namespaces.contain import stop_process
 from topologies.requirements import ROOT
 
 from .lab import Lab, resident_bytes
-from .report import Measured, Row, Step
 from .switching import ADDRESS, targets
 
 INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000  # INSERTS also is the goal per second
@@ -41,7 +41,7 @@ def measure(step: Step, beside: Path | None = None) -> Measured:
                 process = where.start(*target.command, core=None)
                 try:
                     found[target.name].append(
-                        json.loads(where.run(sys.executable, "-m", "bench.p4runtime", str(process.pid)))
+                        json.loads(where.run(sys.executable, "-m", "bench.switch.p4runtime", str(process.pid)))
                     )
                 finally:
                     stop_process(process)
@@ -76,7 +76,7 @@ class Writer:
         self.read = self.client.channel.unary_stream("/p4.v1.P4Runtime/Read", None, None)
         fields = [exact(1, FIRST), exact(2, 0xC0000201), exact(3, 6), exact(4, 5001), exact(5, 5001)]
         fields += [exact(6, 1), exact(7, 2), exact(8, 0), exact(9, 0)]
-        entry = program.entry(TABLE, fields, ("set_flow_ipv4", 1, 0, 0, 0))
+        entry = program.entry(TABLE, fields, ("set_flow_ipv4", 1, 0, 0, 0, 0))
         self._header = p4r.WriteRequest(device_id=1, election_id=U128.encode(ELECTION)).SerializeToString()
         part = p4r.WriteRequest(updates=[insert(entry)]).SerializeToString()
         self._part = part

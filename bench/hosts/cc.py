@@ -18,11 +18,12 @@ from pathlib import Path
 from bench.report import Measured, Row, Step
 from hosts.tests.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from topologies.links.paths import PathLink, Paths
+from topologies.requirements import ROOT
 
 ROUNDS = 7
 SECONDS = 2.0
 GOAL = 1.1
-FLOW = Path(__file__).parent / "_flow.py"
+FLOW = ROOT / "hosts/peers/flow.py"
 PEER = "cubic"
 NARROW = "vegas_with_defaults"
 # Options that take the window's bound away from a path without delay.

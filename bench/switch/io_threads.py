@@ -12,9 +12,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from bench.report import Measured, Row, Step
+
 from .lab import SWITCH, Lab
 from .program import write_frames
-from .report import Measured, Row, Step
 from .switching import FLOWS, LOAD_SECONDS, ROUNDS, Target, find_peak, offer, p4_switch, running
 
 THREADS = (0, 1, 2)

@@ -11,16 +11,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+from bench.hosts.batcp_proxy import ready
 from bench.report import Measured, Row, Step
-from hosts.bench.batcp_proxy import ready
 from hosts.tests.batcp import Daemon, python
 from topologies.links.paths import PathHost, Paths
 
 OBJECTS, BYTES, AT_ONCE = 50, 20_000, 6
 ROUNDS = 5
 GOAL = 1.1
-LTE = {"rate": "30mbit", "delay": "30ms", "limit": 300}
+LTE: dict[str, Any] = {"rate": "30mbit", "delay": "30ms", "limit": 300}
 WARM = 3.0  # s between rounds, for the proxy to have spare connections again
 SERVER = f"""
 import socket, threading

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One TCP connection as fast as it goes: a program for network namespaces that says what it cost.
 
-_flow.py receive PORT                        prints {"bytes", "cpu"}: received; seconds of processor time used
-_flow.py send ADDRESS PORT CONTROL SECONDS   prints {"cpu"}
+flow.py receive PORT                        prints {"bytes", "cpu"}: received; seconds of processor time used
+flow.py send ADDRESS PORT CONTROL SECONDS   prints {"cpu"}
 """
 
 import json

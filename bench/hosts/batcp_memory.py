@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from bench.hosts.batcp import IPPROTO_MPTCP, PORT, stream
 from bench.report import Measured, Row, Step
-from hosts.bench.batcp import IPPROTO_MPTCP, PORT, stream
 from hosts.tests.files import HOSTS
 from topologies.links.paths import PathLink, Paths
 

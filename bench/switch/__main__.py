@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench`: measure, print each row as it comes, keep all of them in out/bench/summary.json.
+"""`python -m bench.switch`: measure, print each row as it comes, keep all of them in out/bench/summary.json.
 
 Every speed is a ratio to something measured in the same run on the same machine; the goals stand beside it.
 """
@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from bench.report import Measured, Row, Step, merge, run, show, tell
 from topologies.requirements import ROOT, LabError
 
 from . import beside_writes, io_threads, p4runtime, pipeline
 from .lab import SWITCH, TRAFFIC
-from .report import Measured, Row, Step, merge, run, show, tell
 from .switching import FLOWS, Target, measure, memory_bytes
 
 MANY_FLOWS = 65536

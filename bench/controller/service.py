@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller.bench_service`: the API under load beside a real apswitch, and what a day of history takes.
+"""`python -m bench.controller.service`: the API under load beside a real apswitch, and what a day of history takes.
 
 Goals: 99 % of the answers within 50 ms at 200 requests/s while ticks stay as they are without; a day of history of 50
 access points with four ports below 1 GB, an hour of it as a chart within 200 ms. The ratios are merged into
@@ -17,12 +17,11 @@ import httpx
 import typer
 
 from bench.report import Row, merge, run, show
+from controller.samples import DAY, HOUR, MEANS, RETENTION, SUMS, Bucket, Key
+from controller.state.database import connect
+from controller.state.history import Archive
+from controller.tests.switches import Controller, Lab, lab, missing
 from topologies.requirements import LabError
-
-from .samples import DAY, HOUR, MEANS, RETENTION, SUMS, Bucket, Key
-from .state.database import connect
-from .state.history import Archive
-from .tests.switches import Controller, Lab, lab, missing
 
 REQUESTS_PER_SECOND = 200
 SECONDS = 12.0

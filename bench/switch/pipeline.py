@@ -8,9 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from bench.report import Measured, Row
 from topologies.requirements import ROOT, LabError
-
-from .report import Measured, Row
 
 MANIFEST = ROOT / "switch/Cargo.toml"
 

@@ -20,9 +20,8 @@ from typing import Any
 
 from scapy.utils import RawPcapReader
 
+from bench.report import run
 from topologies.requirements import LabError
-
-from .report import run
 
 SOURCE = Path(__file__).parent / "inject.bpf.c"
 CLANG = ("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror")
@@ -147,7 +146,7 @@ class Injector:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.inject", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.switch.inject", description=__doc__.partition("\n")[0])
     parser.add_argument("interface")
     parser.add_argument("frames", type=Path, help="pcap file; its frames, all of one length, over and over")
     parser.add_argument("--rate", type=float, default=0, help="packets per second; 0: as fast as it can")

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.report import Measured, Row, Step
 from hosts.tests.files import Transfer, make_file
 from topologies.links.paths import PathLink, Paths
-from topologies.requirements import LabError
+from topologies.requirements import ROOT, LabError
 
-STREAM = Path(__file__).parent / "_stream.py"
+STREAM = ROOT / "hosts/peers/stream.py"
 IPPROTO_MPTCP = 262
 PAYLOAD = 1448 / 1514
 GOAL = 0.98
@@ -38,12 +39,12 @@ class Scenario:
 
     name: str
     text: str
-    first: dict[str, object]
-    second: dict[str, object]
+    first: dict[str, Any]
+    second: dict[str, Any]
 
     def links(self, paths: Paths) -> list[PathLink]:
         a, b = paths.host("a"), paths.host("b")
-        common = {"delay": "20ms", "limit": 50}
+        common: dict[str, Any] = {"delay": "20ms", "limit": 50}
         return [paths.link(a, b, **(common | model)) for model in (self.first, self.second)]
 
     def ceiling(self) -> float:
@@ -54,7 +55,8 @@ class Scenario:
         )
 
 
-ADSL, HSPA = {"rate": "633kbit"}, {"rate": "355kbit"}
+ADSL: dict[str, Any] = {"rate": "633kbit"}
+HSPA: dict[str, Any] = {"rate": "355kbit"}
 UNSTEADY = HSPA | {"jitter": "10ms"}
 SCENARIOS = [
     Scenario("adsl_adsl", "633 + 633", ADSL, ADSL),

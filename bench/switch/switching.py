@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.report import Step
 from topologies.namespaces.contain import stop_process
 from topologies.requirements import LabError
 
 from .lab import SWITCH, TRAFFIC, Lab, on, resident_bytes
 from .program import STATION_PORT, UPLINK_PORT, write_frames
-from .report import Step
 
 FLOWS = 1000
 FRAME_BYTES = (60, 1500)
@@ -30,7 +30,7 @@ LOAD_SECONDS = 1.0
 ROUNDS, PAIRS = 3, 3
 SENDER = (TRAFFIC, "send", "gen")
 NICENESS = ("nice", "-n", "-10")  # that of apswitch's packet thread
-INJECTOR = (sys.executable, "-m", "bench.inject", "left")  # offers twice the peak, which the sender cannot
+INJECTOR = (sys.executable, "-m", "bench.switch.inject", "left")  # offers twice the peak, which the sender cannot
 # Offered loads of the search for the peak, as parts of what the sender can offer; with the injector, as parts of the
 # peak with the sender, which is lower.
 LOADS = (0.3, 0.45, 0.6, 0.8, 1.0)
@@ -103,7 +103,7 @@ def running(
     process = where.start(*target.command, core=core)
     try:
         if target.programmable:
-            where.run(sys.executable, "-m", "bench.program", ADDRESS, str(flows))
+            where.run(sys.executable, "-m", "bench.switch.program", ADDRESS, str(flows))
         else:
             time.sleep(0.5)
         if process.poll() is not None:
