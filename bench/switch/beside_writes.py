@@ -56,9 +56,11 @@ def lost_beside(where: Lab, frames: Path, rate: float) -> tuple[float, float]:
     try:
         assert writer.stdout is not None
         writer.stdout.readline()
-        part = lost(where, frames, rate)
-        writer.send_signal(signal.SIGINT)
-        said, _ = writer.communicate(timeout=STOP_SECONDS)
+        try:
+            part = lost(where, frames, rate)
+        finally:  # also after a rate that could not be offered: it takes back what it has written
+            writer.send_signal(signal.SIGINT)
+            said, _ = writer.communicate(timeout=STOP_SECONDS)
     except subprocess.TimeoutExpired:
         raise LabError(
             f"what writes beside the packets has not ended within {STOP_SECONDS} s: the switch does not "
