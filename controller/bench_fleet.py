@@ -21,19 +21,22 @@ import httpx
 import typer
 
 from bench.report import Row, merge, run, show
-from topologies.fleet import Fleet, engine
+from topologies.fleet import Fleet, Part, engine
 from topologies.requirements import LabError
 
 from .agent.control import Control
 from .config import AccessPointConfig
 from .fleet.credentials import Credentials
-from .fleet.engine import Engine
+from .fleet.engine import Away, Engine
 from .fleet.messages import Samples, Seen, text
 from .observation import Observation
 from .samples import FLUSH_SECONDS, Recorder
 
 AGENTS = 1000
+SEEN_SECONDS = 60.0
+"""How long the service may take until it has heard of all."""
 SETTLE_SECONDS = 15.0
+"""After that, until history is on its way, too."""
 SECONDS = 20.0
 REQUESTS_PER_SECOND = 20
 PATHS = ("", "/ports", "/feedback", "/classes", "/history", "/config")
@@ -78,6 +81,8 @@ async def _send(keys: Path, server: str) -> None:
     running = asyncio.create_task(there.run())
     await there.reconnected.wait()
     observation, recorders = await seen(), [Recorder() for _ in range(AGENTS)]
+    unsent: asyncio.Queue[tuple[str, bytes, str]] = asyncio.Queue()
+    keeping = asyncio.create_task(keep(there, unsent))
     start, turn = time.monotonic(), 0
     try:
         while True:
@@ -94,10 +99,23 @@ async def _send(keys: Path, server: str) -> None:
                 await there.say(f"ap.{name}.seen", text(said))
                 if (turn + number) % FLUSH_SECONDS == 0:
                     message = text(Samples.of(recorder.take()))
-                    await there.log(f"ap.{name}.history", message, f"{name}-{turn}")
+                    unsent.put_nowait((f"ap.{name}.history", message, f"{name}-{turn}"))
             turn += 1
     finally:
-        running.cancel()
+        for task in (running, keeping):
+            task.cancel()
+
+
+async def keep(there: Engine, unsent: "asyncio.Queue[tuple[str, bytes, str]]") -> None:
+    """Bring history to the engine, for ever; as agents do it, again until the engine takes it."""
+    while True:
+        subject, data, once = await unsent.get()
+        while True:
+            try:
+                await there.log(subject, data, once)
+                break
+            except Away:
+                await asyncio.sleep(0.1)
 
 
 def cpu_and_memory(process: int) -> tuple[float, float]:
@@ -124,8 +142,13 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
                     async for _ in stream.aiter_raw():
                         pass
 
+        async def get(path: str) -> None:
+            answer = await client.get(path)
+            if not answer.is_success:
+                raise LabError(f"GET {path}: {answer.status_code}: {answer.text[:500]}")
+
         async def one(path: str, due: float) -> None:
-            (await client.get(f"/api/v1/access-points{path}")).raise_for_status()
+            await get(f"/api/v1/access-points{path}")
             took.append(time.monotonic() - due)
 
         open_page = asyncio.create_task(page())
@@ -139,7 +162,7 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
                 number += 1
         for _ in range(5):
             began = time.monotonic()
-            (await client.get("/metrics")).raise_for_status()
+            await get("/metrics")
             metrics.append(time.monotonic() - began)
         open_page.cancel()
         await asyncio.gather(open_page, return_exceptions=True)
@@ -166,25 +189,52 @@ def replica(directory: Path) -> Iterator[Fleet]:
         yield made
 
 
+def ready(fleet: Fleet) -> int:
+    """How many access points the service shows as ready."""
+    return sum(
+        entry["state"] == "ready"
+        for offset in range(0, AGENTS, PAGE)
+        for entry in fleet.ask("GET", f"/access-points?limit={PAGE}&offset={offset}").json()
+    )
+
+
+def wait_until_seen(fleet: Fleet, agents: Part) -> None:
+    """Until the service has heard of all; raises LabError."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    while (number := ready(fleet)) < AGENTS:
+        if agents.process is None or agents.process.poll() is not None:
+            last = agents.log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise LabError(f"the process that is all agents has ended: {last}")
+        if time.monotonic() > deadline:
+            raise LabError(f"of {AGENTS} agents the service sees {number} after {SEEN_SECONDS:.0f} s")
+        time.sleep(0.5)
+
+
+def first(error: BaseException) -> LabError:
+    """What went wrong, of what several requests at once ended with, in one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return LabError(" ".join(str(error).split()) or type(error).__name__)
+
+
 def measure(directory: Path) -> dict[str, float]:
     """All of it."""
     with replica(directory) as fleet:
         server = f"tls://127.0.0.1:{fleet.engine_port}"
         words = [sys.executable, "-m", "controller.bench_fleet", SENDER, server, "--keys", str(directory / "engine")]
-        fleet.part("agents", words)
-        process = fleet.parts["service1"].pid
+        agents, process = fleet.part("agents", words), fleet.parts["service1"].pid
+        wait_until_seen(fleet, agents)
         time.sleep(SETTLE_SECONDS)
         before, start = cpu_and_memory(process)[0], time.monotonic()
-        took, metrics = asyncio.run(ask(fleet.urls[0], fleet.token))
+        try:
+            took, metrics = asyncio.run(ask(fleet.urls[0], fleet.token))
+        except* (LabError, httpx.HTTPError) as group:
+            raise first(group) from None
         elapsed = time.monotonic() - start
         cpu, memory = cpu_and_memory(process)
-        shown = [
-            entry["state"]
-            for offset in range(0, AGENTS, PAGE)
-            for entry in fleet.ask("GET", f"/access-points?limit={PAGE}&offset={offset}").json()
-        ]
+        shown = ready(fleet)
     return {
-        "seen": shown.count("ready"),
+        "seen": shown,
         "api_ms_p99": sorted(took)[int(0.99 * len(took))] * 1000,
         "mb": memory,
         "metrics_seconds": max(metrics),

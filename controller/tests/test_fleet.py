@@ -18,6 +18,7 @@ from controller.agent.control import Control
 from controller.agent.process import Agent, Disk, Options
 from controller.api.app import create_app
 from controller.api.service import Service
+from controller.bench_fleet import keep
 from controller.config import AccessPointConfig, ConfigError
 from controller.fleet import archive
 from controller.fleet.adoption import Adoption
@@ -305,6 +306,24 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
         await until(lambda: len(written()) == 60)
         await asyncio.sleep(0.3)
         assert written() == [1] * 60
+
+
+async def test_history_of_the_benchmark_waits_for_the_engine(nats: Server) -> None:
+    """It may be there before the service, which makes the log."""
+    service = nats.client()
+    unsent: asyncio.Queue[tuple[str, bytes, str]] = asyncio.Queue()
+    unsent.put_nowait(("ap.ap1.history", sample(1), "m1"))
+    async with connected(service), connected(nats.agent("ap1")) as mine:
+        keeping = asyncio.create_task(keep(mine, unsent))
+        await asyncio.sleep(0.2)
+        assert not keeping.done(), "it gave up"
+        await service.prepare(1)
+
+        async def is_kept() -> bool:
+            return await service.logged(0, "ap.*.history") is not None
+
+        await eventually(is_kept, 10)
+        keeping.cancel()
 
 
 async def observed() -> Observation:
