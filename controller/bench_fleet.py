@@ -4,12 +4,15 @@
 What the agents say once a second, and their history every ten, is said by one process over a real engine, as each of
 them would; switches there are none. Meanwhile somebody asks REST, and a page is open. The results are merged into
 out/bench/summary.json.
+
+Apart from that: two agents of one switch with a thousand active flows, one of which is killed.
 """
 
 import asyncio
 import contextlib
 import json
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -21,16 +24,20 @@ import httpx
 import typer
 
 from bench.report import Row, merge, run, show
-from topologies.fleet import Fleet, Part, engine
+from topologies.fleet import Fleet, Part, engine, missing
+from topologies.namespaces.namespace import Namespace
 from topologies.requirements import LabError
 
 from .agent.control import Control
-from .config import AccessPointConfig
+from .bench import CAPACITY_BPS, SETTINGS
+from .bench import SETTLE_SECONDS as FLOWS_SETTLE_SECONDS
+from .config import AccessPointConfig, Ncr
 from .fleet.credentials import Credentials
 from .fleet.engine import Away, Engine
-from .fleet.messages import Samples, Seen, text
+from .fleet.messages import Samples, Seen, parse, text
 from .observation import Observation
 from .samples import FLUSH_SECONDS, Recorder
+from .tests.switches import SERVER, STATION, udp
 
 AGENTS = 1000
 SEEN_SECONDS = 60.0
@@ -51,6 +58,12 @@ TEXTS = {
     "cores": "CPU of the replica, cores",
 }
 SENDER = "--send"
+REPLICA = f"fleet_{AGENTS}"
+FLOWS = SETTINGS[1].flows
+TAKEOVER_SECONDS = 30.0
+FAILOVER = "agent_failover_seconds"
+FAILOVER_GOAL = 0.5
+TEXT_FAILOVER = f"from a primary agent's kill -9 to its backup's first tick, {FLOWS} active flows, seconds"
 
 
 def config(number: int) -> AccessPointConfig:
@@ -203,8 +216,7 @@ def wait_until_seen(fleet: Fleet, agents: Part) -> None:
     deadline = time.monotonic() + SEEN_SECONDS
     while (number := ready(fleet)) < AGENTS:
         if agents.process is None or agents.process.poll() is not None:
-            last = agents.log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise LabError(f"the process that is all agents has ended: {last}")
+            raise LabError(f"the process that is all agents has ended: {last_line(agents)}")
         if time.monotonic() > deadline:
             raise LabError(f"of {AGENTS} agents the service sees {number} after {SEEN_SECONDS:.0f} s")
         time.sleep(0.5)
@@ -242,25 +254,95 @@ def measure(directory: Path) -> dict[str, float]:
     }
 
 
+def failover(directory: Path) -> float:
+    """Kill a primary agent with 1000 active flows; returns after how many seconds its backup ticks."""
+    rates = {1: 10 * CAPACITY_BPS, 2: CAPACITY_BPS}
+    with Fleet(directory, agents=1, backups=1, rest=(0,), traffic=False, rates=rates) as fleet:
+        agents = [fleet.access_points[0].parts[name] for name in ("agent1", "agent2")]
+        primary, backup = sorted(agents, key=lambda part: not part.said("ready ap1"))
+        words = [sys.executable, "-m", "controller.bench", "--flows", str(FLOWS), SENDER, "eth0"]
+        fleet.part("sender", words, fleet.access_points[0].station)
+
+        def learned() -> bool:
+            # A flow is known when both of its ends are.
+            send_one(fleet.access_points[0].server, udp(SERVER, STATION, 9, 9))
+            return bool((fleet.get("/access-points/ap1") or {"flows": 0})["flows"] >= FLOWS)
+
+        fleet.looking(learned, "all flows are learned")
+        time.sleep(FLOWS_SETTLE_SECONDS)
+        start = time.time()
+        assert primary.process is not None
+        primary.process.kill()
+        try:
+            return asyncio.run(first_tick(fleet, start)) - start
+        except TimeoutError:
+            raise LabError(f"the backup did not take over: {last_line(backup)}") from None
+
+
+def send_one(within: Namespace, frame: bytes) -> None:
+    """Send a frame from there."""
+    with within.entered():
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with wire:
+        wire.bind(("eth0", 0))
+        wire.send(frame)
+
+
+async def first_tick(fleet: Fleet, killed: float) -> float:
+    """When the loop of the access point began to tick again, by what its agent says a second later: 10 ms too late at
+    most. In seconds since the epoch; raises TimeoutError."""
+    keys = fleet.directory / "engine"
+    server = f"tls://127.0.0.1:{fleet.engine_port}"
+    client = Engine([server], keys / "ca.pem", Credentials.load(keys / "service.creds"), "benchmark")
+    said: asyncio.Queue[Observation] = asyncio.Queue()
+    await client.hear("ap.ap1.seen", lambda subject, data: said.put_nowait(parse(Seen, data).observation))
+    running = asyncio.create_task(client.run())
+    try:
+        async with asyncio.timeout(TAKEOVER_SECONDS):
+            while True:
+                seen = await said.get()
+                if seen["time"] > killed and seen["state"] == "ready" and seen["ticks"]:
+                    interval = Ncr().device_interval
+                    return float(seen["time"] - (seen["ticks"] + seen["missed"] - 1) * interval)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def last_line(part: Part) -> str:
+    """What a process said last."""
+    return part.log.read_text(errors="replace").strip().rpartition("\n")[2]
+
+
 def main(
     out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
+    only: Annotated[str | None, typer.Option(help=f"{REPLICA} or {FAILOVER} alone.")] = None,
     sender: Annotated[str | None, typer.Option(SENDER, hidden=True)] = None,
     keys: Annotated[Path, typer.Option(hidden=True)] = Path(),
 ) -> None:
-    """Measure one replica with a thousand agents."""
+    """Measure one replica with a thousand agents, and how soon a backup takes over from an agent."""
     if sender:
         send(keys, sender)
     if engine() is None:
         raise LabError("nats-server is missing: tools/install.sh fleet")
-    with place() as directory:
-        results = measure(directory)
-    rows = [
-        Row(f"fleet_{AGENTS}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
-        for name, value in results.items()
-    ]
-    rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
-    show(f"A replica with {AGENTS} agents", rows)
-    merge(out, rows)
+    if only in (None, REPLICA):
+        with place() as directory:
+            results = measure(directory)
+        rows = [
+            Row(f"{REPLICA}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
+            for name, value in results.items()
+        ]
+        rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
+        show(f"A replica with {AGENTS} agents", rows)
+        merge(out, rows)
+    if only in (None, FAILOVER):
+        if reason := missing():
+            raise LabError(reason)
+        with place() as directory:
+            took = failover(directory)
+        row = Row(FAILOVER, TEXT_FAILOVER, took, FAILOVER_GOAL, at_least=False)
+        show("Failover of an agent", [row])
+        merge(out, [row])
 
 
 if __name__ == "__main__":
