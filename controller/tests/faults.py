@@ -33,7 +33,7 @@ from finsy.proto import p4r
 
 from controller.agent import acks, classes, ports
 from controller.agent.entries import EntrySet, everything
-from controller.agent.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
+from controller.agent.program import FLOW_TABLES, Encodable, Program
 from controller.config import AccessPointConfig
 from topologies.namespaces.namespace import end_with_parent
 
@@ -182,11 +182,6 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
     return found
 
 
-def _sparse(index: int | None) -> bool:
-    """Whether a cell of `queue_meter` is that of a sparse queue."""
-    return index is not None and index & 7 == QUEUE_SPARSE
-
-
 def unlike(made: Lab, **access_point: Any) -> list[str]:
     """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
     return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
@@ -197,11 +192,16 @@ def differences(config: AccessPointConfig) -> list[str]:
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
     found = asyncio.run(read_switch(config.address, program, wanted))
-    # What the sparse queue may take follows from the flows that the loop sees.
-    wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and _sparse(entity.index))]
+    # What queues may take follows from what the loop sees of links and flows: that there is something, is all.
+    set_by_loop = {
+        entity.meter_entry.index.index
+        for entity in found
+        if entity.HasField("meter_entry") and entity.meter_entry.config.cir
+    }
+    wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and entity.index in set_by_loop)]
     own, flows = [], []
     for entity in found:
-        if entity.HasField("meter_entry") and _sparse(entity.meter_entry.index.index):
+        if entity.HasField("meter_entry") and entity.meter_entry.index.index in set_by_loop:
             continue
         name = program.schema.tables[entity.table_entry.table_id].alias if entity.HasField("table_entry") else ""
         if name in FLOW_TABLES.values():
