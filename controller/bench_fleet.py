@@ -156,7 +156,10 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
                         pass
 
         async def get(path: str) -> None:
-            answer = await client.get(path)
+            try:
+                answer = await client.get(path)
+            except httpx.HTTPError as error:
+                raise LabError(f"GET {path}: no answer: {str(error) or type(error).__name__}") from None
             if not answer.is_success:
                 raise LabError(f"GET {path}: {answer.status_code}: {answer.text[:500]}")
 
@@ -240,7 +243,7 @@ def measure(directory: Path) -> dict[str, float]:
         before, start = cpu_and_memory(process)[0], time.monotonic()
         try:
             took, metrics = asyncio.run(ask(fleet.urls[0], fleet.token))
-        except* (LabError, httpx.HTTPError) as group:
+        except* LabError as group:
             raise first(group) from None
         elapsed = time.monotonic() - start
         cpu, memory = cpu_and_memory(process)
