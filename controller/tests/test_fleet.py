@@ -344,7 +344,10 @@ async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, cap
         good.replace(b'"version":1', b'"version":9'),
         good.replace(b'"ticks":0', b'"ticks":"x"'),
     ]
+    # One agent's nonsense must not cost the metrics of all others.
+    bad.append(good.replace(b'"stations_named":[]', b'"stations_named":[{}]'))
     bad.append(good.replace(b'"name":"ap1"', b'"name":"ap9"'))
+    assert len({good, *bad}) == len(bad) + 1
     async with connected(nats.agent("ap1")) as mine, replica.client() as client:
         for data in bad:
             await mine.say("ap.ap1.seen", data)
