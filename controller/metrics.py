@@ -4,29 +4,29 @@
 What percentiles are asked of is a histogram: those of several controllers can be added.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector as PrometheusCollector
 
-from .observation import BASE, MEASURES, TICK_BOUNDS, Measure, Observation
+from .observation import BASE, MEASURES, TICK_BOUNDS, Observation
 
-Family = GaugeMetricFamily | CounterMetricFamily
-
-OTHERS: dict[str, tuple[type[Family], str, str]] = {
-    "ready": (GaugeMetricFamily, "ap_ready", "1 when the access point is under control"),
-    "link": (GaugeMetricFamily, "ap_link_active", "1 when something left within 10 s"),
-    "mistaken": (
-        GaugeMetricFamily, "ap_capacity_mistaken", "1 when the link carries something else than is configured"
-    ),
-    "stations_refused": (CounterMetricFamily, "ap_stations_refused", "Addresses not learned"),
-    "flows_refused": (CounterMetricFamily, "ap_flows_refused", "Flows not learned"),
-    "messages_lost": (CounterMetricFamily, "ap_messages_lost", "What the switch said and came to nothing"),
-}  # fmt: skip
-"""What is no single number in `MEASURES`."""
+OTHERS = {
+    "ready": ("gauge", "ap_ready", "1 when the access point is under control"),
+    "link": ("gauge", "ap_link_active", "1 when something left within 10 s"),
+    "mistaken": ("gauge", "ap_capacity_mistaken", "1 when the link carries something else than is configured"),
+    "stations_refused": ("counter", "ap_stations_refused_total", "Addresses not learned"),
+    "flows_refused": ("counter", "ap_flows_refused_total", "Flows not learned"),
+    "messages_lost": ("counter", "ap_messages_lost_total", "What the switch said and came to nothing"),
+    # Of stations that something is said of: a few, while anybody may make up addresses.
+    "packets": ("counter", "ap_station_packets_total", "Packets of its flows"),
+    "bytes": ("counter", "ap_station_bytes_total", "Bytes of its flows"),
+    "info": ("gauge", "ap_station_info", "What a station is called"),
+    "lost": ("counter", "controller_lost_samples_total", "Samples of history lost, as the database was away"),
+    "ended": ("counter", "controller_ended_connections_total", "Connections ended for what they took"),
+}
+"""What is no single number in `MEASURES`: kind, metric, text."""
 
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Of a request's, in seconds."""
@@ -53,83 +53,71 @@ class Requests:
             self.refused.labels(reason)
 
 
-class Collector(PrometheusCollector):
-    """Tells what is there when Prometheus asks.
+def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
+    """The metrics of access points in Prometheus' text format, version 0.0.4. A thousand of them are a hundred thousand
+    lines, but of few forms, which the library's own way knows nothing of.
 
     Args:
         seen: the access points.
-        lost: samples of history that were lost, and connections that were ended for what they took.
+        lost: samples of history that were lost.
+        ended: connections that were ended for what they took.
     """
+    families: list[list[str]] = []
 
-    def __init__(
-        self,
-        seen: Callable[[], Iterable[Observation]],
-        lost: Callable[[], tuple[int, int]],
-    ) -> None:
-        self._seen = seen
-        self._lost = lost
+    def family(metric: str, kind: str, text: str) -> list[str]:
+        families.append([f"# HELP {metric} {text}\n# TYPE {metric} {kind}\n"])
+        return families[-1]
 
-    def collect(self) -> Iterator[Metric]:
-        """The metrics of all access points."""
-        labels = {"access_point": ["access_point"], "port": ["access_point", "port", "role"]}
-        labels["class"] = [*labels["port"], "class_id"]
-        families: dict[Measure, Family] = {
-            measure: (CounterMetricFamily if measure.counter else GaugeMetricFamily)(
-                measure.metric, measure.text, labels=labels[measure.level]
-            )
-            for measure in MEASURES
-            if measure.metric
-        }
-        of = {"ready": "access_point", "link": "port", "mistaken": "port"}
-        others: dict[str, Family] = {
-            name: family(metric, text, labels=labels[of[name]] if name in of else ["access_point", "reason"])
-            for name, (family, metric, text) in OTHERS.items()
-        }
-        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took", labels=labels["access_point"])
+    of_level: dict[str, list[tuple[str, str, float, list[str]]]] = {"access_point": [], "port": [], "class": []}
+    for measure in MEASURES:
+        if measure.metric:
+            metric = measure.metric + "_total" * measure.counter
+            lines = family(metric, "counter" if measure.counter else "gauge", measure.text)
+            of_level[measure.level].append((measure.name, metric, BASE.get(measure.unit, 1.0), lines))
+    others = {name: (metric, family(metric, kind, text)) for name, (kind, metric, text) in OTHERS.items()}
+    ticks = family("ap_tick_seconds", "histogram", "How long ticks took")
 
-        def take(level: str, values: dict[str, Any], *place: str) -> None:
-            for measure, family in families.items():
-                if measure.level == level and (value := values[measure.name]) is not None:
-                    family.add_metric(place, value / BASE.get(measure.unit, 1.0))
+    def take(level: str, values: dict[str, Any], place: str) -> None:
+        for name, metric, base, lines in of_level[level]:
+            if (value := values[name]) is not None:
+                lines.append(f"{metric}{{{place}}} {value / base}\n")
 
-        for seen in self._seen():
-            name = seen["name"]
-            take("access_point", seen, name)
-            others["ready"].add_metric([name], float(seen["state"] == "ready"))
-            for refused in ("stations_refused", "flows_refused", "messages_lost"):
-                for reason, number in seen[refused].items():
-                    others[refused].add_metric([name, reason], number)
-            bounds = zip([*map(str, TICK_BOUNDS), "+Inf"], accumulate(seen["tick_counts"]), strict=True)
-            took.add_metric([name], [*bounds], seen["tick_seconds"])
-            for entry in seen["ports"]:
-                port = name, str(entry["port"]), entry["role"]
-                take("port", entry, *port)
-                others["link"].add_metric(port, float(entry["link"] == "active"))
-                others["mistaken"].add_metric(port, float(entry["capacity_problem"] is not None))
-                for of_class in entry["classes"]:
-                    take("class", of_class, *port, str(of_class["class_id"]))
-        yield from _of_stations(self._seen())
-        yield from (*families.values(), *others.values(), took)
-        samples, connections = self._lost()
-        yield CounterMetricFamily(
-            "controller_lost_samples", "Samples of history lost, as the database was away", samples
-        )
-        yield CounterMetricFamily("controller_ended_connections", "Connections ended for what they took", connections)
+    def other(name: str, place: str, value: float) -> None:
+        metric, lines = others[name]
+        lines.append(f"{metric}{{{place}}} {float(value)}\n")
 
-
-def _of_stations(seen: Iterable[Observation]) -> Iterator[Metric]:
-    """What stations used that something is said of: a few, while anybody may make up addresses."""
-    place = ["access_point", "station"]
-    used = {
-        unit: CounterMetricFamily(f"ap_station_{unit}", f"{unit.title()} of its flows", labels=[*place, "direction"])
-        for unit in ("packets", "bytes")
-    }
-    info = GaugeMetricFamily("ap_station_info", "What a station is called", labels=[*place, "name"])
-    for of in seen:
-        for station in of["stations_named"]:
-            labels = [of["name"], station["address"]]
-            info.add_metric([*labels, station["name"]], 1)
-            for unit, family in used.items():
+    for ap in seen:
+        mine = f'access_point="{_escaped(ap["name"])}"'
+        take("access_point", ap, mine)
+        other("ready", mine, ap["state"] == "ready")
+        for refused in ("stations_refused", "flows_refused", "messages_lost"):
+            for reason, number in ap[refused].items():
+                other(refused, f'{mine},reason="{_escaped(reason)}"', number)
+        counts = [*accumulate(ap["tick_counts"])]
+        for bound, count in zip((*TICK_BOUNDS, "+Inf"), counts, strict=True):
+            ticks.append(f'ap_tick_seconds_bucket{{{mine},le="{bound}"}} {float(count)}\n')
+        ticks.append(f"ap_tick_seconds_count{{{mine}}} {float(counts[-1])}\n")
+        ticks.append(f"ap_tick_seconds_sum{{{mine}}} {float(ap['tick_seconds'])}\n")
+        for port in ap["ports"]:
+            number, role = port["port"], _escaped(port["role"])
+            place = f'{mine},port="{number}",role="{role}"'
+            take("port", port, place)
+            other("link", place, port["link"] == "active")
+            other("mistaken", place, port["capacity_problem"] is not None)
+            for of_class in port["classes"]:
+                take("class", of_class, f'{mine},class_id="{of_class["class_id"]}",port="{number}",role="{role}"')
+        for station in ap["stations_named"]:
+            place = f'station="{_escaped(station["address"])}"'
+            other("info", f'{mine},name="{_escaped(station["name"])}",{place}', 1)
+            for unit in ("packets", "bytes"):
                 for way in ("up", "down"):
-                    family.add_metric([*labels, way], station[f"{unit}_{way}"])
-    yield from (*used.values(), info)
+                    other(unit, f'{mine},direction="{way}",{place}', station[f"{unit}_{way}"])
+    for name, number in (("lost", lost), ("ended", ended)):
+        metric, lines = others[name]
+        lines.append(f"{metric} {float(number)}\n")
+    return "".join(line for lines in families for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """A label's value."""
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

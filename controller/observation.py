@@ -165,6 +165,25 @@ def _fields(level: str) -> dict[str, Any]:
     return fields
 
 
+class UsageObservation(TypedDict):
+    """What a station sent (up) and was sent (down) in flows that are known to be its own, since it was heard first, and
+    does now; in all its VLANs, before anything is dropped."""
+
+    packets_up: int
+    bytes_up: int
+    packets_down: int
+    bytes_down: int
+    rate_up_bps: float
+    rate_down_bps: float
+
+
+class NamedObservation(UsageObservation):
+    """A station that something is said of; its name may be empty."""
+
+    address: str
+    name: str
+
+
 if TYPE_CHECKING:
     ClassObservation = dict[str, Any]
     PortObservation = dict[str, Any]
@@ -202,7 +221,7 @@ else:
             "stations_refused": dict[str, int],
             "flows_refused": dict[str, int],
             "messages_lost": dict[str, int],
-            "stations_named": list[dict[str, Any]],
+            "stations_named": list[NamedObservation],
             "tick_ms_p50": float,
             "tick_ms_p99": float,
             # How many took so long, by `TICK_BOUNDS`, the last ones longer; and what all of them took together.
@@ -247,18 +266,6 @@ class FlowObservation(TypedDict):
     """What the limit of its station adds."""
     feedback_total: float
     since: float
-
-
-class UsageObservation(TypedDict):
-    """What a station sent (up) and was sent (down) in flows that are known to be its own, since it was heard first, and
-    does now; in all its VLANs, before anything is dropped."""
-
-    packets_up: int
-    bytes_up: int
-    packets_down: int
-    bytes_down: int
-    rate_up_bps: float
-    rate_down_bps: float
 
 
 class StationObservation(UsageObservation):

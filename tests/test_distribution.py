@@ -68,7 +68,8 @@ def imported(*rooms: str) -> set[str]:
 
 BESIDE = {
     "mininet", "mn_wifi", "bcc",  # the system's
-    "google", "starlette", "typing_extensions", "cryptography",  # finsy's, fastapi's, pydantic's, aioquic's own
+    "google", "starlette", "cryptography",  # finsy's, fastapi's, aioquic's own
+    "typing_extensions", "pydantic_core",  # pydantic's own
     "bench",  # measures the controller, in a checkout
 }  # fmt: skip
 

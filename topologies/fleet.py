@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -196,6 +196,7 @@ class Fleet:
         rest: ports of the replicas' REST; 0: any.
         traffic: whether stations send something all the time.
         config: what the service is told of access points beforehand.
+        rates: what each port's link carries, in bit/s.
     """
 
     def __init__(
@@ -206,9 +207,10 @@ class Fleet:
         rest: tuple[int, ...] = (0, 0),
         traffic: bool = True,
         config: Path | None = None,
+        rates: Mapping[int, int] = RATES,
     ) -> None:
         self.directory = directory
-        self._config = config
+        self._config, self._rates = config, rates
         self._agents, self._backups, self._traffic = agents, backups, traffic
         self.engine_port = free_port()
         self.urls = [f"http://127.0.0.1:{port or free_port()}" for port in rest]
@@ -325,11 +327,11 @@ class Fleet:
         grpc = "127.0.0.1:9559"
         ap = AccessPoint(name, within, station, server, Relay(within, ENGINE_PORT, self.engine_port))
         self.access_points.append(ap)
-        links = {port: f"rate={rate}bit,limit=1000" for port, rate in RATES.items()}
+        links = {port: f"rate={rate}bit,limit=1000" for port, rate in self._rates.items()}
         wiring = targets.Wiring({1: "port1", 2: "port2"}, grpc, links=links)
         ap.parts["switch"] = self.part(f"{name}-switch", targets.TARGETS["apswitch"].command(wiring), within)
         roles = {1: "station", 2: "uplink"}
-        ports = [{"port": port, "role": roles[port], "capacity_bps": rate} for port, rate in RATES.items()]
+        ports = [{"port": port, "role": roles[port], "capacity_bps": rate} for port, rate in self._rates.items()]
         config = self.directory / f"{name}.json"
         config.write_text(json.dumps({"access_points": [{"name": name, "address": grpc, "ports": ports}]}))
         for number in range(1, agents + 1):

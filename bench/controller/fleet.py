@@ -4,12 +4,15 @@
 What the agents say once a second, and their history every ten, is said by one process over a real engine, as each of
 them would; switches there are none. Meanwhile somebody asks REST, and a page is open. The results are merged into
 out/bench/summary.json.
+
+Apart from that: two agents of one switch with a thousand active flows, one of which is killed.
 """
 
 import asyncio
 import contextlib
 import json
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -20,19 +23,26 @@ from typing import Annotated
 import httpx
 import typer
 
+from bench.controller.agent import CAPACITY_BPS, SETTINGS
+from bench.controller.agent import SETTLE_SECONDS as FLOWS_SETTLE_SECONDS
 from bench.report import Row, merge, run, show
 from controller.agent.control import Control
-from controller.config import AccessPointConfig
+from controller.config import AccessPointConfig, Ncr
 from controller.fleet.credentials import Credentials
-from controller.fleet.engine import Engine
-from controller.fleet.messages import Samples, Seen, text
+from controller.fleet.engine import Away, Engine
+from controller.fleet.messages import Samples, Seen, parse, text
 from controller.observation import Observation
 from controller.samples import FLUSH_SECONDS, Recorder
-from topologies.fleet import Fleet, engine
+from controller.tests.switches import SERVER, STATION, udp
+from topologies.fleet import Fleet, Part, engine, missing
+from topologies.namespaces.namespace import Namespace
 from topologies.requirements import LabError
 
 AGENTS = 1000
+SEEN_SECONDS = 60.0
+"""How long the service may take until it has heard of all."""
 SETTLE_SECONDS = 15.0
+"""After that, until history is on its way, too."""
 SECONDS = 20.0
 REQUESTS_PER_SECOND = 20
 PATHS = ("", "/ports", "/feedback", "/classes", "/history", "/config")
@@ -47,6 +57,12 @@ TEXTS = {
     "cores": "CPU of the replica, cores",
 }
 SENDER = "--send"
+REPLICA = f"fleet_{AGENTS}"
+FLOWS = SETTINGS[1].flows
+TAKEOVER_SECONDS = 30.0
+FAILOVER = "agent_failover_seconds"
+FAILOVER_GOAL = 0.5
+TEXT_FAILOVER = f"from a primary agent's kill -9 to its backup's first tick, {FLOWS} active flows, seconds"
 
 
 def config(number: int) -> AccessPointConfig:
@@ -77,6 +93,8 @@ async def _send(keys: Path, server: str) -> None:
     running = asyncio.create_task(there.run())
     await there.reconnected.wait()
     observation, recorders = await seen(), [Recorder() for _ in range(AGENTS)]
+    unsent: asyncio.Queue[tuple[str, bytes, str]] = asyncio.Queue()
+    keeping = asyncio.create_task(keep(there, unsent))
     start, turn = time.monotonic(), 0
     try:
         while True:
@@ -93,10 +111,23 @@ async def _send(keys: Path, server: str) -> None:
                 await there.say(f"ap.{name}.seen", text(said))
                 if (turn + number) % FLUSH_SECONDS == 0:
                     message = text(Samples.of(recorder.take()))
-                    await there.log(f"ap.{name}.history", message, f"{name}-{turn}")
+                    unsent.put_nowait((f"ap.{name}.history", message, f"{name}-{turn}"))
             turn += 1
     finally:
-        running.cancel()
+        for task in (running, keeping):
+            task.cancel()
+
+
+async def keep(there: Engine, unsent: "asyncio.Queue[tuple[str, bytes, str]]") -> None:
+    """Bring history to the engine, for ever; as agents do it, again until the engine takes it."""
+    while True:
+        subject, data, once = await unsent.get()
+        while True:
+            try:
+                await there.log(subject, data, once)
+                break
+            except Away:
+                await asyncio.sleep(0.1)
 
 
 def cpu_and_memory(process: int) -> tuple[float, float]:
@@ -123,8 +154,16 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
                     async for _ in stream.aiter_raw():
                         pass
 
+        async def get(path: str) -> None:
+            try:
+                answer = await client.get(path)
+            except httpx.HTTPError as error:
+                raise LabError(f"GET {path}: no answer: {str(error) or type(error).__name__}") from None
+            if not answer.is_success:
+                raise LabError(f"GET {path}: {answer.status_code}: {answer.text[:500]}")
+
         async def one(path: str, due: float) -> None:
-            (await client.get(f"/api/v1/access-points{path}")).raise_for_status()
+            await get(f"/api/v1/access-points{path}")
             took.append(time.monotonic() - due)
 
         open_page = asyncio.create_task(page())
@@ -138,7 +177,7 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
                 number += 1
         for _ in range(5):
             began = time.monotonic()
-            (await client.get("/metrics")).raise_for_status()
+            await get("/metrics")
             metrics.append(time.monotonic() - began)
         open_page.cancel()
         await asyncio.gather(open_page, return_exceptions=True)
@@ -165,25 +204,51 @@ def replica(directory: Path) -> Iterator[Fleet]:
         yield made
 
 
+def ready(fleet: Fleet) -> int:
+    """How many access points the service shows as ready."""
+    return sum(
+        entry["state"] == "ready"
+        for offset in range(0, AGENTS, PAGE)
+        for entry in fleet.ask("GET", f"/access-points?limit={PAGE}&offset={offset}").json()
+    )
+
+
+def wait_until_seen(fleet: Fleet, agents: Part) -> None:
+    """Until the service has heard of all; raises LabError."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    while (number := ready(fleet)) < AGENTS:
+        if agents.process is None or agents.process.poll() is not None:
+            raise LabError(f"the process that is all agents has ended: {last_line(agents)}")
+        if time.monotonic() > deadline:
+            raise LabError(f"of {AGENTS} agents the service sees {number} after {SEEN_SECONDS:.0f} s")
+        time.sleep(0.5)
+
+
+def first(error: BaseException) -> LabError:
+    """What went wrong, of what several requests at once ended with, in one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return LabError(" ".join(str(error).split()) or type(error).__name__)
+
+
 def measure(directory: Path) -> dict[str, float]:
     """All of it."""
     with replica(directory) as fleet:
         server = f"tls://127.0.0.1:{fleet.engine_port}"
         words = [sys.executable, "-m", "bench.controller.fleet", SENDER, server, "--keys", str(directory / "engine")]
-        fleet.part("agents", words)
-        process = fleet.parts["service1"].pid
+        agents, process = fleet.part("agents", words), fleet.parts["service1"].pid
+        wait_until_seen(fleet, agents)
         time.sleep(SETTLE_SECONDS)
         before, start = cpu_and_memory(process)[0], time.monotonic()
-        took, metrics = asyncio.run(ask(fleet.urls[0], fleet.token))
+        try:
+            took, metrics = asyncio.run(ask(fleet.urls[0], fleet.token))
+        except* LabError as group:
+            raise first(group) from None
         elapsed = time.monotonic() - start
         cpu, memory = cpu_and_memory(process)
-        shown = [
-            entry["state"]
-            for offset in range(0, AGENTS, PAGE)
-            for entry in fleet.ask("GET", f"/access-points?limit={PAGE}&offset={offset}").json()
-        ]
+        shown = ready(fleet)
     return {
-        "seen": shown.count("ready"),
+        "seen": shown,
         "api_ms_p99": sorted(took)[int(0.99 * len(took))] * 1000,
         "mb": memory,
         "metrics_seconds": max(metrics),
@@ -191,25 +256,95 @@ def measure(directory: Path) -> dict[str, float]:
     }
 
 
+def failover(directory: Path) -> float:
+    """Kill a primary agent with 1000 active flows; returns after how many seconds its backup ticks."""
+    rates = {1: 10 * CAPACITY_BPS, 2: CAPACITY_BPS}
+    with Fleet(directory, agents=1, backups=1, rest=(0,), traffic=False, rates=rates) as fleet:
+        agents = [fleet.access_points[0].parts[name] for name in ("agent1", "agent2")]
+        primary, backup = sorted(agents, key=lambda part: not part.said("ready ap1"))
+        words = [sys.executable, "-m", "bench.controller.agent", "--flows", str(FLOWS), SENDER, "eth0"]
+        fleet.part("sender", words, fleet.access_points[0].station)
+
+        def learned() -> bool:
+            # A flow is known when both of its ends are.
+            send_one(fleet.access_points[0].server, udp(SERVER, STATION, 9, 9))
+            return bool((fleet.get("/access-points/ap1") or {"flows": 0})["flows"] >= FLOWS)
+
+        fleet.looking(learned, "all flows are learned")
+        time.sleep(FLOWS_SETTLE_SECONDS)
+        start = time.time()
+        assert primary.process is not None
+        primary.process.kill()
+        try:
+            return asyncio.run(first_tick(fleet, start)) - start
+        except TimeoutError:
+            raise LabError(f"the backup did not take over: {last_line(backup)}") from None
+
+
+def send_one(within: Namespace, frame: bytes) -> None:
+    """Send a frame from there."""
+    with within.entered():
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with wire:
+        wire.bind(("eth0", 0))
+        wire.send(frame)
+
+
+async def first_tick(fleet: Fleet, killed: float) -> float:
+    """When the loop of the access point began to tick again, by what its agent says a second later: 10 ms too late at
+    most. In seconds since the epoch; raises TimeoutError."""
+    keys = fleet.directory / "engine"
+    server = f"tls://127.0.0.1:{fleet.engine_port}"
+    client = Engine([server], keys / "ca.pem", Credentials.load(keys / "service.creds"), "benchmark")
+    said: asyncio.Queue[Observation] = asyncio.Queue()
+    await client.hear("ap.ap1.seen", lambda subject, data: said.put_nowait(parse(Seen, data).observation))
+    running = asyncio.create_task(client.run())
+    try:
+        async with asyncio.timeout(TAKEOVER_SECONDS):
+            while True:
+                seen = await said.get()
+                if seen["time"] > killed and seen["state"] == "ready" and seen["ticks"]:
+                    interval = Ncr().device_interval
+                    return float(seen["time"] - (seen["ticks"] + seen["missed"] - 1) * interval)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def last_line(part: Part) -> str:
+    """What a process said last."""
+    return part.log.read_text(errors="replace").strip().rpartition("\n")[2]
+
+
 def main(
     out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
+    only: Annotated[str | None, typer.Option(help=f"{REPLICA} or {FAILOVER} alone.")] = None,
     sender: Annotated[str | None, typer.Option(SENDER, hidden=True)] = None,
     keys: Annotated[Path, typer.Option(hidden=True)] = Path(),
 ) -> None:
-    """Measure one replica with a thousand agents."""
+    """Measure one replica with a thousand agents, and how soon a backup takes over from an agent."""
     if sender:
         send(keys, sender)
     if engine() is None:
         raise LabError("nats-server is missing: tools/install.sh fleet")
-    with place() as directory:
-        results = measure(directory)
-    rows = [
-        Row(f"fleet_{AGENTS}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
-        for name, value in results.items()
-    ]
-    rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
-    show(f"A replica with {AGENTS} agents", rows)
-    merge(out, rows)
+    if only in (None, REPLICA):
+        with place() as directory:
+            results = measure(directory)
+        rows = [
+            Row(f"{REPLICA}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
+            for name, value in results.items()
+        ]
+        rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
+        show(f"A replica with {AGENTS} agents", rows)
+        merge(out, rows)
+    if only in (None, FAILOVER):
+        if reason := missing():
+            raise LabError(reason)
+        with place() as directory:
+            took = failover(directory)
+        row = Row(FAILOVER, TEXT_FAILOVER, took, FAILOVER_GOAL, at_least=False)
+        show("Failover of an agent", [row])
+        merge(out, [row])
 
 
 if __name__ == "__main__":

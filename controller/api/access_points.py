@@ -89,9 +89,8 @@ async def list_access_points(
     state: Literal["connecting", "backup", "ready", "stopped"] | None = None,
 ) -> Any:
     """Every access point and how it is; `state` leaves out the others."""
-    answers = [_answer(service, name) for name in service.names]
-    wanted = [answer for answer in answers if state is None or answer["state"] == state]
-    return page_of(request, response, page, wanted)
+    names = [name for name in service.names if state is None or _answer(service, name)["state"] == state]
+    return [_answer(service, name) for name in page_of(request, response, page, names)]
 
 
 @router.post(

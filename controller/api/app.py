@@ -22,7 +22,7 @@ from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
-from ..metrics import Collector, Requests
+from ..metrics import Requests, exposition
 from . import access_points, admin, agents, events, examples, live
 from .connections import BoundedProtocol
 from .events import Streams
@@ -78,11 +78,13 @@ def _operation_id(route: APIRoute) -> str:
 
 def _system(app: FastAPI, service: Service, registry: prometheus_client.CollectorRegistry) -> None:
     prometheus_client.ProcessCollector(registry=registry)
-    registry.register(Collector(lambda: [*service.seen.values()], lambda: (service.lost, BoundedProtocol.ended)))
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        text = await service.compute(lambda: prometheus_client.generate_latest(registry))
+        seen, lost, ended = service.all_seen(), service.lost, BoundedProtocol.ended
+        text = await service.compute(
+            lambda: prometheus_client.generate_latest(registry) + exposition(seen, lost, ended).encode()
+        )
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
     @app.head("/healthz", include_in_schema=False)

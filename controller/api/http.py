@@ -22,7 +22,8 @@ PREFIX = "/api/v1"
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing has changed since (`If-None-Match`)."}}
 
 
-def _service(request: Request) -> Service:
+# All of them are coroutines: functions would be called in a thread of their own.
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
@@ -30,7 +31,7 @@ def _service(request: Request) -> Service:
 Serving = Annotated[Service, Depends(_service)]
 
 
-def _access_point(
+async def _access_point(
     service: Serving, name: Annotated[str, Path(description="The name of an access point.", examples=["ap1"])]
 ) -> str:
     return service.config(name).name
@@ -39,7 +40,7 @@ def _access_point(
 ApName = Annotated[str, Depends(_access_point)]
 
 
-def _access_point_or_unusable(
+async def _access_point_or_unusable(
     service: Serving, name: Annotated[str, Path(description="The name of an access point.", examples=["ap1"])]
 ) -> str:
     return name if name in service.unusable else service.config(name).name
@@ -61,7 +62,7 @@ def token_of(request: Request) -> Token:
 def needs(role: Role) -> Any:
     """A dependency: only who has this role, or a higher one."""
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         token = token_of(request)
         if ROLES.index(token.role) < ROLES.index(role):
             raise ProblemError(403, f"this needs the role {role}; token {token.name} has {token.role}")

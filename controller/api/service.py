@@ -148,7 +148,10 @@ class Service:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """What goes on beside the requests."""
-        return [asyncio.create_task(work) for work in (self.sample(), self.keep_history(), self.follow())]
+        work = [self.keep_history(), self.follow()]
+        if not self.control.elsewhere:
+            work.append(self.sample())
+        return [asyncio.create_task(each) for each in work]
 
     def _take(self, entry: dict[str, Any], revision: int, of_file: set[str]) -> None:
         """Begin with an access point. One that is of no use here keeps no other from its work; raises `ConfigError`
@@ -485,6 +488,14 @@ class Service:
             seen = self.seen[name] = self.control.observe(name)
         return seen
 
+    def all_seen(self) -> list[Observation]:
+        """What is known of every access point."""
+        for name in self.names:
+            # It may be away.
+            with contextlib.suppress(Refused):
+                self.observe(name, 2 * SAMPLE_SECONDS)
+        return [*self.seen.values()]
+
     async def flows(self, name: str) -> list[FlowObservation]:
         """All flows of an access point."""
         return await self._list("flows", name)
@@ -521,7 +532,7 @@ class Service:
         return self.recorder.lost + self.control.lost
 
     async def sample(self) -> None:
-        """Once a second look at every access point, evenly spread over the second; for ever."""
+        """Once a second look at every access point of this process, evenly spread over the second; for ever."""
         due = time.monotonic()
         while True:
             names = self.names
@@ -531,7 +542,7 @@ class Service:
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
                     # Of what is not under control nothing is measured: history has a gap there, not zeros.
-                    if seen["state"] == State.READY.value and not self.control.elsewhere:
+                    if seen["state"] == State.READY.value:
                         self.recorder.add(seen)
             # A clock that jumps makes no work to catch up with, and a busy second is left out.
             due = max(due + SAMPLE_SECONDS, time.monotonic())

@@ -8,7 +8,7 @@ what is not theirs to write.
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..config import AccessPointConfig, one_line
 from ..observation import Observation
@@ -125,15 +125,12 @@ class Adopted(Message):
 
 
 M = TypeVar("M", bound=Message)
-_ADAPTERS: dict[type[Message], TypeAdapter[Any]] = {}
 
 
 def parse(kind: type[M], data: bytes) -> M:
     """Raises `Unusable`."""
-    adapter = _ADAPTERS.setdefault(kind, TypeAdapter(kind))
     try:
-        found: M = adapter.validate_json(data)
-        return found
+        return kind.model_validate_json(data)
     except ValidationError as error:
         try:
             given = json.loads(data)

@@ -21,6 +21,9 @@ CHART = 720
 MOST = 10_000
 """The most samples of each port in one answer."""
 
+SERIES_AT_ONCE = 500
+"""In one statement: databases bound their number."""
+
 
 class Archive:
     """The samples in the database. Every method is one transaction, and blocks."""
@@ -55,12 +58,12 @@ class Archive:
         with self._write.begin() as connection:
             known = connection.scalars(sa.select(SERIES.c.id)).all()
             for resolution, seconds in RETENTION.items():
-                # One series at a time: its oldest samples lie together.
-                for series in known:
+                # By series: the oldest samples of each lie together.
+                for start in range(0, len(known), SERIES_AT_ONCE):
                     connection.execute(
                         sa.delete(HISTORY).where(
                             HISTORY.c.resolution == resolution,
-                            HISTORY.c.series == series,
+                            HISTORY.c.series.in_(known[start : start + SERIES_AT_ONCE]),
                             HISTORY.c.time < int(now) - seconds,
                         )
                     )

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,11 +33,11 @@ from finsy.proto import p4r
 
 from controller.agent import acks, classes, ports
 from controller.agent.entries import EntrySet, everything
-from controller.agent.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
+from controller.agent.program import FLOW_TABLES, Encodable, Program
 from controller.config import AccessPointConfig
 from topologies.namespaces.namespace import end_with_parent
 
-from .switches import ROOT, SERVER, STATION, Controller, Lab, end, lab, udp, wait_for
+from .switches import ROOT, SERVER, STATION, Controller, End, Lab, end, lab, udp, wait_for
 
 FAKETIME = "faketime"
 MANAGED = {*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback"}
@@ -119,11 +119,16 @@ class Proxy:
 
 
 class Numbered:
-    """Packets with numbers from the station to the server, 100 a second while the block runs."""
+    """Packets with numbers from the station to the server while the block runs: of so many flows, so many a second.
 
-    def __init__(self, made: Lab, flows: int = 4) -> None:
-        self._made = made
+    Args:
+        wires: from which they go into the switch and out of it, by its ports.
+    """
+
+    def __init__(self, wires: Mapping[int, End], flows: int = 4, per_second: float = 100.0) -> None:
+        self._wires = wires
         self._flows = flows
+        self._pause = 1 / per_second
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=work) for work in (self._send, self._take)]
         self.sent = 0
@@ -140,19 +145,19 @@ class Numbered:
             thread.join()
 
     def _send(self) -> None:
-        while not self._stop.wait(0.01):
+        while not self._stop.wait(self._pause):
             frame = udp(STATION, SERVER, 5000 + self.sent % self._flows, 6000)
-            self._made.wires[1].send(frame[:42] + self.sent.to_bytes(8) + frame[50:])
+            self._wires[1].send(frame[:42] + self.sent.to_bytes(8) + frame[50:])
             if self.sent % 10 == 0:
                 # A switch that starts anew has to learn both of them.
-                self._made.wires[2].send(udp(SERVER, STATION, 6000, 5000))
+                self._wires[2].send(udp(SERVER, STATION, 6000, 5000))
             self.sent += 1
 
     def _take(self) -> None:
         # The last ones are still on their way when sending ends.
         last = 0.0
         while not last or time.monotonic() < last:
-            for frame in self._made.wires[2].received(0.1):
+            for frame in self._wires[2].received(0.1):
                 if frame[36:38] == (6000).to_bytes(2):
                     self.got.append(int.from_bytes(frame[42:50]))
             if self._stop.is_set() and not last:
@@ -177,11 +182,6 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
     return found
 
 
-def _sparse(index: int | None) -> bool:
-    """Whether a cell of `queue_meter` is that of a sparse queue."""
-    return index is not None and index & 7 == QUEUE_SPARSE
-
-
 def unlike(made: Lab, **access_point: Any) -> list[str]:
     """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
     return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
@@ -192,11 +192,16 @@ def differences(config: AccessPointConfig) -> list[str]:
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
     found = asyncio.run(read_switch(config.address, program, wanted))
-    # What the sparse queue may take follows from the flows that the loop sees.
-    wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and _sparse(entity.index))]
+    # What queues may take follows from what the loop sees of links and flows: that there is something, is all.
+    set_by_loop = {
+        entity.meter_entry.index.index
+        for entity in found
+        if entity.HasField("meter_entry") and entity.meter_entry.config.cir
+    }
+    wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and entity.index in set_by_loop)]
     own, flows = [], []
     for entity in found:
-        if entity.HasField("meter_entry") and _sparse(entity.meter_entry.index.index):
+        if entity.HasField("meter_entry") and entity.meter_entry.index.index in set_by_loop:
             continue
         name = program.schema.tables[entity.table_entry.table_id].alias if entity.HasField("table_entry") else ""
         if name in FLOW_TABLES.values():
@@ -439,7 +444,7 @@ def survive(
     trial = Trial(made, seed)
     count = len(trial.kinds) if count is None else count
     try:
-        with Numbered(made):
+        with Numbered(made.wires):
             wait_for(lambda: trial._look())
             for number in range(1, count + 1):
                 say(f"{number}: {trial.fault(kinds)}")

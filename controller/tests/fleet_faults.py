@@ -4,6 +4,8 @@
 Rules are changed over one of two replicas while a replica, an agent, the engine or a switch is killed or stopped, or an
 agent is cut off from the engine. After each fault both replicas must say the same, the last change that was confirmed
 must be there, and the switch must hold what is wanted, with no flow index given twice.
+
+With `--outage 60` the engine is away for so many seconds in place of that.
 """
 
 import json
@@ -21,11 +23,12 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from controller.config import AccessPointConfig
+from controller.config import AccessPointConfig, Ncr
+from controller.samples import FLUSH_SECONDS
 from topologies.fleet import Fleet, Part, missing
 from topologies.requirements import ROOT, LabError
 
-from .faults import differences
+from .faults import differences, say
 
 RULES = "/access-points/ap1/rules"
 LOOK = "--look"
@@ -114,36 +117,100 @@ class Trial:
         deadline = time.monotonic() + WELL_SECONDS
         while True:
             self._fleet.look()
-            wrong = self._wrong()
-            if not wrong:
+            try:
+                found = wrong(self._fleet, self._may_be)
+            except AssertionError as error:
+                raise AssertionError(f"{kind}: {error}; asked: {self._asked}") from None
+            if not found:
                 self._asked.clear()
                 return kind
-            assert time.monotonic() < deadline, f"{kind}: {wrong}; asked: {self._asked}"
+            assert time.monotonic() < deadline, f"{kind}: {found}; asked: {self._asked}"
             time.sleep(0.3)
 
-    def _wrong(self) -> str:
-        """What is not well; nothing when all is."""
-        fleet, names = self._fleet, [ap.name for ap in self._fleet.access_points]
-        for replica in (0, 1):
-            states = fleet.states(replica)
-            if states != dict.fromkeys(names, "ready"):
-                return f"replica {replica + 1} says {states}"
-        said = [fleet.get("/access-points/ap1/config", replica) for replica in (0, 1)]
-        if said[0] is None or said[0] != said[1]:
-            return "the replicas say different things"
-        rules = [rule["dscp"] for rule in said[0]["rules"]] or [0]
-        assert rules[0] in self._may_be, f"{rules} is none of {self._may_be}; asked: {self._asked}"
-        path = fleet.directory / "look.json"
-        path.write_text(json.dumps(said[0]))
-        command = [sys.executable, "-m", "controller.tests.fleet_faults", LOOK, str(path)]
-        found: list[str] = json.loads(fleet.access_points[0].within.run(*command, cwd=ROOT))
-        return "; ".join(found)
+
+def wrong(fleet: Fleet, may_be: Sequence[int]) -> str:
+    """What is not well; nothing when all is.
+
+    Args:
+        may_be: the DSCP that the one rule may have. Raises AssertionError for another one.
+    """
+    names = [ap.name for ap in fleet.access_points]
+    for replica in (0, 1):
+        states = fleet.states(replica)
+        if states != dict.fromkeys(names, "ready"):
+            return f"replica {replica + 1} says {states}"
+    said = [fleet.get("/access-points/ap1/config", replica) for replica in (0, 1)]
+    if said[0] is None or said[0] != said[1]:
+        return "the replicas say different things"
+    rules = [rule["dscp"] for rule in said[0]["rules"]] or [0]
+    assert rules[0] in may_be, f"{rules} is none of {may_be}"
+    path = fleet.directory / "look.json"
+    path.write_text(json.dumps(said[0]))
+    command = [sys.executable, "-m", "controller.tests.fleet_faults", LOOK, str(path)]
+    found: list[str] = json.loads(fleet.access_points[0].within.run(*command, cwd=ROOT))
+    return "; ".join(found)
+
+
+def outage(fleet: Fleet, seconds: float) -> list[str]:
+    """Leave a fleet without its engine for so long; returns what was seen, in lines. Raises AssertionError."""
+    names = [ap.name for ap in fleet.access_points]
+
+    def seen() -> dict[str, Any]:
+        return {name: fleet.get(f"/access-points/{name}") for name in names}
+
+    engine = fleet.parts.pop("engine")
+    before, began = seen(), time.time()
+    os.kill(engine.pid, signal.SIGKILL)
+    assert engine.process is not None
+    engine.process.wait()
+    time.sleep(seconds / 2)
+    answer = fleet.ask("PUT", f"{RULES}/r", json={"name": "r", "class_id": 3, "dscp": 46})
+    assert answer.status_code == 200, f"nothing can be changed meanwhile: {answer.text}"
+    problem = fleet.get("/access-points/ap1")["problem"]
+    time.sleep(max(0.0, began + seconds - time.time()))
+    engine.start()
+    fleet.parts["engine"] = engine
+    ended = time.time()
+    fleet.looking(
+        lambda: all(fleet.states(replica) == dict.fromkeys(names, "ready") for replica in (0, 1)), "all ready"
+    )
+    back = time.time() - ended
+    lines = [f"meanwhile: {problem}", f"both replicas show all as ready {back:.1f} s after the engine's start"]
+    after, now = seen(), time.time()
+    for name in names:
+        ticks, missed = (after[name]["loop"][what] - before[name]["loop"][what] for what in ("ticks", "missed"))
+        assert after[name]["sessions"] == before[name]["sessions"], f"{name}: another session began"
+        assert ticks > seconds / Ncr().device_interval / 2, f"{name}: {ticks} ticks in {now - began:.1f} s"
+        lines.append(f"{name}: {ticks} ticks in {now - began:.1f} s, {missed} left out")
+    fleet.looking(lambda: not wrong(fleet, [46]), "the change is everywhere")
+    lines.append(f"the change made meanwhile is in the switch {time.time() - ended:.1f} s after the engine's start")
+    for name in names:
+        fleet.looking(lambda name=name: written(fleet, name, began, ended) > seconds - 2, f"{name}: history is whole")  # type: ignore[misc]
+    # Should anything come twice, it has come by now.
+    time.sleep(2 * FLUSH_SECONDS)
+    for name in names:
+        found = written(fleet, name, began, ended)
+        assert found < ended - began + 2, f"{name}: {found} samples of {ended - began:.0f} s: some are there twice"
+        lines.append(f"{name}: {found} samples in history of {ended - began:.0f} s")
+    headers = {"authorization": f"Bearer {fleet.token}"}
+    metrics = httpx.get(f"{fleet.urls[0]}/metrics", headers=headers, timeout=20).text
+    assert "controller_lost_samples_total 0.0" in metrics, "samples were lost"
+    return lines
+
+
+def written(fleet: Fleet, name: str, start: float, end: float) -> int:
+    """Samples that history has of an access point's first port, one for each second."""
+    found = fleet.get(f"/access-points/{name}/history?start={start}&end={end}&resolution=1")
+    return round(sum(found["ports"][0]["columns"]["samples"])) if found and found["ports"] else 0
 
 
 def main(
     count: Annotated[int, typer.Option(help="How many faults.")] = 10,
     seed: Annotated[int | None, typer.Option(help="Of the random numbers.")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind; several may be given.")] = None,
+    away: Annotated[
+        float | None, typer.Option("--outage", help="The engine's, in seconds, in place of faults.")
+    ] = None,
     look: Annotated[Path | None, typer.Option(LOOK, hidden=True)] = None,
 ) -> None:
     """Survive faults, or say which one was not survived."""
@@ -161,9 +228,13 @@ def main(
     ):
         trial = Trial(fleet, seed)
         try:
-            for _ in range(count):
+            if away is not None:
+                print("\n".join(outage(fleet, away)))
+                return
+            for number in range(1, count + 1):
                 done = trial.fault(kind or ())
                 survived[done] = survived.get(done, 0) + 1
+                say(f"{number}: {done}")
         except (AssertionError, LabError) as error:
             print(f"fault {sum(survived.values()) + 1} was not survived (--seed {seed}): {error}", file=sys.stderr)
             for part in fleet.parts.values():

@@ -74,27 +74,18 @@ def end(process: subprocess.Popen[Any]) -> int:
     return process.returncode
 
 
-class Wire:
-    """The far end of one switch port, in a namespace of `wires_apart`."""
+class End:
+    """An interface in a namespace, from which frames go into a switch."""
 
-    def __init__(self, number: int, apart: Namespace) -> None:
-        self.near, self.far = f"ct{os.getpid() % 100000}n{number}", f"far{number}"
-        made = ["ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far, "netns", str(apart.pid)]
-        subprocess.run(made, check=True)
-        settings = Path(f"/proc/sys/net/ipv6/conf/{self.near}/disable_ipv6")
-        if settings.exists():
-            settings.write_text("1")
-        subprocess.run(["ip", "link", "set", self.near, "up"], check=True)
-        apart.ip("link", "set", self.far, "up")
-        with apart.entered():
+    def __init__(self, within: Namespace, interface: str) -> None:
+        with within.entered():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-            self.socket.bind((self.far, 0))
+            self.socket.bind((interface, 0))
         self.socket.settimeout(0.2)
 
     def close(self) -> None:
-        """Take the pair away."""
+        """The interface stays."""
         self.socket.close()
-        subprocess.run(["ip", "link", "del", self.near], check=False, capture_output=True)
 
     def send(self, frame: bytes) -> None:
         """Send one frame into the switch."""
@@ -110,6 +101,26 @@ class Wire:
                 if address[2] != socket.PACKET_OUTGOING:
                     frames.append(frame)
         return frames
+
+
+class Wire(End):
+    """The far end of one switch port, in a namespace of `wires_apart`."""
+
+    def __init__(self, number: int, apart: Namespace) -> None:
+        self.near, self.far = f"ct{os.getpid() % 100000}n{number}", f"far{number}"
+        made = ["ip", "link", "add", self.near, "type", "veth", "peer", "name", self.far, "netns", str(apart.pid)]
+        subprocess.run(made, check=True)
+        settings = Path(f"/proc/sys/net/ipv6/conf/{self.near}/disable_ipv6")
+        if settings.exists():
+            settings.write_text("1")
+        subprocess.run(["ip", "link", "set", self.near, "up"], check=True)
+        apart.ip("link", "set", self.far, "up")
+        super().__init__(apart, self.far)
+
+    def close(self) -> None:
+        """Take the pair away."""
+        super().close()
+        subprocess.run(["ip", "link", "del", self.near], check=False, capture_output=True)
 
 
 def wires_apart() -> Namespace:

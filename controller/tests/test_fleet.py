@@ -14,6 +14,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
+from bench.controller.fleet import keep
 from controller.agent.control import Control
 from controller.agent.process import Agent, Disk, Options
 from controller.api.app import create_app
@@ -307,6 +308,24 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
         assert written() == [1] * 60
 
 
+async def test_history_of_the_benchmark_waits_for_the_engine(nats: Server) -> None:
+    """It may be there before the service, which makes the log."""
+    service = nats.client()
+    unsent: asyncio.Queue[tuple[str, bytes, str]] = asyncio.Queue()
+    unsent.put_nowait(("ap.ap1.history", sample(1), "m1"))
+    async with connected(service), connected(nats.agent("ap1")) as mine:
+        keeping = asyncio.create_task(keep(mine, unsent))
+        await asyncio.sleep(0.2)
+        assert not keeping.done(), "it gave up"
+        await service.prepare(1)
+
+        async def is_kept() -> bool:
+            return await service.logged(0, "ap.*.history") is not None
+
+        await eventually(is_kept, 10)
+        keeping.cancel()
+
+
 async def observed() -> Observation:
     control = Control(lambda name: None)
     control.prepare([config("ap1")])
@@ -325,7 +344,10 @@ async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, cap
         good.replace(b'"version":1', b'"version":9'),
         good.replace(b'"ticks":0', b'"ticks":"x"'),
     ]
+    # One agent's nonsense must not cost the metrics of all others.
+    bad.append(good.replace(b'"stations_named":[]', b'"stations_named":[{}]'))
     bad.append(good.replace(b'"name":"ap1"', b'"name":"ap9"'))
+    assert len({good, *bad}) == len(bad) + 1
     async with connected(nats.agent("ap1")) as mine, replica.client() as client:
         for data in bad:
             await mine.say("ap.ap1.seen", data)

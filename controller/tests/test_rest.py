@@ -365,6 +365,21 @@ async def test_events_tell_of_every_access_point(api: Api) -> None:
     assert [port["port"] for port in seen[0]["ports"]] == [1, 2]
 
 
+async def test_events_tell_of_many_in_parts(
+    api: Api, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.api.events.AT_ONCE", 2)
+    for number in range(2, 6):
+        body = access_point(pipeline=PIPELINE, name=f"ap{number}", enabled=False)
+        assert (await client.post("/api/v1/access-points", json=body)).status_code == 201
+    asking = asyncio.create_task(client.get("/api/v1/events"))
+    await asyncio.sleep(0.5)
+    api.app.state.streams.closing.set()
+    lines = (await asking).text.splitlines()
+    told = [json.loads(line.removeprefix("data: "))["name"] for line in lines if line.startswith("data: ")]
+    assert told == api.service.names
+
+
 async def test_the_api_describes_itself(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     for path, methods in document["paths"].items():
