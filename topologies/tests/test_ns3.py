@@ -9,8 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from controller.agent.transport import RpcError
@@ -51,6 +52,19 @@ def test_ours_keeps_the_download_that_a_fifo_loses() -> None:
     fifo, _, _ = played(1, PLAIN)
     download, upload, _ = played(1)
     assert fifo < 1 and download > 13 and upload > 0.5
+
+
+def test_a_transfer_alone_has_what_a_cell_of_lte_carries() -> None:
+    """A transport block is 29,296 bits of 48 resource blocks, and 15,264 of 25, at I_TBS 24 (3GPP TS 36.213, table
+    7.1.7.2.1-1); a segment is 1448 bytes of 1504 in it."""
+    carried: list[tuple[Literal["down", "up"], int]] = [("down", 29_296), ("up", 15_264)]
+    for direction, block in carried:
+        with labs.lte(1, queue=81_920, delay=0.002) as lab:
+            lab.control(labs.config({1: (30_000_000, 100), 2: (15_000_000, 1000)}, PLAIN))
+            transfer, probe = lab.transfer(direction, start=1), lab.probe()
+            lab.run(6)
+            assert np.median(transfer.rates()[4:]) == pytest.approx(block / 1e3 * 1448 / 1504, rel=0.01)
+            assert 0.004 < probe.answers()[0][1, 1] < 0.03  # an empty cell's, once addresses are known
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
