@@ -113,19 +113,8 @@ class Bounding(Traffic):
             )
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Stations around an access point, and a server behind its wire.
-
-    delay: of the wire, there and back (ms). radio: what the cell is told beside it, as
-    topologies/ns3/transports/cell.cc names it, with the defaults there.
-    """
-
-    stations: int
-    seconds: float
-    traffic: tuple[Traffic, ...]
-    delay: float = 4.0
-    radio: Mapping[str, str | float] = field(default_factory=dict)
+class Simulation:
+    """A scene that ns-3 alone has: what all of them are to a plan (experiments.experiment.Scene)."""
 
     @property
     def load(self) -> float:
@@ -142,8 +131,6 @@ class Cell:
     def require(self, arm: Arm, target: str) -> None:
         from topologies.ns3 import build
 
-        if arm.features != PLAIN and "uplink_mbps" not in arm.options:
-            raise LabError(f"arm '{arm.name}' does not say how fast its access point's uplink is: give uplink_mbps")
         build.library()
 
     def kernel(self) -> Kernel | None:
@@ -152,6 +139,26 @@ class Cell:
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> NoReturn:
         """There is none: `simulate` is what makes a run."""
         raise LabError("a cell in ns-3 is no lab: leave CLOCK out")
+
+
+@dataclass(frozen=True)
+class Cell(Simulation):
+    """Stations around an access point, and a server behind its wire.
+
+    delay: of the wire, there and back (ms). radio: what the cell is told beside it, as
+    topologies/ns3/transports/cell.cc names it, with the defaults there.
+    """
+
+    stations: int
+    seconds: float
+    traffic: tuple[Traffic, ...]
+    delay: float = 4.0
+    radio: Mapping[str, str | float] = field(default_factory=dict)
+
+    def require(self, arm: Arm, target: str) -> None:
+        if arm.features != PLAIN and "uplink_mbps" not in arm.options:
+            raise LabError(f"arm '{arm.name}' does not say how fast its access point's uplink is: give uplink_mbps")
+        super().require(arm, target)
 
     def simulate(
         self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path

@@ -34,7 +34,7 @@ class Wires(Scene, Protocol):
 class SimulatedStage:
     """What traffic knows in `prepare`, as far as ns-3's hosts have it (experiments.stage.Stage)."""
 
-    def __init__(self, lab: "Lab", scene: Wires, arm: Arm, point: Point, seconds: float, seed: int) -> None:
+    def __init__(self, lab: "Lab", scene: Scene, arm: Arm, point: Point, seconds: float, seed: int) -> None:
         self.lab, self.arm, self.point = lab, arm, point
         self.seconds, self.scale = seconds, seconds / scene.seconds
         self.seed = seed

@@ -296,7 +296,7 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/hosts/two-uplinks.md", "sysctl "): in_a_namespace,
     ("docs/install.md", "    2.31 MB"): vocabulary("packaging/debian/*/control", "tools/dist/*.py"),
     ("docs/library.md", "from accesspoint.wifi"): calls_of("examples/roaming.py"),
-    ("docs/ns3.md", "#include"): elsewhere("topologies/tests/test_ns3.py", "```{name}"),
+    ("docs/ns3.md", "#include"): elsewhere("topologies/tests/test_ns3.py", "```cpp"),
     ("docs/ns3.md", "down "): elsewhere("topologies/tests/test_ns3.py", "It prints"),
     ("docs/switch/explain.md", "    table"): story,
     ("docs/switch/library.md", "#include"): elsewhere("switch/tests/test_simulation.py", "```c"),

@@ -71,6 +71,12 @@ def test_paper_002_in_short_the_middleware_bounds_what_stands_in_queues() -> Non
     assert bounded["kept_ratio"] < plain["kept_ratio"] / 2 and bounded["total"] > plain["total"] / 2
 
 
+def test_paper_000_in_short_an_upload_halves_a_download_over_lte() -> None:
+    fifo, ours = (simulate("cell-lte", arm, 12.0, {"queue": 80})[0] for arm in ("fifo", "ours"))
+    assert fifo["download_during"] < 0.7 * fifo["download_alone"]
+    assert ours["download_during"] > 0.9 * ours["download_after"] > 24 and ours["upload_during"] > 12
+
+
 def published(name: str, measure: str, arm: str, point: Point, repeat: int) -> float:
     summary = json.loads((ROOT / f"docs/results/summaries/{name}.json").read_text())
     found = [

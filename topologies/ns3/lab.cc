@@ -3,10 +3,13 @@
 
 #include "ns3/boolean.h"
 #include "ns3/config.h"
+#include "ns3/data-rate.h"
+#include "ns3/drop-tail-queue.h"
 #include "ns3/global-value.h"
 #include "ns3/internet-stack-helper.h"
 #include "ns3/ipv4-address-helper.h"
 #include "ns3/ipv4.h"
+#include "ns3/mac48-address.h"
 #include "ns3/net-device-container.h"
 #include "ns3/rng-seed-manager.h"
 #include "ns3/simulator.h"
@@ -21,6 +24,10 @@ namespace
 constexpr uint32_t SEGMENT = 1448;
 /// Linux's net.ipv4.tcp_rmem and tcp_wmem, at most.
 constexpr uint32_t BUFFER = 4 << 20;
+/// Of the wires between hosts and ports: not the bottleneck, and no delay but a frame's own.
+const char* const WIRE = "1Gbps";
+/// What Linux has on an Ethernet device (txqueuelen), packets.
+const char* const HOST_QUEUE = "1000p";
 
 } // namespace
 
@@ -41,6 +48,20 @@ BeginLab(uint32_t seed)
     // Who asked in vain asks again with the next packet, as on Linux; ns-3 waits for 100 s.
     Config::SetDefault("ns3::ArpCache::DeadTimeout", TimeValue(Seconds(1)));
     Config::SetDefault("ns3::ArpCache::PendingQueueSize", UintegerValue(100));
+}
+
+Ptr<SimpleNetDevice>
+Plug(Ptr<Node> node, Ptr<SimpleChannel> channel)
+{
+    auto device = CreateObject<SimpleNetDevice>();
+    device->SetAddress(Mac48Address::Allocate());
+    device->SetAttribute("DataRate", DataRateValue(DataRate(WIRE)));
+    auto queue = CreateObject<DropTailQueue<Packet>>();
+    queue->SetMaxSize(QueueSize(HOST_QUEUE));
+    device->SetQueue(queue);
+    device->SetChannel(channel);
+    node->AddDevice(device);
+    return device;
 }
 
 void

@@ -8,6 +8,8 @@
 #include "traffic.h"
 
 #include "ns3/node.h"
+#include "ns3/simple-channel.h"
+#include "ns3/simple-net-device.h"
 
 #include <cstdint>
 #include <string>
@@ -30,6 +32,9 @@ struct Lab
  * another.
  */
 void BeginLab(uint32_t seed);
+
+/** The node's end of a wire that is no bottleneck. */
+ns3::Ptr<ns3::SimpleNetDevice> Plug(ns3::Ptr<ns3::Node> node, ns3::Ptr<ns3::SimpleChannel> channel);
 
 /** IP on hosts that have devices, all in one network: the server first, as 10.0.0.1. */
 void GiveAddresses(Lab& lab, const std::vector<ns3::Ptr<ns3::NetDevice>>& devices);

@@ -13,6 +13,7 @@ import functools
 import heapq
 import itertools
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -52,10 +53,14 @@ class Bytes(ctypes.Structure):
 def load() -> ctypes.CDLL:
     """Our C++ in ns-3, as it is at the first call: one process has one of it. Raises LabError."""
     path = build.library()
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise LabError(f"{path} cannot be loaded: {error}; remove it, and `make ns3` makes it anew") from None
+    # Lazily, which ctypes does not: ns-3's LTE needs a module that has a window, of a library that no wheel brings.
+    linker = ctypes.CDLL(None)
+    linker.dlopen.restype, linker.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
+    handle = linker.dlopen(str(path).encode(), os.RTLD_LAZY)
+    if not handle:
+        error = linker.dlerror().decode()
+        raise LabError(f"{path} cannot be loaded: {error}; remove it, and `make ns3` makes it anew")
+    library = ctypes.CDLL(str(path), handle=handle)
     library.ap_now.restype = ctypes.c_uint64
     pointer, size, u64 = ctypes.POINTER(Bytes), ctypes.c_size_t, ctypes.c_uint64
     library.ap_alarm.argtypes = (u64, _Callback)

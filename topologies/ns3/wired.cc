@@ -2,37 +2,9 @@
 // Stations and a server on wires of an access point, whose links are the switch's: what Mininet's labs are, in ns-3.
 #include "lab.h"
 
-#include "ns3/data-rate.h"
-#include "ns3/drop-tail-queue.h"
-#include "ns3/mac48-address.h"
 #include "ns3/simple-channel.h"
-#include "ns3/simple-net-device.h"
 
 using namespace ns3;
-
-namespace
-{
-
-/// Of the wires between hosts and ports: not the bottleneck, and no delay but a frame's own.
-const char* const WIRE = "1Gbps";
-/// What Linux has on an Ethernet device (txqueuelen), packets.
-const char* const HOST_QUEUE = "1000p";
-
-Ptr<SimpleNetDevice>
-Plug(Ptr<Node> node, Ptr<SimpleChannel> channel)
-{
-    auto device = CreateObject<SimpleNetDevice>();
-    device->SetAddress(Mac48Address::Allocate());
-    device->SetAttribute("DataRate", DataRateValue(DataRate(WIRE)));
-    auto queue = CreateObject<DropTailQueue<Packet>>();
-    queue->SetMaxSize(QueueSize(HOST_QUEUE));
-    device->SetQueue(queue);
-    device->SetChannel(channel);
-    node->AddDevice(device);
-    return device;
-}
-
-} // namespace
 
 extern "C"
 {

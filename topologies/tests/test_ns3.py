@@ -9,8 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from controller.agent.transport import RpcError
@@ -53,6 +54,19 @@ def test_ours_keeps_the_download_that_a_fifo_loses() -> None:
     assert fifo < 1 and download > 13 and upload > 0.5
 
 
+def test_a_transfer_alone_has_what_a_cell_of_lte_carries() -> None:
+    """A transport block is 29,296 bits of 48 resource blocks, and 15,264 of 25, at I_TBS 24 (3GPP TS 36.213, table
+    7.1.7.2.1-1); a segment is 1448 bytes of 1504 in it."""
+    carried: list[tuple[Literal["down", "up"], int]] = [("down", 29_296), ("up", 15_264)]
+    for direction, block in carried:
+        with labs.lte(1, queue=81_920, delay=0.002) as lab:
+            lab.control(labs.config({1: (30_000_000, 100), 2: (15_000_000, 1000)}, PLAIN))
+            transfer, probe = lab.transfer(direction, start=1), lab.probe()
+            lab.run(6)
+            assert np.median(transfer.rates()[4:]) == pytest.approx(block / 1e3 * 1448 / 1504, rel=0.01)
+            assert 0.004 < probe.answers()[0][1, 1] < 0.03  # an empty cell's, once addresses are known
+
+
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
     code = "from topologies.tests import test_ns3; print(*(test_ns3.played(seed)[2] for seed in (7, 8)))"
     said = [
@@ -67,17 +81,19 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
     assert played(8)[2] == said[0][1]
 
 
-def test_the_page_s_scene_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_the_page_s_scenes_print_what_the_page_says(tmp_path: Path) -> None:
     page = (ROOT / "docs/ns3.md").read_text()
-    (scene,), (script,) = (re.findall(rf"```{name}\n(.*?)```", page, re.DOTALL) for name in ("cpp", "python"))
-    (printed,) = re.findall(r"It prints\n\n```text\n(.*?)```", page, re.DOTALL)
-    assert len(f"{scene}{script}".split("\n")) <= 50 and len(scene.strip().split("\n")) <= 40
+    (scene,) = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+    scripts = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    printed = re.findall(r"It prints\n\n```text\n(.*?)```", page, re.DOTALL)
+    assert len(f"{scene}{scripts[0]}".split("\n")) <= 50 and len(scene.strip().split("\n")) <= 40
     (tmp_path / "cell.cc").write_text(scene)
-    command = [sys.executable, "-c", script]
-    path = {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == printed
+    for script, said in zip(scripts, printed, strict=True):
+        command = [sys.executable, "-c", script]
+        path = {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == said
 
 
 @pytest.fixture

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scene of LTE in ns-3 (topologies.ns3.lab.lte): one terminal, behind an access point whose uplink is a modem."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.cells import Simulation
+from experiments.experiment import PLAIN, Arm, Point, Traffic
+from experiments.in_ns3 import SimulatedStage
+from experiments.samples import Sample
+from topologies.features import Features
+from topologies.links.profiles import LinkProfile, link_options
+
+
+@dataclass(frozen=True)
+class Lte(Simulation):
+    """A plain arm passes on what comes, which waits in the modem and in the cell; any other holds the links to what it
+    is told, so that it waits here.
+
+    profile: rates and queues of the access point's two ports, which are less than the radio carries; the round trip
+    beyond the core. queue: of the modem's bearer and of the cell's, octets.
+    """
+
+    profile: LinkProfile
+    seconds: float
+    traffic: tuple[Traffic, ...]
+    queue: int
+
+    def simulate(
+        self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
+    ) -> tuple[list[Sample], dict[str, Any]]:
+        """The samples of one run, and what else was found. Raises LabError."""
+        from topologies.ns3 import lab as labs
+
+        ports = {1: (self.profile.down, self.profile.down_limit), 2: (self.profile.up, self.profile.up_limit)}
+        down, up = (
+            "" if arm.features == PLAIN else link_options({"rate": f"{rate}bit", "limit": limit})
+            for rate, limit in ports.values()
+        )
+        with labs.lte(seed, self.queue, self.profile.rtt / 2, down, up) as lab:
+            lab.control(labs.config(ports, asdict(Features(**arm.features)), arm.controller))
+            stage = SimulatedStage(lab, self, arm, point, seconds, seed)
+            return stage.play(), stage.found
