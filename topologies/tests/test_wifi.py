@@ -264,9 +264,8 @@ def test_radios_keep_virtual_time_at_full_rate(start: Start, tmp_path: Path) -> 
     for part in ("accesspoint", "controller", "experiments", "p4src", "topologies"):
         shutil.copytree(ROOT / part, clone / part)
     options = ["run", "headline", "--lab", "mininet-wifi", "--clock", "virtual", "--seconds", "6", "--arms", "ncr"]
-    environment = {"PYTHONPATH": str(clone), "APSWITCH": str(apswitch())}
     command = [str(clone), *options, "--wpa2", "--out", str(results)]
-    output_of(start, "-c", FROM_A_CLONE, *command, timeout=600, **environment)
+    output_of(start, "-c", FROM_A_CLONE, *command, timeout=600, PYTHONPATH=str(clone), APSWITCH=str(apswitch()))
     summary = json.loads((results / "headline/summary.json").read_text())
     ncr = summary["arms"]["ncr"]
     assert ncr["self_check"]["problems"] == []
