@@ -263,9 +263,10 @@ def test_radios_keep_virtual_time_at_full_rate(start: Start, tmp_path: Path) -> 
     clone, results = tmp_path / "clone", tmp_path / "results"
     for part in ("accesspoint", "controller", "experiments", "p4src", "topologies"):
         shutil.copytree(ROOT / part, clone / part)
+    switch = shutil.copy2(apswitch(), clone)
     options = ["run", "headline", "--lab", "mininet-wifi", "--clock", "virtual", "--seconds", "6", "--arms", "ncr"]
     command = [str(clone), *options, "--wpa2", "--out", str(results)]
-    output_of(start, "-c", FROM_A_CLONE, *command, timeout=600, PYTHONPATH=str(clone), APSWITCH=str(apswitch()))
+    output_of(start, "-c", FROM_A_CLONE, *command, timeout=600, PYTHONPATH=str(clone), APSWITCH=str(switch))
     summary = json.loads((results / "headline/summary.json").read_text())
     ncr = summary["arms"]["ncr"]
     assert ncr["self_check"]["problems"] == []
