@@ -76,10 +76,9 @@ def experiment_page(summary: Summary, results: Path) -> str:
     what took part. results: the folder that the page is for, with the pictures that there are."""
     experiment = registry.find(summary["experiment"])
     lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
-    lines += [
-        f"Paper {experiment.paper}. {summary['form'].capitalize()} form: medians of {summary['repeats']} repeats.",
-        "",
-    ]
+    repeats = summary["repeats"]
+    made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
+    lines += [f"Paper {experiment.paper}. {summary['form'].capitalize()} form: {made}.", ""]
     headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in experiment.measures)]
     lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
     table = Table(summary["cells"])

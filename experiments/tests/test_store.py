@@ -215,7 +215,10 @@ def test_curves_have_a_line_for_each_arm_and_the_papers_points() -> None:
 
 
 def test_the_table_for_the_docs(out: Path, tmp_path: Path) -> None:
-    text = pages.experiment_page(Store(out, "ncr-testbed", True).summary(), tmp_path)
+    summary = Store(out, "ncr-testbed", True).summary()
+    text = pages.experiment_page(summary, tmp_path)
+    assert "medians of 3 repeats" in text
+    assert "one repeat, which says nothing of chance" in pages.experiment_page(summary | {"repeats": 1}, tmp_path)
     assert "kernel 6.1" in text and "commit a." in text and "The runs were in virtual time." in text
     seeds = [str(order.seed) for order in plan.make(registry.find("ncr-testbed"), True, ["ours"], repeats=3).orders()]
     assert f"the same seed for all arms of a repeat: {', '.join(seeds)}." in text

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from topologies.kernels import kernel
-from topologies.requirements import ROOT
+from topologies.requirements import ROOT, apswitch
 from topologies.tests.conftest import Start, descendants, eventually
 from topologies.wifi import requirements
 
@@ -22,7 +23,9 @@ PARTS = subprocess.run(
 HERE = PARTS.returncode == 0
 needs_parts = pytest.mark.skipif(not HERE, reason=PARTS.stdout.strip() or PARTS.stderr.strip()[-200:])
 RADIOS = kernel.with_radios()
-needs_kernel = pytest.mark.skipif(not RADIOS.is_there(), reason=f"{RADIOS.program} is not built")
+needs_kernel = pytest.mark.skipif(
+    not RADIOS.is_there(), reason=f"{RADIOS.program} is not there; `make wifi-kernel` builds it"
+)
 
 
 def output_of(start: Start, *arguments: str, code: int = 0, timeout: float = 250, **environment: str) -> str:
@@ -243,3 +246,29 @@ def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path:
     assert check["radio_drops"] == {"ap1": 0, "sta1": 0}
     assert 0.0 <= check["window"]["downlink"]["cwnd_limited"] <= 1.0
     assert check["congestion_control"]["downlink"] == "cubic"
+
+
+FROM_A_CLONE = """
+import os, runpy, sys
+os.chdir(sys.argv.pop(1))
+runpy.run_module("experiments", run_name="__main__", alter_sys=True)
+"""
+
+
+@needs_parts
+@needs_kernel
+@pytest.mark.usefixtures("privileged")
+def test_radios_keep_virtual_time_at_full_rate(start: Start, tmp_path: Path) -> None:
+    """And in a clone in the temporary folder, which is read-only in that kernel."""
+    clone, results = tmp_path / "clone", tmp_path / "results"
+    for part in ("accesspoint", "controller", "experiments", "p4src", "topologies"):
+        shutil.copytree(ROOT / part, clone / part)
+    switch = shutil.copy2(apswitch(), clone)
+    options = ["run", "headline", "--lab", "mininet-wifi", "--clock", "virtual", "--seconds", "6", "--arms", "ncr"]
+    command = [str(clone), *options, "--wpa2", "--out", str(results)]
+    output_of(start, "-c", FROM_A_CLONE, *command, timeout=600, PYTHONPATH=str(clone), APSWITCH=str(switch))
+    summary = json.loads((results / "headline/summary.json").read_text())
+    ncr = summary["arms"]["ncr"]
+    assert ncr["self_check"]["problems"] == []
+    assert ncr["self_check"]["radio_drops"] == {"ap1": 0, "sta1": 0}
+    assert 12.5 < ncr["downlink_mbps"]["after"] < 14.0  # 14 Mb/s less the headers

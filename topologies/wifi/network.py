@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import time
 from itertools import pairwise
@@ -157,7 +158,11 @@ class WifiLab(Lab):
             where = {"position": f"{x},{-number},0", "range": RANGE, "ip6": None}
             net.addStation(f"sta{number}", cls=WifiStation, **addresses(10 + number), **self._host, **where)
         server = net.addHost(SERVER, cls=EndHost, **addresses(1), **self._host)
-        with contextlib.chdir(self.directory):  # Mininet-WiFi writes hostapd's configuration to where it stands
+        # Mininet-WiFi writes configurations to where it stands, hostapd's to where the access point's shell does, and
+        # that one began in a folder that may be read-only (topologies.kernels.kernel).
+        for access_point in net.aps:
+            access_point.cmd("cd", shlex.quote(str(self.directory.resolve())))
+        with contextlib.chdir(self.directory):
             net.configureNodes()
         for station in net.stations:
             # Mininet-WiFi sets rate and delay of an interface by distance; here they are the link profile's. And its
