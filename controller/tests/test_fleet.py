@@ -64,6 +64,7 @@ class Replica:
         self.archivist = archive.Archivist(
             self.engine, self.service.archive, database, self.service.write, lambda: self.service.names
         )
+        self.service.archive_problem = lambda: self.archivist.problem
         self.app = create_app(self.service)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -305,6 +306,26 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
         await until(lambda: len(written()) == 60)
         await asyncio.sleep(0.3)
         assert written() == [1] * 60
+
+
+async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Replica) -> None:
+    async with replica.client() as client:
+
+        async def history() -> Any:
+            return (await client.get("/readyz")).json()["history"]
+
+        async def good() -> bool:
+            return await history() == "ok"
+
+        await eventually(good)
+        nats.stop()
+        try:
+            async with asyncio.timeout(15):
+                while "is away" not in await history():
+                    await asyncio.sleep(0.2)
+        finally:
+            nats.go_on()
+        await eventually(good)
 
 
 async def observed() -> Observation:
