@@ -544,12 +544,24 @@ class Service:
         tidied = -TIDY_SECONDS
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
+            self._look_at_stations()
             await self.flush()
             if time.monotonic() - tidied >= TIDY_SECONDS:
                 tidied = time.monotonic()
                 with contextlib.suppress(SQLAlchemyError):
                     await self.write(self.archive.expire)
                     await self.write(self.store.tidy)
+
+    def _look_at_stations(self) -> None:
+        """What they used since the last look goes into history."""
+        if not isinstance(self.control, Control):
+            # Their agents do.
+            return
+        for name in self.names:
+            with contextlib.suppress(Refused):
+                seen = self.observe(name)
+                if seen["state"] == State.READY.value:
+                    self.recorder.use(name, seen["sessions"], seen["time"], self.control.used(name))
 
     @property
     def history_problem(self) -> str | None:

@@ -308,6 +308,20 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
         assert written() == [1] * 60
 
 
+def test_what_stations_used_goes_through_the_engine() -> None:
+    mine: dict[Place, Bucket] = {
+        (1, "ap1", 2, 1_700_000_000): Bucket(1, 5, [0.0] * len(MEANS), [7] * len(SUMS)),
+        (60, "ap1", "02:00:00:00:00:0b", 1_700_000_040): Bucket(1, 0, [], [2**40, 3]),
+    }
+    data = text(Samples.of(mine))
+    assert parse(Samples, data).buckets("ap1") == mine
+    for old, new in (("02:00", "02-00"), ("[60,", "[61,"), (f"[{2**40},3]", "[1]"), ("1700000040", "2147483648")):
+        bad = data.decode().replace(old, new)
+        assert bad != data.decode()
+        with pytest.raises(Unusable):
+            parse(Samples, bad.encode()).buckets("ap1")
+
+
 async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Replica) -> None:
     async with replica.client() as client:
 
