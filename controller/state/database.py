@@ -126,10 +126,6 @@ STATION_USE = sa.Table(
 """What stations used: rows of those that used something, and of no others."""
 
 
-class DatabaseError(Exception):
-    """The database cannot do it now; the text is one line."""
-
-
 def explain(error: SQLAlchemyError) -> str:
     """One line for a failure of the database."""
     reason = str(error.orig if isinstance(error, DBAPIError) and error.orig else error)
