@@ -30,16 +30,17 @@ BASE: dict[Unit, float] = {"milliseconds": 1e3, "bits_per_second": 8}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One thing that is measured: of an access point, of each of its ports, or of each class of a port."""
+    """One thing that is measured: of an access point, of each of its ports, each class of a port, or each station."""
 
-    level: Literal["access_point", "port", "class"]
+    level: Literal["access_point", "port", "class", "station"]
     name: str
     """In REST and in the events that feed the page."""
     text: str
     """What it is, for people."""
     unit: Unit
     of: Callable[..., float | None]
-    """Its value, of an `AccessPoint`; that of a port also of its `PortRegulator`, that of a class also of its id."""
+    """Its value, of an `AccessPoint`; that of a port also of its `PortRegulator`, that of a class also of its id. That
+    of a station of its `UsageObservation`."""
     metric: str = ""
     """In Prometheus; without it, it is not there."""
     counter: bool = False
@@ -54,8 +55,8 @@ class Measure:
 
     @property
     def answered(self) -> str:
-        """What the answer calls its column of history: bytes are told as rates there."""
-        if self.counter:
+        """What the answer calls its column of history: bytes of ports are told as rates there."""
+        if self.counter and self.level != "station":
             return self.column.removesuffix("bytes") + "bps" if self.unit == "bytes" else self.column
         return self.column.removesuffix("_us") + "_ms" if self.unit == "milliseconds" else self.column
 
@@ -136,11 +137,15 @@ MEASURES: tuple[Measure, ...] = (
             _signal(1), "ap_dropped_packets", counter=True, column="dropped_packets"),
     Measure("class", "refused_packets", "Packets dropped by the gate", "packets",
             _signal(2), "ap_refused_packets", counter=True, column="refused_packets"),
+    Measure("station", "bytes_down", "Bytes for the station, before anything is dropped", "bytes",
+            lambda used: used["bytes_down"], counter=True, column="bytes_down"),
+    Measure("station", "bytes_up", "Bytes that the station sent, before anything is dropped", "bytes",
+            lambda used: used["bytes_up"], counter=True, column="bytes_up"),
 )  # fmt: skip
 
 
 def measures(level: str) -> Iterator[Measure]:
-    """Those of access points, ports or classes."""
+    """Those of access points, ports, classes or stations."""
     return (measure for measure in MEASURES if measure.level == level)
 
 
@@ -151,7 +156,7 @@ def measured(level: str, *of: object) -> dict[str, Any]:
 
 def kept(counter: bool) -> list[tuple[Measure, str]]:
     """What history has of each port: measures and columns, either of what is counted or of values of now."""
-    of = [measure for measure in MEASURES if measure.counter == counter and measure.level != "access_point"]
+    of = [measure for measure in MEASURES if measure.counter == counter and measure.level in ("port", "class")]
     return [(measure, column) for measure in of for column in measure.columns]
 
 

@@ -4,15 +4,21 @@
 The coarser samples are made as time goes by, so nothing old is ever read to be thinned out.
 """
 
+import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .observation import CLASS_COLUMNS, Measure, Observation, PortObservation, kept
+from .observation import CLASS_COLUMNS, Measure, Observation, PortObservation, UsageObservation, kept, measures
 
 HOUR, DAY = 3600, 86_400
 RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
 """Resolution -> how long it is kept, both in seconds. 50 access points with four ports: 0.25 GB after a day."""
+STATION_RETENTION = {resolution: seconds for resolution, seconds in RETENTION.items() if resolution >= 60}
+"""Of what stations used: who used how much of a day needs no seconds."""
+MOST_STATIONS = 256
+"""Of an access point, within `FLUSH_SECONDS`: those that used most. Anybody may make up addresses."""
 FLUSH_SECONDS = 10.0
 MOST_WAITING = 200_000
 """Samples that wait for a database that cannot write; then the oldest are lost."""
@@ -21,15 +27,17 @@ MEANS = tuple(column for _, column in kept(counter=False))
 """Means over the samples. Integers: SQLite keeps small ones small."""
 SUMS = ("span_ms", *(column for _, column in kept(counter=True)))
 """`span_ms` is the time that the others were counted in."""
+STATION_MEASURES = tuple(measures("station"))
+STATION_SUMS = tuple(column for measure in STATION_MEASURES for column in measure.columns)
 DELAY = MEANS.index("delay_us")
 
-Key = tuple[int, str, int, int]
-"""Resolution, access point, port, time."""
+Key = tuple[int, str, int | str, int]
+"""Resolution, access point, port or address of a station, time."""
 
 
 @dataclass(slots=True)
 class Bucket:
-    """What came together of one port within one resolution."""
+    """What came together of one port, or of one station, within one resolution. That of a station has sums alone."""
 
     samples: int = 0
     delay_max_us: int = 0
@@ -64,9 +72,11 @@ class Recorder:
     """Collects samples of every resolution. It never waits for anything."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[int, str, int], tuple[int, Bucket]] = {}
+        self._open: dict[tuple[int, str, int | str], tuple[int, Bucket]] = {}
         self._done: dict[Key, Bucket] = {}
         self._before: dict[tuple[str, int], tuple[float, int, list[int]]] = {}
+        self._used: dict[str, tuple[int, dict[str, list[int]]]] = {}
+        """What stations had used when they were looked at last, and in which session that was."""
         self.lost = 0
 
     def add(self, seen: Observation) -> None:
@@ -92,6 +102,30 @@ class Recorder:
                 opened = self._open[(resolution, *place)] = (start, Bucket())
             opened[1].add(round(means[DELAY]), means, sums)
 
+    def use(self, name: str, session: int, now: float, used: Mapping[str, UsageObservation]) -> None:
+        """Take what each station of an access point has used so far, every `FLUSH_SECONDS`: by address. The first look
+        of a session only tells what was used before."""
+        totals = {address: [round(of.of(usage) or 0) for of in STATION_MEASURES] for address, usage in used.items()}
+        then, before = self._used.get(name, (None, {}))
+        self._used[name] = (session, totals)
+        if then != session:
+            return
+        nothing, more = [0] * len(STATION_SUMS), []
+        for address, total in totals.items():
+            old = before.get(address, nothing)
+            if total != old:
+                anew = any(new < one for new, one in zip(total, old, strict=True))
+                more.append((address, total if anew else [new - one for new, one in zip(total, old, strict=True)]))
+        for address, sums in heapq.nlargest(MOST_STATIONS, more, key=lambda one: sum(one[1])):
+            for resolution in STATION_RETENTION:
+                # It is written at once: the database adds up what it gets of one sample.
+                key = (resolution, name, address, int(now) - int(now) % resolution)
+                bucket = Bucket(1, 0, [], sums)
+                if (other := self._done.get(key)) is None:
+                    self._done[key] = bucket
+                else:
+                    other.join(bucket)
+
     def take(self, everything: bool = False) -> dict[Key, Bucket]:
         """What is to be written; with `everything` also the buckets that are not over yet."""
         if everything:
@@ -111,6 +145,7 @@ class Recorder:
     def drop(self, access_point: str) -> None:
         """An access point is no more."""
         self._before = {key: value for key, value in self._before.items() if key[0] != access_point}
+        self._used.pop(access_point, None)
         self._open = {key: value for key, value in self._open.items() if key[1] != access_point}
         self._done = {key: value for key, value in self._done.items() if key[1] != access_point}
 

@@ -174,6 +174,10 @@ class Control:
         """What a station used, and does now; `address` as people write it."""
         return self._find(name).usage.of(int(address.replace(":", ""), 16))[0]
 
+    def used(self, name: str) -> dict[str, UsageObservation]:
+        """What each station of an access point used, by its address."""
+        return self._find(name).usage.all()
+
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
     ) -> FlowObservation:

@@ -337,6 +337,9 @@ class Agent:
 
     def _keep(self) -> None:
         """Make messages of the samples that are finished."""
+        for name, ap in self.control.access_points.items():
+            if ap.connection.state == State.READY:
+                self._recorder.use(name, ap.connection.sessions, time.time(), self.control.used(name))
         done = [*self._recorder.take().items()]
         for start in range(0, len(done), MOST_ROWS):
             self._number += 1

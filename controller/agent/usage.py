@@ -209,6 +209,10 @@ class Usage:
         rates = self.table.station_rates()
         return [self.table.usage(self._slots.get(mac, NOBODYS), rates) for mac in macs]
 
+    def all(self) -> dict[str, UsageObservation]:
+        """That of each station which has flows, or had some lately, by its address."""
+        return dict(zip(map(written, self._slots), self.of(*self._slots), strict=True))
+
     def named(self, most: int) -> list[dict[str, Any]]:
         """Those that something is said of, so many at most."""
         told = [*self._settings.items()][:most]

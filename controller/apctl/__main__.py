@@ -7,6 +7,7 @@ Exit code: 0 done, 1 the controller refuses or does not answer, 2 bad input.
 import contextlib
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from typer import completion as completions
 from ..client import ApiError, Client
 from . import declared, tables
 from . import doctor as diagnosis
+from . import fleet as fleets
 from . import install as machine
 from .settings import Place, UsageError, find, keep
 
@@ -85,6 +87,8 @@ def _starting(words: list[str]) -> Callable[[str], list[str]]:
 AccessPoint = Annotated[str, typer.Argument(metavar="ACCESS_POINT", autocompletion=_names)]
 MaybeAccessPoint = Annotated[str | None, typer.Argument(metavar="[ACCESS_POINT]", autocompletion=_names)]
 AsJson = Annotated[bool, typer.Option("--json", help="What the API says, as JSON.")]
+Root = Annotated[Path, typer.Option(help="Where to write; only / is started.")]
+Started = Annotated[bool, typer.Option("--start/--no-start", help="Start it, now and with the machine.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")]
 
 
@@ -407,8 +411,17 @@ def doctor(
     ] = None,
 ) -> None:
     """What keeps access points from doing their work, each with its mend; exit code 1 when something is bad."""
-    with _client(context) as client:
-        findings = list(diagnosis.controller(client))
+    findings = list(fleets.findings())
+    try:
+        asked = _client(context)
+    except UsageError:
+        if not findings:
+            raise
+        # An agent's machine needs to know of no replica.
+        findings.append(diagnosis.Finding("odd", "no replica was asked", "`apctl login` says where there is one"))
+    else:
+        with asked as client:
+            findings += diagnosis.controller(client)
     for name in interface or []:
         found = list(diagnosis.interface(name))
         findings += found or [diagnosis.Finding("fine", f"{name} is fit to be a port")]
@@ -425,8 +438,13 @@ def init(
         str | None, typer.Option(help="What the radio carries to the stations, as 14mbit; or auto.")
     ] = None,
     up: Annotated[str | None, typer.Option(help="What the uplink carries, as 1mbit; or auto.")] = None,
-    root: Annotated[Path, typer.Option(help="Where to write; only / is started.")] = Path("/"),
-    started: Annotated[bool, typer.Option("--start/--no-start", help="Start it, now and with the machine.")] = True,
+    fleet: Annotated[
+        list[str] | None, typer.Option(help="tls://HOST:PORT of a fleet's engine: with an agent, and no controller.")
+    ] = None,
+    keys: Annotated[Path, typer.Option(help="Of a fleet: the folder with ca.pem and enrol.creds.")] = Path(),
+    name: Annotated[str, typer.Option(help="Of a fleet: what the access point would be called.")] = "",
+    root: Root = Path("/"),
+    started: Started = True,
 ) -> None:
     """Make this machine an access point: configuration and systemd units, started. What is not given is asked for."""
     known = f"one of {', '.join(diagnosis.interfaces())}"
@@ -440,24 +458,55 @@ def init(
         machine.Port(number, name, rate)
         for number, name, rate in zip((machine.RADIO, machine.UPLINK), (radio, uplink), rates, strict=True)
     ]
+    name = name or socket.gethostname()[:64]
+    plan = fleets.agent(ports, fleet, keys, name) if fleet else machine.access_point(ports)
+    if not _installed(plan, root, started):
+        return
+    if fleet:
+        print(f"it waits to be adopted; its id: `journalctl -u {machine.AGENT} -o cat`")
+        return
+    token_file = Path("/") / machine.TOKEN
+    _await_ready(token_file)
+    print(f"the page: {machine.URL}/, and its token: {token_file}")
+    print(f"apctl login {machine.URL} --token-file {token_file}")
+
+
+@application.command("init-replica")
+def init_replica(
+    fleet: Annotated[list[str], typer.Option(help="tls://HOST:PORT of the fleet's engine; repeatable.")],
+    keys: Annotated[Path, typer.Option(help="The folder with account.seed, ca.pem and service.creds.")],
+    database: Annotated[str, typer.Option(help="postgresql://USER@HOST/NAME, the same for all replicas.")],
+    tls_cert: Annotated[Path, typer.Option(help="Certificate (chain) of page and REST, PEM.")],
+    tls_key: Annotated[Path, typer.Option(help="Its key, PEM.")],
+    rest: Annotated[str, typer.Option(help="Where page and REST are.")] = "0.0.0.0:8443",
+    pgpass: Annotated[Path | None, typer.Option(help="The database's password, as libpq's ~/.pgpass has it.")] = None,
+    copies: Annotated[int, typer.Option(help="How many servers of a cluster keep each value.", min=1, max=5)] = 1,
+    root: Root = Path("/"),
+    started: Started = True,
+) -> None:
+    """Make this machine a replica of a fleet's service: its keys and its systemd unit, started."""
+    plan = fleets.replica(fleet, keys, database, rest, tls_cert, tls_key, pgpass, copies)
+    if _installed(plan, root, started):
+        print(f"the page: https://{rest}/; if the database was new, a token: /{machine.TOKEN}")
+
+
+def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
+    """Write it, unless something is in the way; whether it was started, too."""
     root = root.resolve()
     here = root == Path("/")
-    findings = list(machine.problems(ports, root, here, started and here))
+    findings = list(machine.problems(plan, root, here, started and here))
     for finding in findings:
         print(finding)
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
     with _told():
-        for path in machine.install(ports, root, here):
+        for path in machine.install(plan, root, here):
             print(f"wrote {path}")
     if not (started and here):
-        print(f"not started: `systemctl enable --now {' '.join(machine.UNITS)}` does it")
-        return
-    machine.start()
-    token_file = root / machine.TOKEN
-    _await_ready(token_file)
-    print(f"the page: {machine.URL}/, and its token: {token_file}")
-    print(f"apctl login {machine.URL} --token-file {token_file}")
+        print(f"not started: `systemctl enable --now {' '.join(plan.units)}` does it")
+        return False
+    machine.start(plan)
+    return True
 
 
 @contextlib.contextmanager
@@ -482,7 +531,7 @@ def _await_ready(token_file: Path) -> None:
                     error = f"{one['name']} is {one['state']}: {one['problem'] or 'its switch does not answer'}"
         except (ApiError, OSError) as problem:
             error = str(problem)
-    raise UsageError(f"{error}: `journalctl -u {machine.UNITS[0]} -u {machine.UNITS[1]}` says more")
+    raise UsageError(f"{error}: `journalctl -u {machine.SWITCH} -u {machine.CONTROLLER}` says more")
 
 
 @application.command()

@@ -50,6 +50,10 @@ def controller(client: Client) -> Iterator[Finding]:
     expires = who["expires"]
     if expires is not None and expires - time.time() < EXPIRES_SOON:
         yield Finding("odd", f"the token {who['name']} ends in less than a week", "`apctl token create` makes another")
+    for agent in client.every(client.list_agents):
+        if agent["access_point"] is None:
+            mend = f"`apctl adopt {agent['id']} {agent['name']}`"
+            yield Finding("odd", f"an agent waits to be adopted as {agent['name']}", mend)
     access_points = client.every(client.list_access_points)
     if not access_points:
         yield Finding("bad", "the controller has no access point", "`apctl add -f FILE` adds one")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An access point on this machine: configuration and units of its switch and its controller, written, started, and
-taken away again without a trace.
+"""An access point on this machine: configuration and units of its switch and of its controller or its agent, written,
+started, and taken away again without a trace. A fleet's agents and replicas: `fleet`.
 
 What is written below `root` is kept in a list there, with what its interfaces were like before.
 """
@@ -25,9 +25,14 @@ HOME = Path(__file__).resolve().parents[2]
 """The project, as it is installed."""
 NAMED = "/opt/access-point"
 """Where the units of the checkout have it."""
-UNITS = ("access-point-switch", "access-point-controller")
+SWITCH, CONTROLLER, AGENT, REPLICA = (f"access-point-{part}" for part in ("switch", "controller", "agent", "replica"))
+UNITS = (SWITCH, CONTROLLER, AGENT, REPLICA)
+"""All that there are; a machine has some of them."""
 LIST = "etc/access-point/installed.json"
 CONFIG = "etc/access-point/access-point.json"
+KEYS = "etc/access-point/keys"
+"""The superuser's alone: systemd hands a service what it has to know."""
+KEY_FILES = ("ca.pem", "enrol.creds", "account.seed", "service.creds", "rest.pem", "rest.key", "pgpass")
 STATE, PRIVATE_STATE = "var/lib/access-point", "var/lib/private/access-point"
 """With DynamicUser the first is a link to the second."""
 TOKEN = f"{STATE}/controller.token"
@@ -38,14 +43,13 @@ RADIO, UPLINK = 1, 2
 AUTO = "auto"
 LIMITS = {RADIO: 100, UPLINK: 1000}
 """Packets that a port's queues hold together: the lab's."""
-SWITCH_OPTIONS, CONTROLLER_OPTIONS = (f"etc/default/{unit}" for unit in UNITS)
 NETWORK_MANAGER = "etc/NetworkManager/conf.d/90-access-point.conf"
 WRITTEN = {
     CONFIG,
-    SWITCH_OPTIONS,
-    CONTROLLER_OPTIONS,
     NETWORK_MANAGER,
+    *(f"etc/default/{unit}" for unit in UNITS),
     *(f"etc/systemd/system/{unit}.service" for unit in UNITS),
+    *(f"{KEYS}/{name}" for name in KEY_FILES),
 }
 """All that is ever written, beside the list."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
@@ -73,6 +77,15 @@ class Port:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is to be on a machine: its units, the files (path below the root -> text), the interfaces that they use."""
+
+    units: tuple[str, ...]
+    files: dict[str, str]
+    ports: tuple[Port, ...] = ()
+
+
 def parse_rate(text: str) -> int | None:
     """`14mbit` -> 14000000 (bit/s); `auto` -> None. Raises UsageError."""
     if text == AUTO:
@@ -84,9 +97,10 @@ def parse_rate(text: str) -> int | None:
     return rate
 
 
-def problems(ports: Sequence[Port], root: Path, here: bool, start: bool) -> Iterator[Finding]:
+def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Finding]:
     """What stands in the way, and would not be mended by the units themselves. here: the interfaces are this machine's,
     and not those of one that an image is made for. start: systemd is to start it at once."""
+    ports = plan.ports
     if len({port.name for port in ports}) < len(ports):
         yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
     for port in ports:
@@ -97,22 +111,22 @@ def problems(ports: Sequence[Port], root: Path, here: bool, start: bool) -> Iter
             known = port.name in interfaces()
             missing = [] if known else [Finding("bad", f"{port.name}: this machine has no such interface", "`ip link`")]
             yield from missing or alone(port.name)
-    if here and not shutil.which("ethtool"):
+    if ports and here and not shutil.which("ethtool"):
         yield Finding("bad", "ethtool is missing, which the switch's unit needs", "`apt-get install ethtool`")
-    yield from _unfit_home()
+    yield from _unfit_home(switch=SWITCH in plan.units)
     if os.path.lexists(root / LIST):
         yield Finding("bad", f"an access point is installed already: {root / LIST}", "`apctl uninstall` takes it away")
     elif found := [path for path in (STATE, PRIVATE_STATE) if os.path.lexists(root / path)]:
         yield Finding("bad", f"{root / found[0]} is an earlier controller's state", "move it away")
     if start and os.geteuid():
-        yield Finding("bad", "units and interfaces are the superuser's", "`sudo apctl init`")
+        yield Finding("bad", "units and interfaces are the superuser's", "call it with sudo")
     if start and not Path("/run/systemd/system").exists():
         yield Finding("bad", "systemd does not run here", "--no-start writes what it would start")
-    if start and _taken():
+    if start and CONTROLLER in plan.units and _taken():
         yield Finding("bad", f"something answers at {URL} already", "stop it: the controller is to be there")
 
 
-def _unfit_home() -> Iterator[Finding]:
+def _unfit_home(switch: bool) -> Iterator[Finding]:
     """Whether units can run what is installed."""
     mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
     python = HOME / ".venv/bin/python"
@@ -123,7 +137,7 @@ def _unfit_home() -> Iterator[Finding]:
         yield Finding("bad", f"{HOME} has characters that a unit takes for others", mend)
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
         yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
-    elif not (HOME / "switch/target/release/apswitch").exists():
+    elif switch and not (HOME / "switch/target/release/apswitch").exists():
         yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
 
 
@@ -139,30 +153,30 @@ def _taken() -> bool:
     return False
 
 
-def files(ports: Sequence[Port]) -> dict[str, str]:
-    """Path below the root -> text."""
+def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str = "ap1", options: str = "") -> Plan:
+    """A switch, and beside it what controls it. controller: which unit that is, and with which more options."""
     names = " ".join(port.name for port in ports)
-    options = [f"-i {port.number}@{port.name}" for port in ports] + [port.link for port in ports if port.link]
-    config = {"access_points": [{"name": "ap1", "ports": [port.as_config() for port in ports]}]}
+    links = [f"-i {port.number}@{port.name}" for port in ports] + [port.link for port in ports if port.link]
+    config = {"access_points": [{"name": name, "ports": [port.as_config() for port in ports]}]}
     made = {
         CONFIG: json.dumps(config, indent=2) + "\n",
-        SWITCH_OPTIONS: f'PORTS="{names}"\nOPTIONS="{" ".join(options)}"\n',
-        CONTROLLER_OPTIONS: f'OPTIONS="--config /{CONFIG}"\n',
+        f"etc/default/{SWITCH}": f'PORTS="{names}"\nOPTIONS="{" ".join(links)}"\n',
+        f"etc/default/{controller}": f'OPTIONS="--config /{CONFIG}{options}"\n',
     }
-    for unit in UNITS:
-        text = (HOME / f"controller/{unit}.service").read_text()
-        made[f"etc/systemd/system/{unit}.service"] = text.replace(NAMED, str(HOME))
     # Where there is NetworkManager, a port is not its own.
     if Path("/etc/NetworkManager").is_dir():
         devices = ";".join(f"interface-name:{port.name}" for port in ports)
         made[NETWORK_MANAGER] = f"[device-access-point]\nmatch-device={devices}\nmanaged=0\n"
-    return made
+    return Plan((SWITCH, controller), made, tuple(ports))
 
 
-def install(ports: Sequence[Port], root: Path, here: bool) -> list[Path]:
+def install(plan: Plan, root: Path, here: bool) -> list[Path]:
     """Writes what there is to write; returns that. here: as in `problems`. What was there is not overwritten: raises
     UsageError."""
-    made = files(ports)
+    made = dict(plan.files)
+    for unit in plan.units:
+        text = (HOME / f"controller/{unit}.service").read_text()
+        made[f"etc/systemd/system/{unit}.service"] = text.replace(NAMED, str(HOME))
     if there := [path for path in made if os.path.lexists(root / path)]:
         raise UsageError(f"{root / there[0]} exists, and is not apctl's: move it away")
     folders = [
@@ -171,15 +185,19 @@ def install(ports: Sequence[Port], root: Path, here: bool) -> list[Path]:
     kept = {
         "files": list(made),
         "folders": list(dict.fromkeys(map(str, folders))),
-        "interfaces": {port.name: _before(port.name) for port in ports} if here else {},
+        "interfaces": {port.name: _before(port.name) for port in plan.ports} if here else {},
     }
     # The list is first: whatever ends this, `remove` finds what was written.
     # Services are users of their own, and read it.
     before = os.umask(0o022)
     try:
         for path, text in {LIST: json.dumps(kept, indent=2) + "\n", **made}.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
+            secret = path.startswith(f"{KEYS}/")
+            (root / path).parent.parent.mkdir(parents=True, exist_ok=True)
+            (root / path).parent.mkdir(0o700 if secret else 0o755, exist_ok=True)
+            flags, mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644
+            with os.fdopen(os.open(root / path, flags, mode), "w") as file:
+                file.write(text)
     finally:
         os.umask(before)
     return [root / path for path in made]
@@ -199,11 +217,11 @@ def _before(name: str) -> dict[str, Any]:
     }
 
 
-def start() -> None:
-    """Raises UsageError with what systemctl says."""
+def start(plan: Plan) -> None:
+    """Now and with the machine. Raises UsageError with what systemctl says."""
     _systemctl("daemon-reload")
     _tell_network_manager()
-    _systemctl("enable", "--now", *UNITS)
+    _systemctl("enable", "--now", *plan.units)
 
 
 class _Before(BaseModel):
@@ -237,7 +255,7 @@ def remove(root: Path, running: bool) -> list[Path]:
     try:
         kept = _List.model_validate_json((root / LIST).read_text())
     except FileNotFoundError:
-        raise UsageError(f"{root / LIST}: none: no access point was installed by `apctl init`") from None
+        raise UsageError(f"{root / LIST}: none: nothing was installed by `apctl init`") from None
     except (OSError, ValueError):
         raise UsageError(f"{root / LIST} cannot be read: remove its units and files by hand") from None
     there = [unit for unit in UNITS if (root / f"etc/systemd/system/{unit}.service").exists()]

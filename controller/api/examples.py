@@ -176,6 +176,19 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "end": 1_790_003_600.0,
         "ports": [_HISTORY_PORT],
     },
+    "StationHistoryAnswer": {
+        "access_point": "ap1",
+        "station": "02:00:00:00:00:0b",
+        "resolution": 600,
+        "start": 1_790_000_000.0,
+        "end": 1_790_001_200.0,
+        "columns": {
+            "time": [1_790_000_400.0, 1_790_001_000.0],
+            "bytes_down": [91_310_000, 2_152_104],
+            "bytes_up": [4_152_000, 70_400],
+        },
+        "used": {"bytes_down": 93_462_104, "bytes_up": 4_222_400},
+    },
     "AgentAnswer": {
         "id": "UABNEJFYOYAK6ZQKWG6K3N4AOJH6Z5IB7AA4QXNEPQVWWJBQLNPSCF6J",
         "access_point": None,

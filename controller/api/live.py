@@ -3,6 +3,7 @@
 
 import heapq
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -17,7 +18,7 @@ from ..observation import (
     Observation,
     UsageObservation,
 )
-from ..samples import HOUR, RETENTION
+from ..samples import HOUR, RETENTION, STATION_RETENTION
 from ..state.history import MOST, answered, resolution_for
 from .access_points import AP
 from .http import (
@@ -44,6 +45,7 @@ from .models import (
     PortAnswer,
     PortHistory,
     StationAnswer,
+    StationHistoryAnswer,
     StationPatch,
 )
 from .problems import ProblemError, responses
@@ -55,6 +57,11 @@ CLASS_NAMES = {0: "none", CLASS_DOWNLINK: "downlink", CLASS_UPLINK: "uplink"}
 
 PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
 StationPath = Annotated[MacAddress, Path(description="A MAC address, in lower case.", examples=["02:00:00:00:00:0b"])]
+Start = Annotated[
+    float | None, Query(ge=-1e10, le=1e11, description="Seconds since the epoch, or below 0: before now.")
+]
+End = Annotated[float | None, Query(ge=-1e10, le=1e11, description="As `start`; without it, now.")]
+_NUMBER = BeforeValidator(lambda given: int(given) if isinstance(given, str) and given.isdecimal() else given)
 FlowPath = Annotated[int, Path(ge=0, le=65_535, description="The index of a flow.", examples=[17])]
 
 
@@ -122,7 +129,7 @@ def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer
 
 @router.get(PREFIX + "/measures", response_model=list[MeasureAnswer], responses=responses())
 async def list_measures() -> Any:
-    """What is measured, and where it is to be found: of access points, their ports, and the classes of each port."""
+    """What is measured, and where it is to be found: of access points, ports, classes of ports, and stations."""
     return [
         MeasureAnswer(
             name=measure.name,
@@ -326,29 +333,18 @@ async def change_flow(service: Serving, request: Request, name: ApName, flow_ind
 async def get_history(
     service: Serving,
     name: ApName,
-    start: Annotated[
-        float | None, Query(ge=-1e10, le=1e11, description="Seconds since the epoch, or below 0: before now.")
-    ] = None,
-    end: Annotated[float | None, Query(ge=-1e10, le=1e11, description="As `start`; without it, now.")] = None,
+    start: Start = None,
+    end: End = None,
     resolution: Annotated[
         Literal[1, 10, 60, 600] | None,
-        BeforeValidator(lambda given: int(given) if isinstance(given, str) and given.isdecimal() else given),
+        _NUMBER,
         Query(description="Seconds; without it, the finest that is kept for the range and fits a screen."),
     ] = None,
     port: Annotated[int | None, Query(ge=0, lt=510)] = None,
 ) -> Any:
     """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2 days,
     a minute for 30 days, 10 minutes for a year."""
-    now = time.time()
-    until = now if end is None else end if end > 0 else now + end
-    since = until - HOUR if start is None else start if start > 0 else now + start
-    if since >= until:
-        raise ProblemError(422, "query.start: not before `end`")
-    step = resolution or resolution_for(since, until, now)
-    if (until - since) / step > MOST and until - since > RETENTION[step]:
-        since = until - RETENTION[step]
-    if (until - since) / step > MOST:
-        raise ProblemError(422, f"query.resolution: more than {MOST} samples; ask for a coarser one or less time")
+    since, until, step = _range(start, end, resolution, RETENTION)
     found = await service.read(service.archive.query, name, port, since, until, step)
     return HistoryAnswer(
         access_point=name,
@@ -357,3 +353,45 @@ async def get_history(
         end=until,
         ports=[PortHistory(port=number, columns=columns) for number, columns in found.items()],
     )
+
+
+@router.get(AP + "/stations/{station}/history", response_model=StationHistoryAnswer, responses=responses(404))
+async def get_station_history(
+    service: Serving,
+    name: ApName,
+    station: StationPath,
+    start: Start = None,
+    end: End = None,
+    resolution: Annotated[Literal[60, 600] | None, _NUMBER, Query(description="Seconds.")] = None,
+) -> Any:
+    """How much a station used, the last hour unless `start` says otherwise. A minute is kept for 30 days, 10 minutes
+    for a year. An address that nobody knows has used nothing."""
+    service.config(name)
+    since, until, step = _range(start, end, resolution, STATION_RETENTION)
+    columns = await service.read(service.archive.used, name, station, since, until, step)
+    return StationHistoryAnswer(
+        access_point=name,
+        station=station,
+        resolution=step,
+        start=since,
+        end=until,
+        columns=columns,
+        used={column: sum(values) for column, values in columns.items() if column != "time"},
+    )
+
+
+def _range(
+    start: float | None, end: float | None, resolution: int | None, retention: Mapping[int, int]
+) -> tuple[float, float, int]:
+    """From when to when, and the resolution; raises `ProblemError`."""
+    now = time.time()
+    until = now if end is None else end if end > 0 else now + end
+    since = until - HOUR if start is None else start if start > 0 else now + start
+    if since >= until:
+        raise ProblemError(422, "query.start: not before `end`")
+    step = resolution or resolution_for(since, until, now, retention)
+    if (until - since) / step > MOST and until - since > retention[step]:
+        since = until - retention[step]
+    if (until - since) / step > MOST:
+        raise ProblemError(422, f"query.resolution: more than {MOST} samples; ask for a coarser one or less time")
+    return since, until, step

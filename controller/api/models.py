@@ -112,8 +112,8 @@ class MeasureAnswer(TypedDict):
     """Something that is measured."""
 
     name: str
-    """Of its field, in what is told of access points, ports and classes."""
-    level: Literal["access_point", "port", "class"]
+    """Of its field, in what is told of access points, ports, classes and stations."""
+    level: Literal["access_point", "port", "class", "station"]
     text: str
     unit: str
     counter: bool
@@ -139,6 +139,20 @@ class HistoryAnswer(TypedDict):
     start: float
     end: float
     ports: list[PortHistory]
+
+
+class StationHistoryAnswer(TypedDict):
+    """What a station used within `resolution` seconds each, and all together; where it used nothing there is no
+    sample."""
+
+    access_point: str
+    station: str
+    resolution: int
+    start: float
+    end: float
+    columns: dict[str, list[float]]
+    used: dict[str, float]
+    """The sum of each column."""
 
 
 class TokenAnswer(TypedDict):

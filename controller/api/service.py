@@ -96,7 +96,9 @@ class Service:
         self._own_election_ids: dict[str, int] = {}
         """What this controller's own configuration file says of them."""
         self.seen: dict[str, Observation] = {}
-        self.history_problem: str | None = None
+        self._history_problem: str | None = None
+        self.archive_problem: Callable[[], str | None] = lambda: None
+        """Why history that agents send does not come."""
         self.started = False
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
@@ -553,6 +555,7 @@ class Service:
         tidied = -TIDY_SECONDS
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
+            self._look_at_stations()
             await self.flush()
             if time.monotonic() - tidied >= TIDY_SECONDS:
                 tidied = time.monotonic()
@@ -560,18 +563,34 @@ class Service:
                     await self.write(self.archive.expire)
                     await self.write(self.store.tidy)
 
+    def _look_at_stations(self) -> None:
+        """What they used since the last look goes into history."""
+        if not isinstance(self.control, Control):
+            # Their agents do.
+            return
+        for name in self.names:
+            with contextlib.suppress(Refused):
+                seen = self.observe(name)
+                if seen["state"] == State.READY.value:
+                    self.recorder.use(name, seen["sessions"], seen["time"], self.control.used(name))
+
+    @property
+    def history_problem(self) -> str | None:
+        """Why history is not written, in one line."""
+        return self._history_problem or self.archive_problem()
+
     async def flush(self, everything: bool = False) -> None:
         """Write what was sampled; what cannot be written waits."""
         taken = self.recorder.take(everything)
         try:
             await self.write(self.archive.write, taken)
-            self.history_problem = None
+            self._history_problem = None
         except SQLAlchemyError as error:
             self.recorder.put_back(taken)
             reason = explain(error)
-            if reason != self.history_problem:
+            if reason != self._history_problem:
                 LOG.warning("history is not written: %s; trying again", reason)
-            self.history_problem = reason
+            self._history_problem = reason
 
     async def close(self) -> None:
         """The end: what was sampled is kept."""

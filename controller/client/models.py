@@ -304,7 +304,7 @@ class MeasureAnswer(TypedDict):
     """Something that is measured."""
 
     name: str
-    level: Literal["access_point", "port", "class"]
+    level: Literal["access_point", "port", "class", "station"]
     text: str
     unit: str
     counter: bool
@@ -600,6 +600,19 @@ class StationAnswer(TypedDict):
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
+
+
+class StationHistoryAnswer(TypedDict):
+    """What a station used within `resolution` seconds each, and all together; where it used nothing there is
+    no sample."""
+
+    access_point: str
+    station: str
+    resolution: int
+    start: float
+    end: float
+    columns: dict[str, list[float]]
+    used: dict[str, float]
 
 
 class StationObservation(TypedDict):

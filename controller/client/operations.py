@@ -294,8 +294,8 @@ class Client(Transport):
         )
 
     def list_measures(self) -> list[models.MeasureAnswer]:
-        """What is measured, and where it is to be found: of access points, their ports, and the classes of
-        each port."""
+        """What is measured, and where it is to be found: of access points, ports, classes of ports, and
+        stations."""
         return cast(list[models.MeasureAnswer], self.call("GET", "/api/v1/measures"))
 
     def get_ports(self, name: str) -> list[models.PortAnswer]:
@@ -448,6 +448,26 @@ class Client(Transport):
                 "GET",
                 f"/api/v1/access-points/{quote(name)}/history",
                 query={"start": start, "end": end, "resolution": resolution, "port": port},
+            ),
+        )
+
+    def get_station_history(
+        self,
+        name: str,
+        station: str,
+        *,
+        start: float | None = None,
+        end: float | None = None,
+        resolution: Literal[60, 600] | None = None,
+    ) -> models.StationHistoryAnswer:
+        """How much a station used, the last hour unless `start` says otherwise. A minute is kept for 30 days,
+        10 minutes for a year. An address that nobody knows has used nothing."""
+        return cast(
+            models.StationHistoryAnswer,
+            self.call(
+                "GET",
+                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}/history",
+                query={"start": start, "end": end, "resolution": resolution},
             ),
         )
 

@@ -109,7 +109,10 @@ class Engine:
                 LOG.info("the engine is there") if self._warned else None
                 self.problem, self._warned = None, False
                 self.reconnected.set()
-                await closed.wait()
+                # To end a connection to who does not answer takes TLS half a minute, in which another server may.
+                while client.is_connected and not closed.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(closed.wait(), AGAIN_SECONDS)
                 await self._note(ConnectionError("the connection was lost"))
             except asyncio.CancelledError:
                 # Whatever is said of the end is nobody's trouble.

@@ -122,7 +122,7 @@ class Fleet:
         observation["problem"] = heard.seen.problem or seen["problem"]
         if silent >= SILENT_SECONDS:
             observation["state"] = State.CONNECTING.value
-            reason = "" if self.engine.connected else f", as {self.engine.problem}"
+            reason = "" if self.engine.connected else f", as {self.engine.problem or 'the engine does not answer'}"
             observation["problem"] = f"{name}: nothing was heard of its agent for {round(silent)} s{reason}"
         return observation
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..config import AccessPointConfig, one_line
+from ..config import AccessPointConfig, MacAddress, one_line
 from ..observation import Observation
-from ..samples import MEANS, RETENTION, SUMS, Bucket, Key
+from ..samples import MEANS, RETENTION, STATION_RETENTION, STATION_SUMS, SUMS, Bucket, Key
 
 VERSION: Literal[1] = 1
 """Of the messages; another one is of another release."""
@@ -65,12 +65,17 @@ class Seen(Message):
 
 
 class Samples(Message):
-    """Finished samples of an access point: resolution, port, time, number, longest delay, means, sums."""
+    """Samples of an access point. `rows`, of its ports: resolution, port, time, number, longest delay, means, sums;
+    `used`, of its stations: resolution, address, time, sums."""
 
     rows: Annotated[
         list[tuple[Literal[tuple(RETENTION)], Count, Count, Count, Count, list[float], list[Count]]],  # type: ignore[valid-type]
         Field(max_length=MOST_ROWS),
     ]
+    used: Annotated[
+        list[tuple[Literal[tuple(STATION_RETENTION)], MacAddress, Count, list[Count]]],  # type: ignore[valid-type]
+        Field(max_length=MOST_ROWS),
+    ] = []
 
     @classmethod
     def of(cls, done: dict[Key, Bucket]) -> "Samples":
@@ -78,8 +83,10 @@ class Samples(Message):
         rows = [
             (key[0], key[2], key[3], bucket.samples, bucket.delay_max_us, bucket.means, bucket.sums)
             for key, bucket in done.items()
+            if isinstance(key[2], int)
         ]
-        return cls.model_construct(version=VERSION, rows=rows)
+        used = [(key[0], key[2], key[3], bucket.sums) for key, bucket in done.items() if isinstance(key[2], str)]
+        return cls.model_construct(version=VERSION, rows=rows, used=used)
 
     def buckets(self, name: str) -> dict[Key, Bucket]:
         """What can be written; raises `Unusable`."""
@@ -88,6 +95,10 @@ class Samples(Message):
             if len(means) != len(MEANS) or len(sums) != len(SUMS) or not number or port > 511 or time >= 2**31:
                 raise Unusable("a sample is not what samples are")
             done[resolution, name, port, time] = Bucket(number, longest, means, sums)
+        for resolution, address, time, sums in self.used:
+            if len(sums) != len(STATION_SUMS) or time >= 2**31:
+                raise Unusable("what a station used is not what samples are")
+            done[resolution, name, address, time] = Bucket(1, 0, [], sums)
         return done
 
 

@@ -14,9 +14,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from ..config import ConfigError
-from ..samples import MEANS, SUMS
+from ..samples import MEANS, STATION_SUMS, SUMS
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
@@ -112,10 +112,18 @@ HISTORY = sa.Table(
     # One series' samples lie side by side, in the order of time: a chart reads few pages.
     sqlite_with_rowid=False,
 )
-
-
-class DatabaseError(Exception):
-    """The database cannot do it now; the text is one line."""
+STATION_USE = sa.Table(
+    "station_use",
+    METADATA,
+    sa.Column("access_point", NAME, primary_key=True),
+    sa.Column("resolution", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("time", sa.Integer, primary_key=True, autoincrement=False),
+    # A MAC address as a number.
+    sa.Column("station", sa.BigInteger, primary_key=True, autoincrement=False),
+    *_given(**dict.fromkeys(STATION_SUMS, sa.BigInteger)),
+    sqlite_with_rowid=False,
+)
+"""What stations used: rows of those that used something, and of no others."""
 
 
 def explain(error: SQLAlchemyError) -> str:
@@ -183,13 +191,15 @@ def migrate(engine: sa.Engine) -> None:
     """Apply the migrations that are missing, and give history a column for what was not measured before; raises
     `ConfigError` for a database of a later release."""
     _apply(engine)
-    there = {column["name"] for column in sa.inspect(engine).get_columns(HISTORY.name)}
-    missing = [name for name in (*MEANS, *SUMS) if name not in there]
-    if missing:
-        with writing(engine).begin() as connection:
-            for name in missing:
-                # The names are those of `MEASURES`. A release that does not know the column leaves its default.
-                connection.execute(sa.text(f"ALTER TABLE {HISTORY.name} ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0"))
+    for table, wanted in ((HISTORY, (*MEANS, *SUMS)), (STATION_USE, STATION_SUMS)):
+        there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            with writing(engine).begin() as connection:
+                for name in missing:
+                    # The names are those of `MEASURES`. A release that does not know the column leaves its default.
+                    added = f"ALTER TABLE {table.name} ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0"
+                    connection.execute(sa.text(added))
 
 
 def _apply(engine: sa.Engine) -> None:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History: one sample a second of each port, kept for two hours; coarser ones for longer.
+"""History: one sample a second of each port, kept for two hours; coarser ones for longer. And what each station used.
 
 What is written goes out every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A
 bucket that a restart cuts in two is put together again by the number of its samples.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..observation import CLASS_COLUMNS, MEASURES, Measure
-from ..samples import MEANS, RETENTION, SUMS, Bucket, Key
-from .database import HISTORY, SERIES, writing
+from ..samples import MEANS, RETENTION, STATION_MEASURES, STATION_RETENTION, STATION_SUMS, SUMS, Bucket, Key
+from .database import HISTORY, SERIES, STATION_USE, writing
 
 CHART = 720
 """Samples of each port in an answer, when no resolution is asked for: more than a screen shows."""
@@ -39,16 +39,27 @@ class Archive:
             return
         series = dict(self._series)
         with self._write.begin() as connection:
-            for place in {(key[1], key[2]) for key in done} - series.keys():
-                series[place] = _series(connection, *place)
-            rows = [
-                {"resolution": key[0], "series": series[key[1], key[2]], "time": key[3], **bucket.values()}
-                for key, bucket in sorted(done.items())
-            ]
+            rows, used = [], []
+            for (resolution, access_point, place, when), bucket in sorted(done.items(), key=_order):
+                if isinstance(place, str):
+                    of = {
+                        "access_point": access_point,
+                        "resolution": resolution,
+                        "time": when,
+                        "station": _number(place),
+                    }
+                    used.append(of | dict(zip(STATION_SUMS, bucket.sums, strict=True)))
+                    continue
+                if (access_point, place) not in series:
+                    series[access_point, place] = _series(connection, access_point, place)
+                of = {"resolution": resolution, "series": series[access_point, place], "time": when}
+                rows.append(of | bucket.values())
             if also is not None:
                 also(connection)
             if rows:
                 connection.execute(_merging(connection.dialect.name), rows)
+            if used:
+                connection.execute(_adding(connection.dialect.name), used)
         # Only what was committed counts.
         self._series = series
 
@@ -65,6 +76,16 @@ class Archive:
                             HISTORY.c.resolution == resolution,
                             HISTORY.c.series.in_(known[start : start + SERIES_AT_ONCE]),
                             HISTORY.c.time < int(now) - seconds,
+                        )
+                    )
+
+            for access_point in connection.scalars(sa.select(SERIES.c.access_point).distinct()).all():
+                for resolution, seconds in STATION_RETENTION.items():
+                    connection.execute(
+                        sa.delete(STATION_USE).where(
+                            STATION_USE.c.access_point == access_point,
+                            STATION_USE.c.resolution == resolution,
+                            STATION_USE.c.time < int(now) - seconds,
                         )
                     )
 
@@ -97,6 +118,38 @@ class Archive:
                 answer[number] = _columns(rows)
         return answer
 
+    def used(
+        self, access_point: str, station: str, start: float, end: float, resolution: int
+    ) -> dict[str, list[float]]:
+        """What a station used: column -> values in the order of time. There are no samples in which it used nothing."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(
+                sa.select(STATION_USE)
+                .where(
+                    STATION_USE.c.access_point == access_point,
+                    STATION_USE.c.resolution == resolution,
+                    STATION_USE.c.time >= int(start) - int(start) % resolution,
+                    STATION_USE.c.time < end,
+                    STATION_USE.c.station == _number(station),
+                )
+                .order_by(STATION_USE.c.time)
+                .limit(MOST)
+            ).all()
+        columns: dict[str, list[float]] = {"time": [row.time for row in rows]}
+        for measure in STATION_MEASURES:
+            columns[measure.answered] = [getattr(row, measure.column) for row in rows]
+        return columns
+
+
+def _number(address: str) -> int:
+    return int(address.replace(":", ""), 16)
+
+
+def _order(item: tuple[Key, Bucket]) -> tuple[Any, ...]:
+    """As rows are written, of two processes in one order: so neither waits for the other one."""
+    resolution, access_point, place, when = item[0]
+    return isinstance(place, str), resolution, access_point, place, when
+
 
 def delete_series(connection: sa.Connection, access_point: str) -> None:
     """Take away what was recorded of an access point, within a transaction."""
@@ -105,6 +158,7 @@ def delete_series(connection: sa.Connection, access_point: str) -> None:
         for resolution in RETENTION:
             connection.execute(sa.delete(HISTORY).where(HISTORY.c.resolution == resolution, HISTORY.c.series == series))
     connection.execute(sa.delete(SERIES).where(mine))
+    connection.execute(sa.delete(STATION_USE).where(STATION_USE.c.access_point == access_point))
 
 
 def _series(connection: sa.Connection, access_point: str, port: int) -> int:
@@ -135,14 +189,25 @@ def _merging(dialect: str) -> sa.Insert:
     )
 
 
-def resolution_for(start: float, end: float, now: float) -> int:
+def _adding(dialect: str) -> sa.Insert:
+    """An insertion that adds to what a station used in the same sample."""
+    insert: Callable[[sa.Table], sqlite.Insert | postgresql.Insert]
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    statement = insert(STATION_USE)
+    return statement.on_conflict_do_update(
+        index_elements=["access_point", "resolution", "time", "station"],
+        set_={name: STATION_USE.c[name] + statement.excluded[name] for name in STATION_SUMS},
+    )
+
+
+def resolution_for(start: float, end: float, now: float, retention: Mapping[int, int] = RETENTION) -> int:
     """The finest resolution that is still kept for the whole range and gives a chart at most `CHART` samples."""
     fitting = [
         resolution
-        for resolution, kept in RETENTION.items()
+        for resolution, kept in retention.items()
         if start >= now - kept and (end - start) / resolution <= CHART
     ]
-    return fitting[0] if fitting else max(RETENTION)
+    return fitting[0] if fitting else max(retention)
 
 
 def answered(measure: Measure) -> list[str]:
@@ -160,6 +225,8 @@ def _columns(rows: Sequence[Any]) -> dict[str, list[float]]:
         "delay_max_ms": [row.delay_max_us / 1000 for row in rows],
     }
     for measure in MEASURES:
+        if measure.level == "station":
+            continue
         for column, name in zip(measure.columns, answered(measure), strict=True):
             values = [getattr(row, column) for row in rows]
             if measure.counter and measure.unit == "bytes":

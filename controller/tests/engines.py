@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -42,6 +43,16 @@ class Server:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        """It answers no more, and its connections stay, as those of a machine that has lost its power."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After `stop`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """The end."""

@@ -72,7 +72,7 @@ def access_point_of(directory: Path, station: Namespace) -> Iterator[None]:
 def started() -> Iterator[None]:
     """What the units would start."""
     Path("/", install.STATE).mkdir(parents=True)
-    switch, controller = install.UNITS
+    switch, controller = install.SWITCH, install.CONTROLLER
     call(*commands(Path("/"), switch, "ExecStartPre"))
     running: list[subprocess.Popen[Any]] = []
     try:

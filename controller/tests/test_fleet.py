@@ -65,6 +65,7 @@ class Replica:
         self.archivist = archive.Archivist(
             self.engine, self.service.archive, database, self.service.write, lambda: self.service.names
         )
+        self.service.archive_problem = lambda: self.archivist.problem
         self.app = create_app(self.service)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -324,6 +325,40 @@ async def test_history_of_the_benchmark_waits_for_the_engine(nats: Server) -> No
 
         await eventually(is_kept, 10)
         keeping.cancel()
+
+
+def test_what_stations_used_goes_through_the_engine() -> None:
+    mine: dict[Place, Bucket] = {
+        (1, "ap1", 2, 1_700_000_000): Bucket(1, 5, [0.0] * len(MEANS), [7] * len(SUMS)),
+        (60, "ap1", "02:00:00:00:00:0b", 1_700_000_040): Bucket(1, 0, [], [2**40, 3]),
+    }
+    data = text(Samples.of(mine))
+    assert parse(Samples, data).buckets("ap1") == mine
+    for old, new in (("02:00", "02-00"), ("[60,", "[61,"), (f"[{2**40},3]", "[1]"), ("1700000040", "2147483648")):
+        bad = data.decode().replace(old, new)
+        assert bad != data.decode()
+        with pytest.raises(Unusable):
+            parse(Samples, bad.encode()).buckets("ap1")
+
+
+async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Replica) -> None:
+    async with replica.client() as client:
+
+        async def history() -> Any:
+            return (await client.get("/readyz")).json()["history"]
+
+        async def good() -> bool:
+            return await history() == "ok"
+
+        await eventually(good)
+        nats.stop()
+        try:
+            async with asyncio.timeout(15):
+                while "is away" not in await history():
+                    await asyncio.sleep(0.2)
+        finally:
+            nats.go_on()
+        await eventually(good)
 
 
 async def observed() -> Observation:

@@ -21,6 +21,7 @@ from topologies.namespaces.namespace import Namespace
 from .switches import ROOT, end, wait_for
 
 PORTS = (install.Port(1, "radio", 14_000_000), install.Port(2, "uplink", None))
+PLAN = install.access_point(PORTS)
 
 
 @pytest.fixture
@@ -62,9 +63,10 @@ def commands(root: Path, unit: str, key: str) -> list[str]:
     settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
     lines = (root / settings["EnvironmentFile"].lstrip("-/")).read_text().splitlines()
     given = {name: shlex.split(value)[0] for name, _, value in (line.partition("=") for line in lines)}
+    given["CREDENTIALS_DIRECTORY"] = f"/{install.KEYS}"
     words = []
     for word in shlex.split(settings[key].lstrip("+")):
-        if word.startswith("$"):
+        if word.startswith("$") and not word.startswith("${"):
             words += given[word[1:]].split()
         else:
             for name, value in given.items():
@@ -100,11 +102,11 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
     place.run("ethtool", "-K", "radio", "tx", "off", "sg", "off")
     (tmp_path / "var/lib").mkdir(parents=True)
     before = state(place)
-    ports = [PORTS[0], install.Port(2, "uplink", 1_000_000)]
+    plan = install.access_point([PORTS[0], install.Port(2, "uplink", 1_000_000)])
     with place.entered():
-        assert [str(finding) for finding in install.problems(ports, tmp_path, here=True, start=False)] == []
-        install.install(ports, tmp_path, here=True)
-        (again,) = install.problems(ports, tmp_path, here=True, start=False)
+        assert [str(finding) for finding in install.problems(plan, tmp_path, here=True, start=False)] == []
+        install.install(plan, tmp_path, here=True)
+        (again,) = install.problems(plan, tmp_path, here=True, start=False)
     assert "`apctl uninstall` takes it away" in again.mend
     (configured,) = load(tmp_path / install.CONFIG).access_points
     assert [(port.role, port.capacity_bps) for port in configured.ports] == [
@@ -113,7 +115,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
     ]
 
     (tmp_path / install.STATE).mkdir()
-    switch, controller = install.UNITS
+    switch, controller = install.SWITCH, install.CONTROLLER
     place.run(*commands(tmp_path, switch, "ExecStartPre"))
     running: list[subprocess.Popen[Any]] = []
     try:
@@ -150,7 +152,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
     monkeypatch.setattr(install, "_systemctl", lambda *words: called.append(words))
     with place.entered():
         assert len(install.remove(tmp_path, running=True)) >= 5
-    assert called == [("disable", "--now", *install.UNITS), ("daemon-reload",)]
+    assert called == [("disable", "--now", install.SWITCH, install.CONTROLLER), ("daemon-reload",)]
     assert left(tmp_path) == ["var", "var/lib"] and state(place) == before
 
 
@@ -167,7 +169,7 @@ def test_an_image_is_made_elsewhere(place: Namespace, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert left(tmp_path) == [] and state(place) == before
     done = apctl(place, "uninstall", "--root", str(tmp_path))
-    assert done.returncode == 2 and "no access point was installed" in done.stderr
+    assert done.returncode == 2 and "nothing was installed" in done.stderr
     full = tmp_path / "full"
     full.write_text("no folder")
     done = apctl(place, "init", *given[:-1], str(full))
@@ -178,8 +180,8 @@ def test_what_was_half_written_is_taken_away(place: Namespace, tmp_path: Path, m
     called: list[tuple[str, ...]] = []
     monkeypatch.setattr(install, "_systemctl", lambda *words: called.append(words))
     with place.entered():
-        install.install(PORTS, tmp_path, here=True)
-        for unit in install.UNITS:
+        install.install(PLAN, tmp_path, here=True)
+        for unit in PLAN.units:
             (tmp_path / f"etc/systemd/system/{unit}.service").unlink()
         install.remove(tmp_path, running=True)
     assert called == [("daemon-reload",)] and left(tmp_path) == []
@@ -188,7 +190,7 @@ def test_what_was_half_written_is_taken_away(place: Namespace, tmp_path: Path, m
 def test_an_earlier_controllers_state_is_not_taken_over(place: Namespace, tmp_path: Path) -> None:
     (tmp_path / install.STATE).mkdir(parents=True)
     with place.entered():
-        (found,) = install.problems(PORTS, tmp_path, here=True, start=False)
+        (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
     assert "an earlier controller's state" in found.text and "move it away" in found.mend
 
 
@@ -206,9 +208,10 @@ def test_what_stands_in_the_way_is_told(
     place: Namespace, tmp_path: Path, prepare: str, ports: tuple[install.Port, ...], text: str
 ) -> None:
     place.run("sh", "-c", prepare)
+    plan = install.access_point(ports)
     with place.entered():
         bad = [
-            finding for finding in install.problems(ports, tmp_path, here=True, start=False) if finding.level == "bad"
+            finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "bad"
         ]
     assert len(bad) == 1 and text in bad[0].text and bad[0].mend
 
@@ -216,7 +219,7 @@ def test_what_stands_in_the_way_is_told(
 def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
     with place.entered():
-        (found,) = install.problems(PORTS, tmp_path, here=True, start=False)
+        (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
     assert "where services see nothing" in found.text and "git clone" in found.mend
 
 
@@ -225,11 +228,11 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
     own.parent.mkdir(parents=True)
     own.write_text("mine")
     with place.entered(), pytest.raises(UsageError, match="is not apctl's: move it away"):
-        install.install(PORTS, tmp_path, here=True)
+        install.install(PLAN, tmp_path, here=True)
     assert left(tmp_path) == ["etc", "etc/default", "etc/default/access-point-switch"]
     own.unlink()
     with place.entered():
-        install.install(PORTS, tmp_path, here=True)
+        install.install(PLAN, tmp_path, here=True)
         kept = json.loads((tmp_path / install.LIST).read_text())
         (tmp_path / "etc/passwd").write_text("theirs")
         wrong: list[dict[str, Any]] = [
@@ -251,7 +254,7 @@ def test_services_may_read_what_is_written(place: Namespace, tmp_path: Path) -> 
     before = os.umask(0o077)
     try:
         with place.entered():
-            written = install.install(PORTS, tmp_path, here=True)
+            written = install.install(PLAN, tmp_path, here=True)
     finally:
         os.umask(before)
     assert all(path.stat().st_mode & 0o004 and path.parent.stat().st_mode & 0o001 for path in written)

@@ -189,6 +189,7 @@ def test_an_operator_turns_features_and_rules(link_lab: Lab, window: Browser) ->
     # A station gets a name.
     window.wait_text("section[aria-label=Stations] tbody button", lambda text: text == STATION.hex(":"))
     window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    window.wait_text("dialog .used", lambda text: text == "Used today: 0 B down, 0 B up; yesterday: 0 B down, 0 B up.")
     dialog(window, Name="Printer")
     window.wait_text("section[aria-label=Stations] tbody", lambda text: "Printer" in text)
     assert controller.get(f"stations/{STATION.hex(':')}")["name"] == "Printer"

@@ -95,7 +95,7 @@ async def test_it_says_what_keeps_it_from_being_ready(client: httpx.AsyncClient)
 
 READABLE = (
     "", "/config", "/stations", "/flows", "/classes", "/class-weights", "/rules", "/rules/dns", "/features", "/ncr",
-    "/ports", "/ports/2", "/feedback", "/history",
+    "/ports", "/ports/2", "/feedback", "/history", "/stations/02:00:00:00:00:0b/history",
 )  # fmt: skip
 
 
@@ -135,6 +135,9 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", f"{AP}/flows?limit=100000", None, 422, "query.limit"),
     ("GET", f"{AP}/history?start=9&end=8", None, 422, "query.start: not before `end`"),
     ("GET", f"{AP}/history?resolution=7", None, 422, "query.resolution"),
+    ("GET", f"{AP}/stations/02:00:00:00:00:0b/history?resolution=10", None, 422, "query.resolution"),
+    ("GET", f"{AP}/stations/02:00:00:00:00:0b/history?start=9&end=8", None, 422, "query.start: not before `end`"),
+    ("GET", f"{AP}/stations/printer/history", None, 422, "path.station"),
     ("POST", "/api/v1/access-points", {"name": "ap1", "ports": []}, 422, "body.ports"),
     ("DELETE", "/api/v1/tokens/nobody", None, 404, "no token has the id nobody"),
 ]

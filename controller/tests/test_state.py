@@ -24,12 +24,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from controller.agent.control import Control
 from controller.api import service
 from controller.config import AccessPointConfig, ConfigError, Ncr
-from controller.observation import Observation, PortObservation
-from controller.samples import RETENTION, Bucket, Recorder
+from controller.observation import Observation, PortObservation, UsageObservation
+from controller.samples import RETENTION, Bucket, Key, Recorder
 from controller.state import backup as backups
 from controller.state import history
 from controller.state import store as store_module
-from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, connect, open_engine
+from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, STATION_USE, connect, open_engine
 from controller.state.history import Archive, resolution_for
 from controller.state.store import Change, Conflict, Store, document
 
@@ -232,6 +232,68 @@ def test_what_is_old_goes_and_a_removed_access_point_too(engine: sa.Engine) -> N
         assert connection.scalar(sa.select(sa.func.count()).select_from(HISTORY)) == 10 + 3 + 1 + 1
 
 
+STATION, OTHER = "02:00:00:00:00:0b", "ff:ff:ff:ff:ff:fe"
+
+
+def usage(down: int, up: int) -> UsageObservation:
+    return UsageObservation(
+        packets_up=1, bytes_up=up, packets_down=1, bytes_down=down, rate_up_bps=0.0, rate_down_bps=0.0
+    )
+
+
+def test_what_stations_use_is_kept(engine: sa.Engine) -> None:
+    archive = Archive(engine)
+    start = NOW - NOW % 600
+    total = 5000
+    # Two processes, one after the other: each begins with what was used before, and adds nothing of that.
+    for session, begin in ((1, start), (2, start + 300)):
+        recorder = Recorder()
+        for look in range(31):
+            total += 100
+            used = {STATION: usage(total, 7 * look)} | ({OTHER: usage(40, 2)} if look > 3 else {})
+            recorder.use("ap1", session, begin + 10 * look, used)
+            archive.write(recorder.take())
+    minutes = archive.used("ap1", STATION, start, start + 1200, 60)
+    assert minutes["time"] == [start + 60 * number for number in range(11)]
+    # The first look of each process tells what was before.
+    assert minutes["bytes_down"] == [500, 600, 600, 600, 600, 600, 600, 600, 600, 600, 100]
+    assert sum(minutes["bytes_up"]) == 2 * 30 * 7
+    whole = archive.used("ap1", STATION, start, start + 1200, 600)
+    assert (whole["time"], whole["bytes_down"]) == ([start, start + 600], [5900, 100])
+    assert archive.used("ap1", OTHER, start, start + 600, 600) == {
+        "time": [start], "bytes_down": [80], "bytes_up": [4]
+    }  # fmt: skip
+    for name, address in (("ap2", STATION), ("ap1", "02:00:00:00:00:0c")):
+        assert archive.used(name, address, start, start + 600, 600)["time"] == []
+    # As old as that it goes, and with its access point.
+    recorder.add(seen(start, 0))
+    archive.write(recorder.take(everything=True))
+    archive.expire(start + RETENTION[60] + 70)
+    assert archive.used("ap1", STATION, start, start + 1200, 60)["time"][0] == start + 120
+    assert archive.used("ap1", STATION, start, start + 1200, 600) == whole
+    with engine.begin() as connection:
+        history.delete_series(connection, "ap1")
+        assert connection.scalar(sa.select(sa.func.count()).select_from(STATION_USE)) == 0
+
+
+def test_what_a_station_used_never_falls_and_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.samples.MOST_STATIONS", 2)
+    recorder = Recorder()
+    recorder.use("ap1", 1, NOW, {STATION: usage(1000, 0)})
+    many = {f"02:00:00:00:01:{number:02x}": usage(number, 0) for number in range(10)}
+    # Another flow table: it is counted from nothing again. Of many those that used most are kept.
+    recorder.use("ap1", 1, NOW + 10, {STATION: usage(30, 0), **many})
+    kept = {key[2]: bucket.sums for key, bucket in recorder.take().items() if key[0] == 60}
+    assert kept == {STATION: [30, 0], "02:00:00:00:01:09": [9, 0]}
+    # A session that began anew tells what was before, again.
+    recorder.use("ap1", 2, NOW + 20, {STATION: usage(5000, 0)})
+    recorder.use("ap1", 2, NOW + 30, {STATION: usage(5000, 0)})
+    assert recorder.take() == {}
+    recorder.drop("ap1")
+    recorder.use("ap1", 2, NOW + 40, {STATION: usage(6000, 0)})
+    assert recorder.take() == {}
+
+
 def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
     assert resolution_for(NOW - 600, NOW, NOW) == 1
     assert resolution_for(NOW - 3600, NOW, NOW) == 10
@@ -243,7 +305,7 @@ def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
 def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.samples.MOST_WAITING", 100)
     recorder = Recorder()
-    many = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
+    many: dict[Key, Bucket] = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
     recorder.put_back(many)
     assert recorder.lost == 5
     assert min(key[3] for key in recorder.take()) == NOW + 5

@@ -118,6 +118,15 @@ def test_what_a_station_uses_is_told(radio: tuple[Lab, Controller]) -> None:
     assert f'ap_station_bytes_total{{access_point="ap1",direction="down",station="{STATION.hex(":")}"}}' in text
     assert OTHER.hex(":") not in text
 
+    def kept() -> Any:
+        used(STATION)
+        found = controller.get(f"stations/{STATION.hex(':')}/history?start=-600")["used"]
+        return found if found["bytes_down"] else None
+
+    found = wait_for(kept)
+    assert found["bytes_down"] % 400 == 0 and 0 < found["bytes_down"] <= station(controller, STATION)["bytes_down"]
+    assert controller.get(f"stations/{OTHER.hex(':')}/history?start=-600")["columns"]["time"] == []
+
 
 def test_who_is_alone_behind_a_port_needs_not_be_heard_of(link_lab: Lab) -> None:
     link_lab.start_switch()

@@ -20,7 +20,7 @@ from topologies.namespaces.namespace import end_with_parent
 from .switches import ROOT, end, wait_for
 
 UNIT = ROOT / "controller/access-point-controller.service"
-UNITS = [UNIT, ROOT / "controller/access-point-switch.service"]
+UNITS = sorted((ROOT / "controller").glob("*.service"))
 INSTALLED, STATE = "/opt/access-point", "/var/lib/access-point"
 MOST_EXPOSED = 4.0
 """Of 10, as `systemd-analyze security` counts."""

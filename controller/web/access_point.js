@@ -80,7 +80,7 @@ export function accessPoint(page, ap) {
   async function offer() {
     try {
       const { body } = await ask("GET", "/measures");
-      MEASURES.splice(0, MEASURES.length, ...body.filter((each) => each.level !== "access_point"));
+      MEASURES.splice(0, MEASURES.length, ...body.filter((each) => each.level === "port" || each.level === "class"));
       measurePick.replaceChildren(...MEASURES.map((each) => h("option", { value: each.name, selected: each.name === measure.name },
         `${each.text}${each.level === "class" ? (each.counter ? ", all classes" : ", largest class") : ""}`)));
       load();

@@ -38,7 +38,7 @@ export function waiting(adopted) {
     dialog(`Adopt ${agent.name}`, "Adopt it", async () => {
       await ask("PUT", `/agents/${encodeURIComponent(agent.id)}`, { access_point: name.input.value.trim() });
       adopted(name.input.value.trim());
-    }, h("p", {}, `Its key is ${agent.id}. It says so in its log: compare the two.`), name.element);
+    }, h("p", {}, "This is its key. It says so in its log: compare the two."), h("code", { class: "secret" }, agent.id), name.element);
   }
 
   read();

@@ -95,11 +95,11 @@ export function overview(page) {
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads)), body);
   const agents = page.may("admin") ? waiting(added) : null;
   const element = h("div", {},
-    h("h1", { class: "hidden" }, "Access points"), h("dl", { class: "figures" }, ...figures.map((figure) => figure.element)),
+    h("h1", { class: "hidden" }, "Access points"), h("dl", { class: "figures" }, ...figures.map((figure) => figure.element)), agents?.element ?? null,
     h("div", { class: "tools" }, h("label", { for: "filter" }, "Filter"), filter, h("label", { for: "state", class: "hidden" }, "State"), state,
       h("span", { class: "grow" }), key("--down", "down"), key("--up", "up"),
       page.may("admin") ? h("button", { type: "button", onclick: () => addAccessPoint(added) }, "Add an access point") : null),
-    h("div", { class: "scroll" }, table), empty, agents?.element ?? null);
+    h("div", { class: "scroll" }, table), empty);
 
   function added(name) {
     announce(`access point ${name} is added`);

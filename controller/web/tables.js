@@ -180,6 +180,23 @@ const limits = ({ limit_down_bps: down, limit_up_bps: up }) =>
 const standing = (station) => [station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
   station.moves ? `moved ${count(station.moves)} times` : ""].filter(Boolean).join(", ") || "–";
 
+/** What a station used today and yesterday, by this browser's clock. */
+function used(path, address) {
+  const element = h("p", { class: "used" }, "…");
+  const midnight = new Date();
+  midnight.setHours(0, 0, 0, 0);
+  const before = new Date(midnight);
+  before.setDate(before.getDate() - 1);
+  const of = async (start, end) => {
+    const { body } = await ask("GET", `${path}/stations/${address}/history?start=${start / 1000}&end=${end / 1000}`);
+    return `${size(body.used.bytes_down)} down, ${size(body.used.bytes_up)} up`;
+  };
+  Promise.all([of(+midnight, Date.now()), of(+before, +midnight)])
+    .then(([today, yesterday]) => element.replaceChildren(`Used today: ${today}; yesterday: ${yesterday}.`))
+    .catch((problem) => element.replaceChildren(`What it used is not known: ${problem.message}`));
+  return element;
+}
+
 /** One station: what it is called and worth, what holds it, and the way to the flows of its port. */
 function oneStation(page, path, station, flowsOf, changed) {
   const allowed = page.may("operator");
@@ -202,7 +219,7 @@ function oneStation(page, path, station, flowsOf, changed) {
     announce(`station ${station.address} is saved`);
     changed();
   }, h("p", { class: "faint" }, `${station.address}, ${station.role} behind port ${station.port}, known for ${ago(station.since)}; `
-    + `${count(station.packets_down)} packets down, ${count(station.packets_up)} up`),
+    + `${count(station.packets_down)} packets down, ${count(station.packets_up)} up`), used(path, station.address),
   name.element, h("div", { class: "two" }, down.element, up.element), weight.element, blocked.element, locked.element,
   h("button", { type: "button", onclick: () => {
     element.close();
