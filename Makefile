@@ -26,7 +26,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts run test check p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab experiment client cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts host-tools run test check check-switch check-hosts check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,9 @@ apswitch: python
 switch: python ## build the switch, its C library and the sender of frames
 	@tools/install.sh switch
 
-hosts: setup ## build the program `hosts`: transports of end hosts
+hosts: setup host-tools ## build the program `hosts`: transports of end hosts
+
+host-tools:
 	@tools/install.sh bpf
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release $(HOSTS)
 
@@ -76,6 +78,10 @@ campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
+fleet: setup ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
+	@tools/install.sh fleet
+	@$(VENV)/python -m topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
+
 ns3: setup switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
 	@tools/install.sh ns3
 
@@ -100,6 +106,8 @@ bench: hosts switch develop ## speed and memory as ratios within one run, into o
 ifeq ($(ROWS),)
 	@$(VENV)/python -m controller.bench
 	@$(VENV)/python -m controller.bench_service
+	@tools/install.sh fleet
+	@$(VENV)/python -m controller.bench_fleet
 	@$(VENV)/python -m hosts.bench
 endif
 
@@ -109,7 +117,9 @@ hostile: hosts switch develop ## attack every server, in a network of its own: O
 mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
-test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
+# What is built is built side by side: each has a long end on one core.
+test: system python ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
+	@$(MAKE) --no-print-directory -j3 host-tools switch develop
 	@tools/install.sh tests
 	@$(VENV)/python -m topologies.targets
 	@$(VENV)/python -m topologies.wifi.requirements || true
@@ -118,13 +128,19 @@ test: hosts switch develop ## every test, or a part: PART=check|switch|hosts|con
 docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: develop system ## format, lint, types and imports
-	@tools/install.sh bpf
+check: check-switch check-hosts check-python ## format, lint, types and imports
+
+check-switch: python
 	$(CARGO) fmt --all --check $(MANIFEST)
 	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
 	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
-	$(CARGO) fmt --check $(HOSTS)
+
+check-hosts: system
+	@tools/install.sh bpf
+	$(CARGO) fmt --all --check $(HOSTS)
 	$(CARGO) clippy --release --quiet --all-targets $(HOSTS) -- -D warnings
+
+check-python: develop
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
@@ -133,6 +149,9 @@ check: develop system ## format, lint, types and imports
 dist: develop ## wheels, sdist, Debian packages, checksums and an SBOM, into out/dist; what they need is installed
 	@tools/install.sh packages
 	@$(VENV)/python -m tools.dist
+
+screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP; LOOK=folder: every view
+	@$(VENV)/python tools/screenshots.py $(call given,LOOK,look)
 
 client: develop ## renew the typed client of the REST API from its OpenAPI document
 	@$(VENV)/python tools/client.py

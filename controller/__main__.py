@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from . import app, config, log
+from .agent.program import Program
 from .api.service import FILES
-from .program import Program
 
 DATABASE = Path("controller.db")
 
@@ -32,12 +32,21 @@ def controller(
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     stats: Annotated[Path | None, typer.Option(help="Log queue, feedback and rates here, as CSV.")] = None,
     files: Annotated[Path, typer.Option(help="Folder of the files that REST may name, as pipelines.")] = FILES,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="tls://HOST:PORT of NATS: agents on machines of their own do the work.")
+    ] = None,
+    engine_keys: Annotated[
+        Path | None, typer.Option(help="Folder with account.seed, ca.pem and service.creds of the engine.")
+    ] = None,
+    engine_copies: Annotated[
+        int, typer.Option(help="How many servers of a cluster keep each value.", min=1, max=5)
+    ] = 1,
     check: Annotated[
         bool, typer.Option("--check", help="Only look whether --config is in order, and start nothing.")
     ] = False,
     log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
 ) -> None:
-    """Control access points over P4Runtime, and serve the REST API."""
+    """Control access points over P4Runtime, here or through their agents, and serve the REST API."""
     log.begin(log_format)
     beside = config_file or DATABASE
     try:
@@ -61,6 +70,9 @@ def controller(
         tls_key=tls_key,
         stats=stats,
         files=files,
+        engine=tuple(engine or ()),
+        engine_keys=engine_keys,
+        engine_copies=engine_copies,
     )
     raise typer.Exit(app.main(options))
 

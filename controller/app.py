@@ -8,8 +8,6 @@ in the API.
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import ipaddress
 import logging
 import os
@@ -17,22 +15,24 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from .agent.control import Control
+from .agent.stats import Stats
 from .api.app import create_app
 from .api.connections import BoundedProtocol
 from .api.service import FILES, Service
 from .config import ConfigError, load
-from .control import Control
+from .punctual import punctual
 from .state.database import connect, explain
 from .state.store import new_secret
-from .stats import Stats
 
 LOG = logging.getLogger(__name__)
 
@@ -54,6 +54,10 @@ class Options:
     tls_key: Path | None = None
     stats: Path | None = None
     files: Path = FILES
+    engine: tuple[str, ...] = ()
+    """Where NATS is: then the access points' agents are on machines of their own."""
+    engine_keys: Path | None = None
+    engine_copies: int = 1
 
 
 ACCEPTED_AT_ONCE = 1
@@ -153,21 +157,6 @@ def web_server(app: object, options: Options) -> Server:
     return Server(config)
 
 
-PRIORITY = -10
-PR_SET_TIMERSLACK = 29
-TIMER_SLACK_NS = 1000
-
-
-def punctual() -> None:
-    """Have the CPU when a tick is due, as far as that is allowed, and be woken then; else ticks may be late."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
-    # What is there for good need not be looked through for what can go.
-    gc.collect()
-    gc.freeze()
-
-
 def say(line: str) -> None:
     """A line that a parent process may wait for."""
     print(line, flush=True)
@@ -203,9 +192,35 @@ async def reload(options: Options, service: Service, certificates: Certificates 
         LOG.warning("not reloaded: %s", error)
 
 
+async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service, list[Coroutine[Any, Any, None]]]:
+    """A replica whose access points' agents are elsewhere, and what has to run beside it; raises `ConfigError`."""
+    # Only here: who has no engine needs none of it.
+    from .fleet.adoption import Adoption
+    from .fleet.archive import Archivist
+    from .fleet.credentials import Credentials, load_key
+    from .fleet.engine import Engine
+    from .fleet.fleet import Fleet
+    from .state.agents import access_point_of
+
+    if options.engine_keys is None:
+        raise ConfigError("--engine needs --engine-keys: a folder with account.seed, ca.pem and service.creds")
+    keys = options.engine_keys
+    engine = Engine([*options.engine], keys / "ca.pem", Credentials.load(keys / "service.creds"), "service")
+    fleet = Fleet(engine, lambda name: service.read(service.store.standing, name), options.engine_copies)
+    service = Service(database, fleet, options.files)
+    service.adoption = Adoption(
+        engine, load_key("A", keys / "account.seed"), lambda agent: service.read(access_point_of, database, agent)
+    )
+    archivist = Archivist(engine, service.archive, database, service.write, lambda: service.names)
+    await fleet.listen()
+    await service.adoption.listen()
+    return service, [engine.run(), fleet.mend(), archivist.run()]
+
+
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
     config = load(options.config_file) if options.config_file else None
+    database = connect(options.database)
     control = Control(lambda name: say(f"ready {name}"))
     try:
         log = Stats(options.stats, control.access_points) if options.stats else None
@@ -215,7 +230,10 @@ async def run(options: Options) -> None:
     address = listener.getsockname()
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     url = f"{'https' if options.tls_cert else 'http'}://{host}:{address[1]}"
-    service = Service(connect(options.database), control, options.files)
+    service = Service(database, control, options.files)
+    beside: list[Coroutine[Any, Any, None]] = []
+    if options.engine:
+        service, beside = await fleet_service(options, database)
     app = create_app(service)
     server = web_server(app.state.guard, options)
     await service.load(config.access_points if config else None)
@@ -230,7 +248,7 @@ async def run(options: Options) -> None:
     await first_token(service, options.token_file, url)
     service.start()
     serving = asyncio.create_task(server.serve([listener]))
-    tasks: list[asyncio.Future[Any]] = [serving, *service.tasks()]
+    tasks: list[asyncio.Future[Any]] = [serving, *service.tasks(), *(asyncio.create_task(work) for work in beside)]
     certificates = None
     if server.config.ssl and options.tls_cert and options.tls_key:
         certificates = Certificates(server.config.ssl, options.tls_cert, options.tls_key)
@@ -257,7 +275,7 @@ async def run(options: Options) -> None:
         server.should_exit = True
         await asyncio.wait([serving], timeout=STOP_SECONDS)
         server.force_exit = True
-        await control.stop()
+        await service.control.stop()
         for task in (stopping, *tasks):
             if task is not serving:
                 task.cancel()

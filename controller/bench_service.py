@@ -19,8 +19,9 @@ import typer
 from bench.report import Row, merge, run, show
 from topologies.requirements import LabError
 
-from .state.database import MEANS, SUMS, connect
-from .state.history import DAY, HOUR, RETENTION, Archive, Bucket, Key
+from .samples import DAY, HOUR, MEANS, RETENTION, SUMS, Bucket, Key
+from .state.database import connect
+from .state.history import Archive
 from .tests.switches import Controller, Lab, lab, missing
 
 REQUESTS_PER_SECOND = 200

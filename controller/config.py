@@ -5,8 +5,9 @@ A mistake is a `ConfigError` whose text is one line that names the file, the pla
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -14,7 +15,7 @@ CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
 
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
-"""Of any target; `controller.target` knows which has what."""
+"""Of any target; `controller.agent.target` knows which has what."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
@@ -181,6 +182,27 @@ class Limits(Model):
     """Of one address from port to port within 180 s; more are not followed. N and M of RFC 7432, section 15.1."""
 
 
+class Station(Model):
+    """What is said of a MAC address."""
+
+    name: StationName | None = None
+    """What people call it; the switch is not told."""
+    locked_port: PortNumber | None = None
+    """The port that it is behind for ever, as a gateway should be: behind another one it is not learned."""
+    blocked: bool = False
+    """Whether what is sent to it is dropped; what it sends is not."""
+    weight: Weight = 1.0
+    """What it is worth against other stations, where they share a link that is full."""
+    limit_down_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
+    limit_up_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
+    """What its flows may have together, in bits/s; kept by feedback."""
+
+    @property
+    def is_regulated(self) -> bool:
+        """Whether something is said of it that takes feedback."""
+        return self.weight != 1 or self.limit_down_bps is not None or self.limit_up_bps is not None
+
+
 class Rule(Model):
     """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches everything."""
 
@@ -216,6 +238,13 @@ class Rule(Model):
         return (self.priority, self.direction, self.flow_class, self.dscp, self.protocol, *ranges, *flags)
 
 
+def twins(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
+    """Rules that match the same packets with the same priority as another one before them: that one, and the rule."""
+    first: dict[tuple[object, ...], Rule] = {}
+    pairs = [(first.setdefault(rule.match, rule), rule) for rule in rules]
+    return [(one, other) for one, other in pairs if one is not other]
+
+
 class AccessPointConfig(Model):
     """One access point: a P4Runtime device and what to do with it."""
 
@@ -238,10 +267,8 @@ class AccessPointConfig(Model):
     queue_shares: QueueShares = Field(default_factory=QueueShares)
     rules: list[Rule] = Field(default_factory=list)
     limits: Limits = Field(default_factory=Limits)
-    locked_stations: Annotated[dict[MacAddress, PortNumber], Field(max_length=1000)] = Field(default_factory=dict)
-    """Addresses that are behind one port for ever, such as the gateway's: behind another one they are not learned."""
-    station_names: Annotated[dict[MacAddress, StationName], Field(max_length=4096)] = Field(default_factory=dict)
-    """What people call them; the switch is not told."""
+    stations: Annotated[dict[MacAddress, Station], Field(max_length=4096)] = Field(default_factory=dict)
+    """What is said of MAC addresses."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
     """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""
@@ -268,21 +295,23 @@ class AccessPointConfig(Model):
                 raise ValueError(
                     f"`gate` of port {number}: buffer {gate.buffer} is above queue_limit {port.queue_limit}"
                 )
-        for address, number in self.locked_stations.items():
-            if self.port(number) is None:
-                raise ValueError(f"`locked_stations` has {address} at port {number}, which is not in `ports`")
+        for address, station in self.stations.items():
+            if station.locked_port is not None and self.port(station.locked_port) is None:
+                raise ValueError(f"`stations` locks {address} to port {station.locked_port}, which is not in `ports`")
+            if station.is_regulated and not self.features.ncr:
+                raise ValueError(
+                    f"`stations` has a weight or a limit for {address}, which are kept by feedback: turn the feature "
+                    f"`ncr` on, or take them back"
+                )
         names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"rule {name} stands twice in `rules`")
-        matches: dict[tuple[object, ...], str] = {}
-        for rule in self.rules:
-            other = matches.setdefault(rule.match, rule.name)
-            if other != rule.name:
-                raise ValueError(
-                    f"rules {other} and {rule.name} match the same packets with the same priority: give one of them "
-                    f"another `priority`"
-                )
+        for one, other in twins(self.rules):
+            raise ValueError(
+                f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
+                f"another `priority`"
+            )
         return self
 
     def direction(self, ingress_port: int, egress_port: int) -> str:
@@ -305,6 +334,23 @@ class AccessPointConfig(Model):
     def port(self, number: int) -> Port | None:
         """The port with this number, or None."""
         return next((port for port in self.ports if port.port == number), None)
+
+
+def renewed(entry: dict[str, Any]) -> dict[str, Any]:
+    """What a database says of an access point, as it is said now: what is said of stations once stood apart."""
+    entry = dict(entry)
+    before = {field: entry.pop(old) for old, field in BEFORE.items() if old in entry}
+    if before:
+        stations = {address: dict(station) for address, station in entry.get("stations", {}).items()}
+        for field, of in before.items():
+            for address, value in of.items():
+                stations.setdefault(address, {}).setdefault(field, value)
+        entry["stations"] = stations
+    return entry
+
+
+BEFORE = {"station_names": "name", "locked_stations": "locked_port"}
+"""Fields of before, and what they are of a station."""
 
 
 class Config(Model):

@@ -4,57 +4,32 @@
 What percentiles are asked of is a histogram: those of several controllers can be added.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from .observation import Observation
+from .observation import BASE, MEASURES, TICK_BOUNDS, Measure, Observation
 
-COUNTERS = {
-    "arrived_bytes": "Bytes that joined the port's queue",
-    "sent_bytes": "Bytes that left through the port",
-    "sent_packets": "Packets that left through the port",
-    "filtered_packets": "Superseded ACKs not sent",
-    "marked_packets": "Packets that got CE",
-    "dropped_packets": "Packets dropped by feedback",
-    "refused_packets": "Packets dropped by the gate",
-}
+Family = GaugeMetricFamily | CounterMetricFamily
 
+OTHERS: dict[str, tuple[type[Family], str, str]] = {
+    "ready": (GaugeMetricFamily, "ap_ready", "1 when the access point is under control"),
+    "link": (GaugeMetricFamily, "ap_link_active", "1 when something left within 10 s"),
+    "mistaken": (
+        GaugeMetricFamily, "ap_capacity_mistaken", "1 when the link carries something else than is configured"
+    ),
+    "stations_refused": (CounterMetricFamily, "ap_stations_refused", "Addresses not learned"),
+    "flows_refused": (CounterMetricFamily, "ap_flows_refused", "Flows not learned"),
+    "messages_lost": (CounterMetricFamily, "ap_messages_lost", "What the switch said and came to nothing"),
+}  # fmt: skip
+"""What is no single number in `MEASURES`."""
 
-TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
-"""Upper bounds of a tick's histogram, in seconds; it is due every 0.01."""
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Of a request's, in seconds."""
-
-
-class TickTimes:
-    """How long the ticks of one access point took."""
-
-    def __init__(self) -> None:
-        self.counts = np.zeros(len(TICK_BOUNDS) + 1, dtype=np.int64)
-        """Ticks within each bound, and all of them."""
-        self.seconds = 0.0
-        self._until = 0
-
-    def look(self, ticks: int, durations: npt.NDArray[np.float64]) -> None:
-        """Take `durations` (s, ascending, of the last of so many ticks) in, once none of them was seen before."""
-        if ticks < self._until:
-            self._until = 0
-        if not durations.size or ticks - self._until < durations.size:
-            return
-        self._until = ticks
-        self.counts[:-1] += np.searchsorted(durations, TICK_BOUNDS, side="right")
-        self.counts[-1] += durations.size
-        self.seconds += float(durations.sum())
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus wants them."""
-        bounds = [*(str(bound) for bound in TICK_BOUNDS), "+Inf"]
-        return list(zip(bounds, self.counts.tolist(), strict=True))
 
 
 class Requests:
@@ -83,105 +58,78 @@ class Collector(PrometheusCollector):
 
     Args:
         seen: the access points.
-        ticks: how long their ticks took.
         lost: samples of history that were lost, and connections that were ended for what they took.
     """
 
     def __init__(
         self,
         seen: Callable[[], Iterable[Observation]],
-        ticks: Mapping[str, TickTimes],
         lost: Callable[[], tuple[int, int]],
     ) -> None:
         self._seen = seen
-        self._ticks = ticks
         self._lost = lost
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of all access points."""
-        by_ap = ["access_point"]
-        by_port = ["access_point", "port", "role"]
-        by_class = [*by_port, "class_id"]
-        ready = GaugeMetricFamily("ap_ready", "1 when the access point is under control", labels=by_ap)
-        flows = GaugeMetricFamily("ap_flows", "Known flows", labels=by_ap)
-        flows_free = GaugeMetricFamily("ap_flows_free", "Flows that there is room for", labels=by_ap)
-        stations = GaugeMetricFamily("ap_stations", "Known MAC addresses", labels=by_ap)
-        by_reason = [*by_ap, "reason"]
-        stations_refused = CounterMetricFamily("ap_stations_refused", "Addresses not learned", labels=by_reason)
-        flows_refused = CounterMetricFamily("ap_flows_refused", "Flows not learned", labels=by_reason)
-        ticks = CounterMetricFamily("ap_ticks", "Ticks of the loop", labels=by_ap)
-        late = CounterMetricFamily("ap_late_ticks", "Ticks that began late", labels=by_ap)
-        missed = CounterMetricFamily("ap_missed_ticks", "Ticks that were left out", labels=by_ap)
-        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took, of at least nine in ten", labels=by_ap)
-        delay = GaugeMetricFamily("ap_queue_delay_seconds", "Delay of the port's queue", labels=by_port)
-        target = GaugeMetricFamily("ap_queue_target_seconds", "Delay that feedback aims at", labels=by_port)
-        queue = GaugeMetricFamily("ap_queue_packets", "Packets in the port's queue", labels=by_port)
-        active = GaugeMetricFamily("ap_active_flows", "Flows with traffic through the port", labels=by_port)
-        link = GaugeMetricFamily("ap_link_active", "1 when something left within 10 s", labels=by_port)
-        capacity = GaugeMetricFamily("ap_capacity_bytes_per_second", "What the port is regulated by", labels=by_port)
-        learned = GaugeMetricFamily(
-            "ap_capacity_learned_bytes_per_second", "What left while the queue was never empty", labels=by_port
-        )
-        mistaken = GaugeMetricFamily(
-            "ap_capacity_mistaken", "1 when the link carries something else than is configured", labels=by_port
-        )
-        device = GaugeMetricFamily("ap_device_feedback_ratio", "Device term, a probability", labels=by_port)
-        largest = GaugeMetricFamily("ap_flow_feedback_ratio", "Largest flow term, a probability", labels=by_port)
-        class_term = GaugeMetricFamily("ap_class_feedback_ratio", "Class term, a probability", labels=by_class)
-        counters = {
-            column: CounterMetricFamily(f"ap_{column}", text, labels=by_class) for column, text in COUNTERS.items()
+        labels = {"access_point": ["access_point"], "port": ["access_point", "port", "role"]}
+        labels["class"] = [*labels["port"], "class_id"]
+        families: dict[Measure, Family] = {
+            measure: (CounterMetricFamily if measure.counter else GaugeMetricFamily)(
+                measure.metric, measure.text, labels=labels[measure.level]
+            )
+            for measure in MEASURES
+            if measure.metric
         }
+        of = {"ready": "access_point", "link": "port", "mistaken": "port"}
+        others: dict[str, Family] = {
+            name: family(metric, text, labels=labels[of[name]] if name in of else ["access_point", "reason"])
+            for name, (family, metric, text) in OTHERS.items()
+        }
+        took = HistogramMetricFamily("ap_tick_seconds", "How long ticks took", labels=labels["access_point"])
+
+        def take(level: str, values: dict[str, Any], *place: str) -> None:
+            for measure, family in families.items():
+                if measure.level == level and (value := values[measure.name]) is not None:
+                    family.add_metric(place, value / BASE.get(measure.unit, 1.0))
+
         for seen in self._seen():
             name = seen["name"]
-            ready.add_metric([name], float(seen["state"] == "ready"))
-            flows.add_metric([name], seen["flows"])
-            flows_free.add_metric([name], seen["flows_free"])
-            stations.add_metric([name], seen["stations"])
-            for refused, by_its_reason in (
-                (stations_refused, seen["stations_refused"]),
-                (flows_refused, seen["flows_refused"]),
-            ):
-                for reason, number in by_its_reason.items():
-                    refused.add_metric([name, reason], number)
-            ticks.add_metric([name], seen["ticks"])
-            late.add_metric([name], seen["late"])
-            missed.add_metric([name], seen["missed"])
-            if times := self._ticks.get(name):
-                took.add_metric([name], times.buckets(), times.seconds)
+            take("access_point", seen, name)
+            others["ready"].add_metric([name], float(seen["state"] == "ready"))
+            for refused in ("stations_refused", "flows_refused", "messages_lost"):
+                for reason, number in seen[refused].items():
+                    others[refused].add_metric([name, reason], number)
+            bounds = zip([*map(str, TICK_BOUNDS), "+Inf"], accumulate(seen["tick_counts"]), strict=True)
+            took.add_metric([name], [*bounds], seen["tick_seconds"])
             for entry in seen["ports"]:
-                port = [name, str(entry["port"]), entry["role"]]
-                delay.add_metric(port, entry["delay_ms"] / 1000)
-                target.add_metric(port, entry["target_ms"] / 1000)
-                queue.add_metric(port, entry["queue_packets"])
-                active.add_metric(port, entry["flows_active"])
-                link.add_metric(port, float(entry["link"] == "active"))
-                for family_of, value in ((capacity, "capacity_used_bps"), (learned, "capacity_learned_bps")):
-                    if entry[value] is not None:  # type: ignore[literal-required]
-                        family_of.add_metric(port, entry[value] / 8)  # type: ignore[literal-required]
-                mistaken.add_metric(port, float(entry["capacity_problem"] is not None))
-                device.add_metric(port, entry["device"])
-                largest.add_metric(port, entry["largest_flow"])
+                port = name, str(entry["port"]), entry["role"]
+                take("port", entry, *port)
+                others["link"].add_metric(port, float(entry["link"] == "active"))
+                others["mistaken"].add_metric(port, float(entry["capacity_problem"] is not None))
                 for of_class in entry["classes"]:
-                    labels = [*port, str(of_class["class_id"])]
-                    class_term.add_metric(labels, of_class["feedback"])
-                    for column, family in counters.items():
-                        family.add_metric(labels, of_class[column])  # type: ignore[literal-required]
-        yield from (
-            ready,
-            flows,
-            flows_free,
-            flows_refused,
-            stations,
-            stations_refused,
-            ticks,
-            late,
-            missed,
-            took,
-        )
-        yield from (capacity, learned, mistaken, delay, target, queue, active, link, device, largest, class_term)
-        yield from counters.values()
+                    take("class", of_class, *port, str(of_class["class_id"]))
+        yield from _of_stations(self._seen())
+        yield from (*families.values(), *others.values(), took)
         samples, connections = self._lost()
         yield CounterMetricFamily(
             "controller_lost_samples", "Samples of history lost, as the database was away", samples
         )
         yield CounterMetricFamily("controller_ended_connections", "Connections ended for what they took", connections)
+
+
+def _of_stations(seen: Iterable[Observation]) -> Iterator[Metric]:
+    """What stations used that something is said of: a few, while anybody may make up addresses."""
+    place = ["access_point", "station"]
+    used = {
+        unit: CounterMetricFamily(f"ap_station_{unit}", f"{unit.title()} of its flows", labels=[*place, "direction"])
+        for unit in ("packets", "bytes")
+    }
+    info = GaugeMetricFamily("ap_station_info", "What a station is called", labels=[*place, "name"])
+    for of in seen:
+        for station in of["stations_named"]:
+            labels = [of["name"], station["address"]]
+            info.add_metric([*labels, station["name"]], 1)
+            for unit, family in used.items():
+                for way in ("up", "down"):
+                    family.add_metric([*labels, way], station[f"{unit}_{way}"])
+    yield from (*used.values(), info)

@@ -1,76 +1,224 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service sees of an access point: plain data, copied when asked for, cheap enough for every tick."""
+"""What the service sees of an access point: plain data, copied when asked for, cheap enough for every tick.
 
+Everything that is measured stands in one list, `MEASURES`, once. REST, /metrics, history and the page follow it, so a
+measure is added here and nowhere else.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 from typing_extensions import TypedDict
 
+if TYPE_CHECKING:
+    from .agent.access_point import AccessPoint
+    from .agent.regulator import PortRegulator
 
-class ClassObservation(TypedDict):
-    """One class of one port; counts are since the pipeline was pushed."""
+TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
+"""Upper bounds of the histogram of ticks, in seconds; one is due every 0.01."""
+FULL = 65_535
+"""A probability of 1 in the data plane, and in history."""
+CLASS_COLUMNS = ("downlink", "uplink", "other")
+"""What history tells of apart; `other` is all classes but the two built in."""
 
-    class_id: int
-    feedback: float
-    arriving_bps: float
-    desired_bps: float
-    arrived_packets: int
-    arrived_bytes: int
-    sent_packets: int
-    sent_bytes: int
-    filtered_packets: int
-    marked_packets: int
-    dropped_packets: int
-    refused_packets: int
+Unit = Literal["seconds", "milliseconds", "bits_per_second", "bytes", "packets", "flows", "ratio", "ticks", "stations"]
+BASE: dict[Unit, float] = {"milliseconds": 1e3, "bits_per_second": 8}
+"""How many of a unit are one of Prometheus' base unit; of the others one is one."""
 
 
-class PortObservation(TypedDict):
-    """One port: its queue, what it feeds back, what it counted."""
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One thing that is measured: of an access point, of each of its ports, or of each class of a port."""
 
-    port: int
-    role: str
-    link: str
-    """P4Runtime knows no carrier: `active` when something left within 10 s, `idle`, or `unknown` without a session."""
-    last_active: float | None
-    queue_packets: float
-    queue_bytes: float
-    delay_ms: float
-    target_ms: float
-    capacity_used_bps: float | None
-    """What the port is regulated by: as configured, or as learned; None: nothing is known yet."""
-    capacity_learned_bps: float | None
-    """What left while the queue was never empty; None: it has not been so for long enough."""
-    capacity_problem: str | None
-    """That the link carries clearly less or more than is configured, and the mend."""
-    flows_active: int
-    device: float
-    largest_flow: float
-    classes: list[ClassObservation]
-
-
-class Observation(TypedDict):
-    """One access point."""
-
+    level: Literal["access_point", "port", "class"]
     name: str
-    time: float
-    """Seconds since the epoch."""
-    state: str
-    problem: str | None
-    p4runtime_version: str | None
-    sessions: int
-    stations: int
-    stations_refused: dict[str, int]
-    """By reason, as `controller.refusals` has them; and so flows."""
-    flows: int
-    flows_free: int
-    flows_refused: dict[str, int]
-    ticks: int
-    late: int
-    missed: int
-    tick_ms_p50: float
-    tick_ms_p99: float
-    ports: list[PortObservation]
+    """In REST and in the events that feed the page."""
+    text: str
+    """What it is, for people."""
+    unit: Unit
+    of: Callable[..., float | None]
+    """Its value, of an `AccessPoint`; that of a port also of its `PortRegulator`, that of a class also of its id."""
+    metric: str = ""
+    """In Prometheus; without it, it is not there."""
+    counter: bool = False
+    """Counts up since the pipeline was pushed; else it is a value of now."""
+    optional: bool = False
+    """Whether it may be unknown."""
+    column: str = ""
+    """In history: means of what is a value of now, sums of what is counted. Of classes `{}` stands for which of
+    `CLASS_COLUMNS`; without it all of them are added."""
+    grain: float = 1.0
+    """How many of the unit are one in history, which has whole numbers."""
+
+    @property
+    def answered(self) -> str:
+        """What the answer calls its column of history: bytes are told as rates there."""
+        if self.counter:
+            return self.column.removesuffix("bytes") + "bps" if self.unit == "bytes" else self.column
+        return self.column.removesuffix("_us") + "_ms" if self.unit == "milliseconds" else self.column
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of history."""
+        if not self.column:
+            return []
+        names = CLASS_COLUMNS if self.counter else CLASS_COLUMNS[:2]
+        return [self.column.format(name) for name in names] if "{}" in self.column else [self.column]
+
+
+def _volume(name: str) -> Callable[..., float]:
+    def of(ap: "AccessPoint", state: "PortRegulator", class_id: int) -> int:
+        counts: list[int] = getattr(state.volumes, name)
+        return counts[class_id]
+
+    return of
+
+
+def _signal(place: int) -> Callable[..., float]:
+    def of(ap: "AccessPoint", state: "PortRegulator", class_id: int) -> int:
+        return ap.signals.get((state.port.port, class_id), (0, 0, 0))[place]
+
+    return of
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("access_point", "stations", "MAC addresses that are known", "stations",
+            lambda ap: len(ap.stations.by_number), "ap_stations"),
+    Measure("access_point", "flows", "Flows that are known", "flows", lambda ap: len(ap.flows.by_key), "ap_flows"),
+    Measure("access_point", "flows_free", "Flows that there is room for", "flows",
+            lambda ap: ap.flows.free, "ap_flows_free"),
+    Measure("access_point", "ticks", "Ticks of the loop", "ticks", lambda ap: ap.loop.ticks, "ap_ticks", counter=True),
+    Measure("access_point", "late", "Ticks that began late", "ticks",
+            lambda ap: ap.loop.late, "ap_late_ticks", counter=True),
+    Measure("access_point", "missed", "Ticks that were left out", "ticks",
+            lambda ap: ap.loop.missed, "ap_missed_ticks", counter=True),
+    Measure("port", "queue_packets", "Packets in the port's queue", "packets",
+            lambda ap, state: state.estimate.packets, "ap_queue_packets", column="queue_packets"),
+    Measure("port", "queue_bytes", "Bytes in the port's queue", "bytes", lambda ap, state: state.estimate.bytes),
+    Measure("port", "delay_ms", "Delay of the port's queue", "milliseconds",
+            lambda ap, state: state.delay * 1000, "ap_queue_delay_seconds", column="delay_us", grain=1e3),
+    Measure("port", "target_ms", "Delay that feedback aims at", "milliseconds",
+            lambda ap, state: state.target_delay * 1000, "ap_queue_target_seconds"),
+    Measure("port", "capacity_used_bps", "What the port is regulated by: as configured, or as learned",
+            "bits_per_second", lambda ap, state: 8 * state.capacity or None, "ap_capacity_bytes_per_second",
+            optional=True),
+    Measure("port", "capacity_learned_bps", "What left while the queue was never empty", "bits_per_second",
+            lambda ap, state: 8 * state.link.learned or None, "ap_capacity_learned_bytes_per_second", optional=True),
+    Measure("port", "flows_active", "Flows with traffic through the port", "flows",
+            lambda ap, state: len(state.active), "ap_active_flows", column="flows_active"),
+    Measure("port", "device", "Device term, a probability", "ratio",
+            lambda ap, state: state.feedback, "ap_device_feedback_ratio", column="feedback_device", grain=FULL),
+    Measure("port", "largest_flow", "Largest flow term, a probability", "ratio",
+            lambda ap, state: state.largest_flow_feedback, "ap_flow_feedback_ratio",
+            column="feedback_flow", grain=FULL),
+    Measure("class", "feedback", "Class term, a probability", "ratio",
+            lambda ap, state, class_id: state.class_feedback.get(class_id, 0.0), "ap_class_feedback_ratio",
+            column="feedback_{}", grain=FULL),
+    Measure("class", "arriving_bps", "What arrives and is not filtered", "bits_per_second",
+            lambda ap, state, class_id: state.class_rates[class_id] * 8),
+    Measure("class", "desired_bps", "Its share, as the law has it", "bits_per_second",
+            lambda ap, state, class_id: state.class_desired[class_id] * 8),
+    Measure("class", "arrived_packets", "Packets that joined the port's queue", "packets",
+            _volume("arrived_packets"), counter=True),
+    Measure("class", "arrived_bytes", "Bytes that joined the port's queue", "bytes",
+            _volume("arrived_bytes"), "ap_arrived_bytes", counter=True, column="arrived_{}_bytes"),
+    Measure("class", "sent_packets", "Packets that left through the port", "packets",
+            _volume("sent_packets"), "ap_sent_packets", counter=True),
+    Measure("class", "sent_bytes", "Bytes that left through the port", "bytes",
+            _volume("sent_bytes"), "ap_sent_bytes", counter=True, column="sent_{}_bytes"),
+    Measure("class", "filtered_packets", "Superseded ACKs not sent", "packets",
+            _volume("filtered_packets"), "ap_filtered_packets", counter=True, column="filtered_packets"),
+    Measure("class", "marked_packets", "Packets that got CE", "packets",
+            _signal(0), "ap_marked_packets", counter=True, column="marked_packets"),
+    Measure("class", "dropped_packets", "Packets dropped by feedback", "packets",
+            _signal(1), "ap_dropped_packets", counter=True, column="dropped_packets"),
+    Measure("class", "refused_packets", "Packets dropped by the gate", "packets",
+            _signal(2), "ap_refused_packets", counter=True, column="refused_packets"),
+)  # fmt: skip
+
+
+def measures(level: str) -> Iterator[Measure]:
+    """Those of access points, ports or classes."""
+    return (measure for measure in MEASURES if measure.level == level)
+
+
+def measured(level: str, *of: object) -> dict[str, Any]:
+    """The value of each of them."""
+    return {measure.name: measure.of(*of) for measure in measures(level)}
+
+
+def kept(counter: bool) -> list[tuple[Measure, str]]:
+    """What history has of each port: measures and columns, either of what is counted or of values of now."""
+    of = [measure for measure in MEASURES if measure.counter == counter and measure.level != "access_point"]
+    return [(measure, column) for measure in of for column in measure.columns]
+
+
+def _fields(level: str) -> dict[str, Any]:
+    """The measures as fields of an answer."""
+    fields: dict[str, Any] = {}
+    for measure in measures(level):
+        whole = measure.counter or measure.unit in ("flows", "stations")
+        kind: Any = int if whole else float
+        fields[measure.name] = Annotated[kind | None if measure.optional else kind, Field(description=measure.text)]
+    return fields
+
+
+if TYPE_CHECKING:
+    ClassObservation = dict[str, Any]
+    PortObservation = dict[str, Any]
+    Observation = dict[str, Any]
+else:
+    ClassObservation = TypedDict("ClassObservation", {"class_id": int, **_fields("class")})
+    ClassObservation.__doc__ = "One class of one port; counts are since the pipeline was pushed."
+    PortObservation = TypedDict(
+        "PortObservation",
+        {
+            "port": int,
+            "role": str,
+            # P4Runtime knows no carrier: `active` when something left within 10 s, `idle`, or `unknown` without a
+            # session.
+            "link": str,
+            "last_active": float | None,
+            **_fields("port"),
+            # That the link carries clearly less or more than is configured, and the mend.
+            "capacity_problem": str | None,
+            "classes": list[ClassObservation],
+        },
+    )
+    PortObservation.__doc__ = "One port: its queue, what it feeds back, what it counted."
+    Observation = TypedDict(
+        "Observation",
+        {
+            "name": str,
+            # Seconds since the epoch.
+            "time": float,
+            "state": str,
+            "problem": str | None,
+            "p4runtime_version": str | None,
+            "sessions": int,
+            # By reason, as `controller.agent.refusals` has them.
+            "stations_refused": dict[str, int],
+            "flows_refused": dict[str, int],
+            "messages_lost": dict[str, int],
+            "stations_named": list[dict[str, Any]],
+            "tick_ms_p50": float,
+            "tick_ms_p99": float,
+            # How many took so long, by `TICK_BOUNDS`, the last ones longer; and what all of them took together.
+            "tick_counts": Annotated[
+                list[int], Field(min_length=len(TICK_BOUNDS) + 1, max_length=len(TICK_BOUNDS) + 1)
+            ],
+            "tick_seconds": float,
+            **_fields("access_point"),
+            "ports": list[PortObservation],
+        },
+    )
+    Observation.__doc__ = "One access point."
 
 
 class FlowObservation(TypedDict):
-    """One flow; its three terms are probabilities that are added, and `feedback_total` is what a packet meets."""
+    """One flow; its terms are probabilities that are added, and `feedback_total` is what a packet meets."""
 
     flow_index: int
     generation: int
@@ -95,11 +243,25 @@ class FlowObservation(TypedDict):
     feedback: float
     feedback_class: float
     feedback_device: float
+    feedback_limit: float
+    """What the limit of its station adds."""
     feedback_total: float
     since: float
 
 
-class StationObservation(TypedDict):
+class UsageObservation(TypedDict):
+    """What a station sent (up) and was sent (down) in flows that are known to be its own, since it was heard first, and
+    does now; in all its VLANs, before anything is dropped."""
+
+    packets_up: int
+    bytes_up: int
+    packets_down: int
+    bytes_down: int
+    rate_up_bps: float
+    rate_down_bps: float
+
+
+class StationObservation(UsageObservation):
     """A MAC address behind a port."""
 
     address: str

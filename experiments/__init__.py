@@ -10,8 +10,8 @@ scene, cells, contention, controls, datagrams, http3, looks, multicast, passing,
 ncr, fairness, cwnd, batcp, qos, peers: the experiments themselves, a folder for each paper
 registry, provenance, plan: all of them by name, and what is to run
 store, flent, measures, archive, again: what a run leaves behind
-claims, answers, goals: what is judged, and by what
-compare, pages, overview, gains, judge, summary: words, and what all runs come to
+claims, measured, cell_answers, answers, goals: what is judged, and by what
+compare, pages, overview, gains, judge, summary, recompute: words, and what all runs come to
 theme, panels, figures, site: pictures and pages
 worker, pool, cluster, execute, commands: many runs, each in a process of its own
 phases, terminal, foreground: one run of each arm, on links that people choose

@@ -8,33 +8,17 @@ arm `ncr-paper`, with its law and its parameters (R7).
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
 
+from experiments import cell_answers
 from experiments.claims import Answer, Claim, Point, Repeats
-from experiments.cwnd.radio import DELAYS, TERMINALS
 from experiments.experiment import Value
+from experiments.measured import Answers, Measured, both, times
 from experiments.ncr.grid import ALONE, DOWNLOADS, THIRDS, UPLOADS
 from experiments.ncr.settings import DEFAULT as AS_IT_IS
 from experiments.ncr.settings import SETTINGS
-from experiments.qos.radio import OTHERS
-
-
-class Measured(Protocol):
-    """A figure of an experiment's arm at a point of the experiment; None: it was not run."""
-
-    def __call__(self, experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None: ...
-
-
-Answers = Callable[[Measured, str, Point | None], Repeats | None]
-"""Of an arm at a point, both as the claim calls them."""
 
 LACKS: Mapping[str, tuple[str, ...]] = {
-    "a radio channel": (
-        "a radio channel with path loss", "a radio channel with path loss and interference", "a moving terminal",
-        "interference from other networks", "burst bit errors", "burst bit errors that exceed the MAC retries",
-        "handover between two access points",
-    ),
     "the access points themselves, or somebody else's model of them": (
         "these five access points as devices",
         "an access point as a device, or a model of its batched admission taken from elsewhere",
@@ -103,51 +87,19 @@ HAS = frozenset({
     "two stable links and one with bursts and varying delay (whoever sets that delay puts the answer in: say so)",
     "QoS-TCP's law (TCP-AV, not in the text)", "access point buffers of these sizes",
     "an access point buffer of 256 packets", "an access point buffer of 265 packets", "equal terminals",
+    # Models in ns-3, whose amount the paper does not state.
+    "a radio channel with path loss", "a radio channel with path loss and interference", "a moving terminal",
+    "interference from other networks", "burst bit errors", "burst bit errors that exceed the MAC retries",
+    "handover between two access points",
 })  # fmt: skip
 
-_OF_SESSIONS = "sessions beside persistent flows in the simulated cell of 802.11b"
-_OF_CHANGES = "numbers of terminals that change, in the simulated cell of 802.11g"
 MISSING: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "001-sec33-finish-or-response",
-            "001-fig2a-vegas-above",
-            "001-fig2a-vegas-twice-at-4",
-            "001-fig2a-reno-westwood-flat",
-            "001-fig2a-vegas-rises",
-            "001-fig2a-difference-rises",
-            "001-fig2a-ap-queue",
-            "001-sec42-bidirectional",
-            "001-fig2b-vegas-flat",
-            "001-fig2b-vegas-60-percent",
-            "001-fig2b-reno-westwood-rise",
-            "001-fig2b-reno-westwood-above-at-500",
-            "001-fig3a-same-pattern",
-            "001-fig3a-below-download",
-            "001-fig3a-reno-westwood-fall",
-            "001-fig3b-reno-westwood-above-from-50",
-            "001-fig3b-reversal-earlier",
-            "001-fig3b-vegas-below-half",
-            "001-fig4a-vegas-comparable",
-            "001-fig4a-vegas-below-at-2",
-            "001-fig4b-reno-westwood-above",
-            "001-sec51-vegas-window",
-            "001-fig6a-maxwin10-above-reno",
-            "001-fig6a-vegasfair-above-vegas",
-            "001-fig6a-maxwin10-like-vegasfair",
-            "001-fig6b-maxwin10-below-reno-crowded",
-            "001-fig6b-maxwin10-below-reno-alone",
-            "001-fig6b-vegasfair-like-vegas",
-        ),
-        _OF_SESSIONS,
-    ),
-    **dict.fromkeys(
-        (
-            "004-sec4a-advantage-grows-with-congestion",
-            "004-fig6-simulation-recovers",
-        ),
-        _OF_CHANGES,
-    ),
+    "001-fig2a-ap-queue": "how long single packets wait at the access point of the simulated cell",
+    "001-sec42-bidirectional": "sessions in both directions at once in the simulated cell",
+    "001-fig3b-reversal-earlier": "lengths of sessions close enough to see the crossing",
+    "004-sec4a-advantage-grows-with-congestion": "TCP-AV among more and more terminals (arm qos of cell-unlucky)",
+    "004-sec4b-late-qos-above-fair": "a late joiner among fixed terminals that lose bursts",
+    "004-sec4b-late-tcp-not-above-fair": "a late joiner among fixed terminals that lose bursts",
     "002-fig10-rtt-and-throughput": "rates of single intervals by their round trips",
     "002-sec-discussion-own-delays": "delays of the wire that differ and change",
     "000-fig7b-delay": "the delay of data packets: the grid has a probe's",
@@ -161,17 +113,9 @@ NORMAL, NCR = "fifo", "ncr-paper"
 KILO = 1000.0
 
 
-def _both(one: Repeats | None, other: Repeats | None, how: Callable[[Repeats, Repeats], Repeats]) -> Repeats | None:
-    return how(one, other) if one is not None and other is not None else None
-
-
-def _times(one: Repeats | None, factor: float) -> Repeats | None:
-    return one * factor if one is not None else None
-
-
 def figure(experiment: str, measure: str, arm: str, factor: float = 1.0) -> Answers:
     """One figure for whatever arm and point the claim has."""
-    return lambda m, name, point: _times(m(experiment, measure, arm), factor)
+    return lambda m, name, point: times(m(experiment, measure, arm), factor)
 
 
 def by_arm(experiment: str, of: Mapping[str, tuple[str, str]]) -> Answers:
@@ -203,7 +147,7 @@ def over_the_grid(m: Measured, name: str, point: Point | None) -> Repeats | None
 
     def over(downloads: Sequence[int], uploads: Sequence[int]) -> Repeats | None:
         found = [m("ncr-grid", "total", arm, downloads=down, uploads=up) for down in downloads for up in uploads]
-        return functools.reduce(lambda one, other: _both(one, other, operator.add), found)
+        return functools.reduce(lambda one, other: both(one, other, operator.add), found)
 
     quick = over(THIRDS["downloads"], [up for up in THIRDS["uploads"] if up != ALONE])
     return over(DOWNLOADS, UPLOADS) or (quick if quick and quick.form == "quick" else None)
@@ -215,7 +159,7 @@ def gain_and_loss(m: Measured, name: str, point: Point | None) -> Repeats | None
         kept, before = (m("ncr-wlan", "download_during", arm) for arm in (NCR, NORMAL))
     else:
         kept, before = (m("ncr-wlan", "upload_during", arm) for arm in (NORMAL, NCR))
-    return _both(kept, before, lambda one, other: one - other)
+    return both(kept, before, lambda one, other: one - other)
 
 
 def best_setting(m: Measured, name: str, point: Point | None) -> Repeats | None:
@@ -240,7 +184,7 @@ def one_link(m: Measured, name: str, point: Point | None) -> Repeats | None:
     """kB/s, both file sizes."""
     arm, links = BY_ITSELF[name]
     sizes = [m("batcp", "throughput", arm, links=links, bytes=size) for size in SIZES]
-    return _times(_both(sizes[0], sizes[1], lambda one, other: one + other), 1 / 2 / 8)
+    return times(both(sizes[0], sizes[1], lambda one, other: one + other), 1 / 2 / 8)
 
 
 def of_both_alone(pairs: Mapping[str, tuple[str, str]], size: int | None = None) -> Answers:
@@ -251,8 +195,8 @@ def of_both_alone(pairs: Mapping[str, tuple[str, str]], size: int | None = None)
         arm, links = pairs[name]
         octets = int(size or point or 0) * 1_000_000
         found = [m("batcp", "throughput", each, links=links, bytes=octets) for each in (arm, "tcp", "second")]
-        alone = _both(found[1], found[2], lambda one, other: one + other)
-        return _times(_both(found[0], alone, lambda one, other: one / other), 100)
+        alone = both(found[1], found[2], lambda one, other: one + other)
+        return times(both(found[0], alone, lambda one, other: one / other), 100)
 
     return answer
 
@@ -267,130 +211,11 @@ def iperf(measure: str, arm: str) -> Answers:
     return lambda m, name, point: m("ncr-testbed", measure, arm) if "Iperf" in (name, point) else None
 
 
-CELL, PLAIN, MIDDLEWARE = "cell-terminals", "plain", "middleware"
-DEFAULT, ADJUSTED = "default condition without the middleware", "adjusted condition with our middleware"
-LONG = 256
-"""ms: Figs. 11 to 14 have it, as the section after them says of "the previous experiment"."""
-CROWD = 10
-
-
-def over_delays(measure: str, arm: str, terminals: int, m: Measured) -> Repeats | None:
-    """The mean of both artificial delays, for claims of both, or of one that is not stated."""
-    short, long = (m(CELL, measure, arm, terminals=terminals, delay=delay) for delay in DELAYS)
-    return _times(_both(short, long, operator.add), 1 / 2)
-
-
-def crowded(measure: str, counts: Mapping[str, int]) -> Answers:
-    """counts: arm of the claim -> terminals, all of them plain."""
-    return lambda m, name, point: over_delays(measure, PLAIN, counts[name], m)
-
-
-def by_terminals(measure: str, arm: str) -> Answers:
-    """The claim's points are numbers of terminals."""
-    return lambda m, name, point: m(CELL, measure, arm, terminals=int(point or CROWD), delay=LONG)
-
-
-def with_and_without(measure: str) -> Answers:
-    """Both arms; the claim's points are numbers of terminals, and 10 where it has none."""
-    arms = {DEFAULT: PLAIN, ADJUSTED: MIDDLEWARE}
-    return lambda m, name, point: m(CELL, measure, arms[name], terminals=int(point or CROWD), delay=LONG)
-
-
-def with_it_by_delay(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    arm = {DEFAULT: PLAIN, ADJUSTED: MIDDLEWARE}[name]
-    return m(CELL, "total", arm, terminals=CROWD, delay=int(point or LONG))
-
-
-def gain(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    with_it, without = (m(CELL, "total", arm, terminals=CROWD, delay=LONG) for arm in (MIDDLEWARE, PLAIN))
-    return _both(with_it, without, lambda one, other: one / other)
-
-
-def most_of_all(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """The largest total over the numbers of terminals that were run, at the shorter delay."""
-    found = [m(CELL, "total", PLAIN, terminals=terminals, delay=DELAYS[0]) for terminals in TERMINALS]
-    run = [one for one in found if one is not None]
-    return functools.reduce(lambda one, other: one.together(other, max), run) if run else None
-
-
-def smallest_round_trip(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """Over the artificial delay: that over itself is 1."""
-    found = m(CELL, "smallest", PLAIN, terminals=1, delay=int(point or LONG))
-    return found if name == "min_rtt" else _both(found, found, lambda one, other: one / other)
-
-
-def some_with_it(terminals: int) -> Answers:
-    """The claim's points are how many have the middleware."""
-
-    def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
-        bounding = 0 if name == "no terminal with the middleware" else int(point or 0)
-        return m(f"cell-mixed-{terminals}", "total", "mixed", terminals=terminals, delay=LONG, **{"with": bounding})
-
-    return answer
-
-
-def of_a_mixed_terminal(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """The mean over the mixes that were run, with one terminal of each kind at least."""
-    terminals = int(point or CROWD)
-    measure = "with" if name == "terminals with middleware" else "without"
-    found = [
-        m(f"cell-mixed-{terminals}", measure, "mixed", terminals=terminals, delay=LONG, **{"with": bounding})
-        for bounding in range(1, terminals)
-    ]
-    run = [one for one in found if one is not None]
-    return _times(functools.reduce(operator.add, run), 1 / len(run)) if run else None
-
-
-def effective(protocol: str, direction: str) -> Answers:
-    """Table 1; the claim's points are numbers of nodes."""
-    return lambda m, name, point: m(
-        "cell-effective", "total", PLAIN, protocol=protocol, direction=direction, nodes=int(point or 0)
-    )
-
-
-def best_at(protocol: str, direction: str) -> Answers:
-    """The claim's arms are numbers of nodes: "4 nodes"."""
-    return lambda m, name, point: effective(protocol, direction)(m, name, int(name.split()[0]))
-
-
-def effective_by(named: Literal["protocol", "direction"]) -> Answers:
-    """The claim's arms are of this, and its points name the other and the nodes: "UDP 1", "upload 1"."""
-    ways = {"upload": "up", "download": "down"}
-
-    def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
-        other, nodes = str(point).split()
-        protocol, direction = (name, ways[other]) if named == "protocol" else (other, ways[name])
-        return effective(protocol, direction)(m, name, int(nodes))
-
-    return answer
-
-
-def lowest_of(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """The claim's points are numbers of terminals."""
-    return m("cell-unlucky", "lowest", PLAIN, terminals=int(point or CROWD))
-
-
-def most_tcp(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """The largest total over the numbers of terminals that were run."""
-    found = [m("cell-unlucky", "total", PLAIN, terminals=terminals) for terminals in range(2, 11)]
-    run = [one for one in found if one is not None]
-    return functools.reduce(lambda one, other: one.together(other, max), run) if run else None
-
-
-def over_buffers(measure: str, arm: str) -> Answers:
-    """The claim's points are buffers of Table I; the cell's hold whole packets."""
-    return lambda m, name, point: m("cell-buffers", measure, arm, buffer=int(float(point or 0)))
-
-
-def qos_and_fair(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    total = over_buffers("total", "qos")(m, name, point)
-    return over_buffers("first", "qos")(m, name, point) if name == "QoS-TCP" else _times(total, 1 / (1 + OTHERS))
-
-
 WLAN = ("normal WLAN", "NCR")
 WIMAX = ("normal WiMAX", "NCR enabled WiMAX")
 LTE = ("normal LTE", "NCR enabled LTE")
 ANSWERS: Mapping[str, Answers] = {
+    **cell_answers.ANSWERS,
     "000-fig1-download-alone": iperf("download_alone", NORMAL),
     "000-fig2-download-mixed": figure("ncr-testbed", "download_during", NORMAL, KILO),
     "000-fig2-upload-mixed": figure("ncr-testbed", "upload_during", NORMAL),
@@ -440,48 +265,6 @@ ANSWERS: Mapping[str, Answers] = {
     "000-fig14-normal-aggregate": iperf("total_during", NORMAL),
     "000-fig14-ncr-download": iperf("download_during", NCR),
     "000-fig14-ncr-aggregate": iperf("total_during", NCR),
-    "001-table1-udp-download": effective("UDP", "down"),
-    "001-table1-udp-upload": effective("UDP", "up"),
-    "001-table1-tcp-download": effective("TCP", "down"),
-    "001-table1-tcp-upload": effective("TCP", "up"),
-    "001-table1-upload-above-download": effective_by("direction"),
-    "001-table1-udp-above-tcp": effective_by("protocol"),
-    "001-table1-tcp-upload-best-at-8": best_at("TCP", "up"),
-    "001-table1-tcp-download-best-at-4": best_at("TCP", "down"),
-    "001-table1-udp-upload-best-at-4": best_at("UDP", "up"),
-    "002-sec-basic-bwmax": most_of_all,
-    "002-fig6-total-falls": lambda m, name, point: over_delays("total", PLAIN, int(point or CROWD), m),
-    "002-fig7-control-disturbed": crowded("interruptions", {"10 terminals": 10, "1 terminal": 1}),
-    "002-fig8-rtt-higher-with-10": crowded("rtt", {"10 terminals": 10, "1 terminal": 1, "5 terminals": 5}),
-    "002-fig8-rtt-above-12s": lambda m, name, point: m(
-        CELL, "most_rtt", PLAIN, terminals=CROWD, delay=int(point or LONG)
-    ),
-    "002-fig8-bursts-of-delay": crowded("bursts", {DEFAULT: CROWD}),
-    "002-fig9-fast-retransmit-states": crowded("recovering", {"10 terminals": 10, "1 terminal": 1}),
-    "002-sec-basic-min-rtt": smallest_round_trip,
-    "002-fig11-adjusted-above-default": with_it_by_delay,
-    "002-fig11-factor-with-10": with_and_without("total"),
-    "002-fig11-more-than-3-times": gain,
-    "002-fig12-not-enabled-below-4": by_terminals("largest_ratio", MIDDLEWARE),
-    "002-fig12-enabled-at-4": by_terminals("largest_ratio", MIDDLEWARE),
-    "002-fig13-ratio-not-kept-above-6": by_terminals("kept_ratio", MIDDLEWARE),
-    "002-fig13-small-from-5": with_and_without("ratio"),
-    "002-fig14-fairness-near-1": by_terminals("jain", MIDDLEWARE),
-    "002-fig14-default-falls": by_terminals("jain", PLAIN),
-    "002-fig14-fairness-order": with_and_without("jain"),
-    "002-fig15-total-with-some-middleware": some_with_it(4),
-    "002-fig16-total-with-some-middleware": some_with_it(7),
-    "002-fig17-total-with-some-middleware": some_with_it(10),
-    "002-fig15to17-without-a-little-higher": of_a_mixed_terminal,
-    "004-fig2-depends-on-buffer": over_buffers("first", "two"),
-    "004-sec4a-max-tcp": most_tcp,
-    "004-fig3-qos-regardless-of-buffer": over_buffers("first", "qos"),
-    "004-fig3-tcp-rises-with-buffer": over_buffers("others", "qos"),
-    "004-fig3-qos-above-fair-share": qos_and_fair,
-    "004-fig6-fair-up-to-4": lowest_of,
-    "004-fig6-unfair-from-5": lowest_of,
-    "004-sec4b-fair-up-to-6": lowest_of,
-    "004-sec4b-unfair-from-7": lowest_of,
     "003-fig4-adsl-alone": one_link,
     "003-fig4-hspa-alone": one_link,
     "003-fig5-adsl-adsl-sum": of_both_alone({"BATCP over ADSL1 and ADSL2": ("paper", "adsl-adsl")}),
@@ -504,6 +287,7 @@ def upload_beside_what_is_kept(m: Measured, name: str, point: Point | None) -> R
 
 
 BEATEN: Mapping[str, Answers] = {
+    **cell_answers.BEATEN,
     "000-fig6-ncr-download-mixed": figure("ncr-wlan", "download_during", "ours"),
     "000-fig6-ncr-upload-mixed": upload_beside_what_is_kept,
     "000-fig8-ncr-mixed": figure("ncr-wimax", "download_during", "ours"),

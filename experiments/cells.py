@@ -44,10 +44,11 @@ class Transfer(Traffic):
     or `length` bytes every `period` s of the run, which are sessions of one connection.
 
     It connects on the empty cell, as paper 002 says of its smallest round trip, or at its start where that is later.
-    Samples of source `sta3`: `rate_mbps`; `rtt_ms`, `rtt_ratio`, `min_rtt_ms`, `cwnd`, `recovering` twice a second
+    Samples of source `sta3`: `rate_mbps`; `cwnd` twice a second, and `rtt_ms`, `rtt_ratio`, `min_rtt_ms`, `recovering`
     where its windows can be bounded; `session_s` or `unfinished_s`, and `response_s`; at the run's end `timeouts`,
     `recoveries`.
-    transport: the TypeId of its congestion control, with attributes; None: the arm's option `transport`, or CUBIC.
+    transport: the TypeId of its congestion control, with attributes; None: the arm's option `transport`, or CUBIC. The
+    arm's option `quick_acks` has receivers acknowledge so many segments each by itself after a pause, as Linux does.
     """
 
     station: int
@@ -70,7 +71,8 @@ class Transfer(Traffic):
             stop = {"stop": stage.seconds if self.end is None else self.end * stage.scale}
         stage.cell.add(
             "flow", name=name, station=self.station, up=self.direction == "up", start=connect, send=send,
-            length=self.length, period=self.period, transport=transport, ecn=stage.arm.ecn, **first, **stop,
+            length=self.length, period=self.period, transport=transport, ecn=stage.arm.ecn,
+            quick_acks=int(stage.arm.options.get("quick_acks", 0)), **first, **stop,
         )  # fmt: skip
 
 

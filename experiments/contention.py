@@ -41,7 +41,7 @@ def cell(terminals: int, rtt: float, buffer: int = 256, upload_queue: int = 1000
     point, in packets.
 
     Its uplink carries the least that it may come to: an access point that expects more takes the standing queue of a
-    cell that carries less for an empty one (controller.queue_estimate). Its ACKs get 1/(n+1) of the frames, where one
+    cell that carries less for an empty one (queue_estimate). Its ACKs get 1/(n+1) of the frames, where one
     ACK for two data packets (RFC 5681, section 4.2) needs a third of them.
     """
     least, _ = saturation(MOST, acks=True, seconds=20)

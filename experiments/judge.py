@@ -167,7 +167,7 @@ def page(results: Results) -> str:
     for paper, title in PAPERS.items():
         whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
         lines += ["", f"## {paper}: {title}", ""]
-        lines += [f"Figures of which every claim is reproduced: {', '.join(whole) or 'none'}.", ""]
+        lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
         lines += ["| claim | where | the paper | this lab | word |", "| --- | --- | --- | --- | --- |"]
         for claim in (claim for claim in all_ if claim.paper == paper):
             judgement = words[claim.id]

@@ -107,7 +107,9 @@ def reason(process: "subprocess.Popen[str]") -> str:
     said = process.stderr.read().strip()
     if process.returncode == 0:
         return ""
-    return said.splitlines()[-1].removeprefix("error: ") if said else f"its process ended with {process.returncode}"
+    # ns-3 says what it ends for before it says that it ends.
+    lines = [line for line in said.splitlines() if line.startswith("NS_ASSERT failed")] or said.splitlines()
+    return lines[-1].removeprefix("error: ") if lines else f"its process ended with {process.returncode}"
 
 
 def side_by_side(of: int | None = None) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BATCP's first octets by hand (hosts/src/batcp/hello.rs), so that anything can be said in them."""
+"""BATCP's first octets by hand (hosts/batcp/src/hello.rs), so that anything can be said in them."""
 
 import hashlib
 import hmac
@@ -58,7 +58,7 @@ def begin(stream: socket.socket, shared: bytes, cost: float = 1.0) -> tuple[int,
 
 
 def segment(number: int, payload: bytes, kind: int = 1) -> bytes:
-    """A segment, or with another kind another frame (hosts/src/batcp/segment.rs)."""
+    """A segment, or with another kind another frame (hosts/batcp/src/segment.rs)."""
     head = bytearray(((number & 0xFF_FFFF_FFFF) | len(payload) << 40).to_bytes(8, "big"))
     head[0] = kind
     return bytes(head) + payload

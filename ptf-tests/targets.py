@@ -15,7 +15,7 @@ sys.path.append(str(ROOT))
 
 from lib.ports import PORTS, SLOW  # noqa: E402
 
-from controller import target as adapter  # noqa: E402
+from controller.agent import target as adapter  # noqa: E402
 from topologies import bmv2, targets  # noqa: E402
 from topologies.requirements import LabError  # noqa: E402
 

@@ -19,7 +19,7 @@ from tools.dist import debian, sbom, wheels
 
 ROOT = Path(__file__).parent.parent
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-BUILT = {"apswitch": ROOT / "switch/target/release/apswitch", "hosts": ROOT / "hosts/target/release/hosts"}
+BUILT = {name: ROOT / folder / "target/release" / name for name, folder in wheels.PROGRAMS.items()}
 EPOCH = "1700000000"
 needs_programs = pytest.mark.skipif(
     not all(path.exists() for path in BUILT.values()), reason="a program is not built: make switch hosts"
@@ -104,7 +104,7 @@ needs_cargo = pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is mis
 @needs_cargo
 def test_a_program_is_the_same_whatever_folder_it_is_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small one in the switch's place, through all that makes its wheel."""
-    monkeypatch.setattr(wheels, "PROGRAMS", {"switch": "apswitch"})
+    monkeypatch.setattr(wheels, "PROGRAMS", {"apswitch": "switch"})
     for name in ("one", "elsewhere"):
         place = tmp_path / name
         shutil.copytree(ROOT / "packaging/apswitch", place / "packaging/apswitch")
@@ -125,6 +125,23 @@ def test_a_program_is_the_same_whatever_folder_it_is_built_in(tmp_path: Path, mo
     assert (tmp_path / "one/out/apswitch-1.2.3-py3-none-linux_x86_64.whl").exists()
 
 
+@pytest.mark.skipif(not shutil.which("clang"), reason="clang is missing; tools/install.sh bpf")
+def test_a_bpf_object_is_the_same_whatever_folder_it_is_built_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source is named by its whole path, as libbpf-cargo does; line numbers (BTF) name it in the program."""
+    made = []
+    for name in ("one", "elsewhere"):
+        monkeypatch.setattr(wheels, "ROOT", tmp_path / name)
+        source, result = tmp_path / name / "hosts/bpf/one.bpf.c", tmp_path / name / "one.o"
+        source.parent.mkdir(parents=True)
+        source.write_text("int twice(int number) { return 2 * number; }\n")
+        words = ["clang", "-g", "-O2", "-target", "bpf", "-c", source, "-o", result]
+        subprocess.run(words, cwd=source.parent, env=wheels.rust_environment("hosts"), check=True)
+        made.append(result.read_bytes())
+    assert made[0] == made[1] and b"/access-point/hosts/bpf/one.bpf.c" in made[0]
+
+
 @needs_cargo
 def test_the_bill_of_materials_names_every_part(tmp_path: Path) -> None:
     sbom.write(tmp_path / "sbom.json", VERSION)
@@ -132,7 +149,7 @@ def test_the_bill_of_materials_names_every_part(tmp_path: Path) -> None:
     found = {unquote(part["purl"]) for part in document["components"]}
     locked = {
         f"pkg:cargo/{package['name']}@{package['version']}"
-        for folder in wheels.PROGRAMS
+        for folder in set(wheels.PROGRAMS.values())
         for package in tomllib.loads((ROOT / folder / "Cargo.lock").read_text())["package"]
     }
     crates = {url for url in found if url.startswith("pkg:cargo/")}
@@ -147,9 +164,9 @@ set -eu
 there() { find /etc /opt /usr /var/lib -path /var/lib/dpkg -prune -o -path /var/lib/systemd -prune -o -print | sort; }
 there > /before
 dpkg -i --force-depends /packages/*.deb >/dev/null 2>&1
-apswitch --version; hosts --version; apctl --help | head -1
+apswitch --version; hosts --version; batcp --version; apctl --help | head -1
 cd /usr/share/man
-for page in man1/apswitch.1 man1/apswitch-explain.1 man1/hosts.1 man1/hosts-batcp.1 man8/apctl.8; do
+for page in man1/apswitch.1 man1/apswitch-explain.1 man1/hosts.1 man1/hosts-batcp.1 man1/batcp.1 man8/apctl.8; do
     gzip -dc $page.gz | grep -c '^.SH'
 done
 cd /opt/access-point && .venv/bin/python -c 'import controller.app, sys; print(sys.prefix)'
@@ -187,8 +204,9 @@ def test_packages_are_installed_and_purged_without_a_trace(tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:3] == [f"apswitch {VERSION}", f"hosts {VERSION}", "Usage: apctl [OPTIONS] COMMAND [ARGS]..."]
-    assert all(int(number) >= 2 for number in lines[3:8]), "every manual page has sections"
-    assert lines[8] == "/opt/access-point/.venv"
+    names = [f"{name} {VERSION}" for name in ("apswitch", "hosts", "batcp")]
+    assert lines[:4] == [*names, "Usage: apctl [OPTIONS] COMMAND [ARGS]..."]
+    assert all(int(number) >= 2 for number in lines[4:10]), "every manual page has sections"
+    assert lines[10] == "/opt/access-point/.venv"
     assert {"access-point-controller.service", "access-point-switch.service"} <= set(lines)
     assert not [line for line in lines if line.startswith((">", "<"))], "something is left, or missing"

@@ -5,7 +5,8 @@ A fenced block ```sh holds commands for the reader. `make` commands that run for
 (target, variables and tools exist), all others are executed. A block whose first line is `# in the lab`,
 `# beside a lab`, `# beside a controller`, `# in a namespace` or `# in ns-3` belongs to a running lab, controller or
 host, or to ns-3, and is executed by the tests of that room. Examples are executed by tests/test_examples.py. A block
-```python is a whole script.
+```python is a whole script. A block ```text right after commands that are executed shows what they print, numbers
+aside; tests/test_blocks.py judges all others.
 """
 
 import re
@@ -15,52 +16,51 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted(
-    [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "SECURITY.md",
-        ROOT / "CODE_OF_CONDUCT.md",
-        *ROOT.glob("docs/**/*.md"),
-    ]
-)
-ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace", "# in ns-3")
+from tests.pages import ELSEWHERE, PAGES, ROOT, Block, blocks, like
 
 
 def commands() -> list[tuple[str, str]]:
-    """(page, command line) of every ```sh block, comments and continuation lines folded; each line once."""
+    """(page, command line) of every ```sh block, each line once. Examples have their own test."""
     found: dict[str, str] = {}
-    for page in PAGES:
-        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
-            if block.startswith(ELSEWHERE):
-                continue
-            for line in block.replace("\\\n", " ").splitlines():
-                line = line.split("  #")[0].strip()
-                if line and not line.startswith(("#", ".venv/bin/python -m examples.")):
-                    found.setdefault(line, str(page.relative_to(ROOT)))
+    for block in blocks():
+        for line in block.commands if block.executed else []:
+            if not line.startswith(".venv/bin/python -m examples."):
+                found.setdefault(line, block.page)
     return [(page, line) for line, page in found.items()]
 
 
-def scripts() -> list[tuple[str, str]]:
-    """(page, script) of every ```python block."""
-    return [
-        (str(page.relative_to(ROOT)), block)
-        for page in PAGES
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
-        if not block.startswith(ELSEWHERE)
-    ]
+PRINTED: dict[str, str] = {}
+"""What commands have printed, for the blocks that show it."""
+
+
+def printed(command: str, page: str) -> str:
+    if command.startswith("make ") and command != "make help":
+        command = command.replace("make ", "make -n ", 1)
+    if command not in PRINTED:
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, f"{page}: {command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+        PRINTED[command] = done.stdout + done.stderr  # a lab's prompt is on stderr
+    return PRINTED[command]
 
 
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_command_runs(page: str, command: str) -> None:
-    if command.startswith("make ") and command != "make help":
-        command = command.replace("make ", "make -n ", 1)
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, f"{page}: {command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+    printed(command, page)
 
 
-@pytest.mark.parametrize(("page", "script"), scripts())
+@pytest.mark.parametrize(
+    "block", [block for block in blocks() if block.shows and not block.text.startswith(".venv/")], ids=str
+)
+def test_what_a_page_shows_is_what_its_commands_print(block: Block) -> None:
+    assert block.before
+    everything = "\n".join(printed(command, block.page) for command in block.before.commands)
+    assert like(block.text, everything), everything
+
+
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [(b.page, b.text) for b in blocks() if b.language == "python" and not b.text.startswith(ELSEWHERE)],
+)
 def test_script_runs(page: str, script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{page}: {done.stderr[-2000:]}"
@@ -88,3 +88,22 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+
+
+def paths_in_tables(page: str) -> set[str]:
+    """What the tables of a page name as `a/place` or `a/file.py`."""
+    rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    return {path for row in rows for path in re.findall(r"`([\w.-]+/[\w./-]*)`", row)}
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_where_a_stranger_is_sent_there_is_something(page: str) -> None:
+    paths = paths_in_tables(page)
+    assert len(paths) > 8
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("what", ["stage", "metric", "REST resource", "experiment", "congestion control"])
+def test_a_strangers_question_is_answered_in_one_line(what: str) -> None:
+    answers = re.findall(rf"^\| an? {what}[^|]*\| (.*) \|$", (ROOT / "docs/architecture.md").read_text(), re.M)
+    assert len(answers) == 1 and len(re.findall(r"`([\w.-]+/[\w./-]*)`", answers[0])) == 1

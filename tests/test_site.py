@@ -79,11 +79,19 @@ def test_one_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     found = {"accesspoint": re.search(r'^__version__ = "(.*)"', (ROOT / "accesspoint/__init__.py").read_text(), re.M)}
     found["CITATION.cff"] = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)
-    for room, name in (("switch", "apswitch"), ("hosts", "hosts")):
+    for room, name in (("switch", "apswitch"), ("hosts", "hosts"), ("hosts", "batcp")):
         found[room] = re.search(r'^version = "(.*)"', (ROOT / room / "Cargo.toml").read_text(), re.M)
         lock = tomllib.loads((ROOT / room / "Cargo.lock").read_text())
         assert [package["version"] for package in lock["package"] if package["name"] == name] == [version]
     assert {name: match and match[1] for name, match in found.items()} == dict.fromkeys(found, version)
+
+
+def test_the_changelog_begins_with_this_version_and_its_tags_note() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert re.match(
+        rf"{re.escape(version)}(, unreleased| - \d{{4}}-\d\d-\d\d)\n\nThe note of the tag `v{version}`: ", newest
+    )
 
 
 def words_beyond_their_box(picture: str) -> list[str]:

@@ -10,6 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SERVICES = ("/usr/sbin/invoke-rc.d", "/usr/bin/deb-systemd-invoke", "/usr/bin/deb-systemd-helper")
+RUNNER = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')
+runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(runner)
+"""
 CARGO = r"""
 printf '   Compiling one v1.0.0\n    Building [=>     ] 3/90: one, two\r' >&2
 sleep 6.5
@@ -28,10 +34,16 @@ def test_a_long_build_says_how_far_it_is_and_what_it_said_when_it_fails() -> Non
     assert done.returncode == 3
     lines = done.stdout.splitlines()
     assert lines[0].startswith("switch: 3 of 90 crates, now one, two (")
-    assert "warning: a thing" in lines and any(
-        line.startswith("switch: 60 of 90 crates, now three (") for line in lines
-    )
+    assert "warning: a thing" in lines and any(line.startswith("switch: 60 of 90 crates, now three") for line in lines)
     assert "Compiling one" in done.stderr
+
+
+def test_a_build_beside_others_of_make_hears_nothing_of_their_places(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        f"both: one two\none two:\n\t@{ROOT}/tools/progress.py cargo $@ -- sh -c 'echo flags=$$MAKEFLAGS; exit 1'\n"
+    )
+    done = subprocess.run(["make", "-k", "-j2"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert [line for line in done.stderr.splitlines() if line.startswith("flags")] == ["flags=", "flags="]
 
 
 def test_what_is_done_at_once_says_nothing() -> None:
@@ -58,6 +70,17 @@ def test_a_part_that_is_none_is_named() -> None:
     assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
 
 
+def run_as_a_part(folder: Path, is_lab: bool) -> "subprocess.CompletedProcess[str]":
+    """`make test` of one part, whose tests are in a folder."""
+    script = RUNNER + (
+        f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{folder}')}}\n"
+        "runner.WHAT = {'own': 'a part'}\n"
+        f"runner.LABS = {{'{folder}'}} if {is_lab} else set()\n"
+        "sys.exit(runner.main([]))\n"
+    )
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
 def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(
         "import pytest\n"
@@ -66,16 +89,58 @@ def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
         "@pytest.mark.skip(reason='p4c is missing: install p4c')\n"
         "def test_skipped(): pass\n"
     )
-    script = (
-        "import importlib.util, sys\n"
-        "spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')\n"
-        "runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(runner)\n"
-        f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{tmp_path}')}}\n"
-        "runner.WHAT = {'own': 'a part'}\n"
-        "sys.exit(runner.main([]))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = run_as_a_part(tmp_path, is_lab=False)
     assert done.returncode == 1, done.stderr
     assert "FAILED: 1 failure, 1 passed, 1 skipped" in done.stdout
     assert "1 x p4c is missing: install p4c" in done.stdout
+
+
+def test_a_lab_that_was_disturbed_is_run_once_more_and_named(tmp_path: Path) -> None:
+    seen = "from pathlib import Path\nSEEN = Path(__file__).with_name('seen')\n"
+    (tmp_path / "test_some.py").write_text(
+        seen + "def test_second():\n    there = SEEN.exists()\n    SEEN.touch()\n    assert there\n"
+    )
+    assert run_as_a_part(tmp_path, is_lab=False).returncode == 1
+    (tmp_path / "seen").unlink()
+    done = run_as_a_part(tmp_path, is_lab=True)
+    assert done.returncode == 0, done.stdout
+    assert "passed at the second time" in done.stdout and "test_some::test_second" in done.stdout.splitlines()[-3]
+
+
+@pytest.mark.parametrize(
+    "tests", ["def test_0(): assert False\n", "".join(f"def test_{n}(): assert False\n" for n in range(4))]
+)
+def test_what_fails_twice_or_in_many_tests_has_failed(tmp_path: Path, tests: str) -> None:
+    (tmp_path / "test_some.py").write_text(tests)
+    done = run_as_a_part(tmp_path, is_lab=True)
+    assert done.returncode == 1
+    assert ("--last-failed" in done.stdout) == (tests.count("def") == 1)
+
+
+def test_what_computes_runs_side_by_side(tmp_path: Path) -> None:
+    """Each waits for what the other one makes; what fails is named, and its row goes on."""
+    script = RUNNER + (
+        "made = 'touch {0}/{1}; for n in $(seq 200); do [ -e {0}/{2} ] && exit {3}; sleep 0.1; done; exit 9'\n"
+        "def row(*words): return [['sh', '-c', made.format(sys.argv[1], *words)], ['echo', words[0], 'went on']]\n"
+        "outcome = runner.Outcome()\n"
+        "runner.side_by_side(outcome, row('one', 'two', 0), row('two', 'one', 3))\n"
+        "assert len(outcome.failed) == 1 and outcome.failed[0].endswith('ended with 3'), outcome\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"one went on", "two went on"} < set(done.stdout.splitlines())
+
+
+def test_a_build_says_how_long_it_will_still_take() -> None:
+    script = (
+        "import sys; sys.path.insert(0, 'tools'); import progress\n"
+        "print(progress.left(5, 100, 0, 9))\n"  # too early
+        "print(progress.left(57, 100, 0, 60))\n"
+        "print(progress.left(95, 100, 0, 49))\n"
+        "print(progress.left(100, 100, 0, 100))\n"
+        "print(progress.left(99, 100, 95, 17))\n"  # the others were there before
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["", ", about 4 min left", ", about 51 s left", "", ", about 34 s left"]

@@ -16,9 +16,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
+from controller.agent.control import Control  # noqa: E402
 from controller.api.app import create_app  # noqa: E402
 from controller.api.service import Service  # noqa: E402
-from controller.control import Control  # noqa: E402
 from controller.state.database import open_engine  # noqa: E402
 
 HEAD = "# SPDX-License-Identifier: Apache-2.0\n"

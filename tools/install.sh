@@ -4,6 +4,7 @@
 #   tools/install.sh system    Debian packages that the lab needs
 #   tools/install.sh bpf       Debian packages that build the end hosts' BPF programs
 #   tools/install.sh tests     Debian packages that tests run against; where they cannot be had, those tests say so
+#   tools/install.sh fleet     the engine of a fleet, which is started by `make fleet` alone
 #   tools/install.sh packages  Debian packages that `make dist` makes packages with
 #   tools/install.sh python    .venv with requirements.txt
 #   tools/install.sh develop   the same with requirements-dev.txt: what tests, checks and pages need
@@ -24,7 +25,9 @@ BPF="clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/inclu
 PACKAGES="help2man:help2man dpkg-deb:dpkg debootstrap:debootstrap"
 
 TESTS="pg_ctlcluster:postgresql promtool:prometheus chromium:chromium chromedriver:chromium-driver
-    systemd-analyze:systemd faketime:faketime"
+    systemd-analyze:systemd faketime:faketime /usr/sbin/nats-server:nats-server"
+
+FLEET="/usr/sbin/nats-server:nats-server"
 
 KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod wg:wireguard-tools
     hostapd:hostapd wpa_supplicant:wpasupplicant iw:iw iwconfig:wireless-tools rfkill:rfkill"
@@ -137,11 +140,13 @@ case "${1:-}" in
     bpf) install_missing $BPF ;;
     tests) install_tests ;;
     # shellcheck disable=SC2086 # words
+    fleet) command -v nats-server >/dev/null || install_missing $FLEET ;;
+    # shellcheck disable=SC2086 # words
     packages) install_missing $BPF $PACKAGES ;;
     ns3) install_ns3 ;;
     python) install_python ;;
     develop) install_python; install_develop ;;
     switch) install_switch ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|bpf|tests|packages|python|develop|switch|ns3|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|bpf|tests|fleet|packages|python|develop|switch|ns3|wifi-kernel" ;;
 esac

@@ -6,6 +6,7 @@ A line at most every few seconds, and one when nothing new was said for a while.
 all that it said is shown when it fails. A command that is done at once says nothing. Needs only Python's own library.
 """
 
+import itertools
 import os
 import re
 import selectors
@@ -18,10 +19,45 @@ EVERY, SILENT = 5.0, 15.0  # s
 COMPLAINT = re.compile(r"^(error|warning|E:|W:|ERROR|WARNING)")
 
 
-def cargo(line: str) -> str | None:
-    """`Building [===>   ] 34/187: serde, syn`"""
-    match = re.search(r"(\d+)/(\d+)(?:: (.*?))?$", line) if "Building" in line else None
-    return f"{match[1]} of {match[2]} crates" + (f", now {match[3][:70]}" if match[3] else "") if match else None
+# Part of the crates that are done -> part of the time: those that others wait for are small, the program's own come
+# last and take longest. From a build of the switch on two cores.
+DONE = ((0.0, 0.0), (0.57, 0.2), (0.82, 0.31), (0.92, 0.41), (0.95, 0.49), (0.99, 0.66), (1.0, 1.0))
+FIRST = 0.1  # of the time, before which nothing is said of the rest
+
+
+def cargo() -> Callable[[str], str | None]:
+    """`Building [===>   ] 34/187: serde, syn`; what was built before is there at once, and is not counted."""
+    began, before = time.monotonic(), None
+
+    def said(line: str) -> str | None:
+        nonlocal began, before
+        match = re.search(r"(\d+)/(\d+)(?:: (.*?))?$", line) if "Building" in line else None
+        if not match:
+            return None
+        done, crates = int(match[1]), int(match[2])
+        if before is None:
+            began, before = time.monotonic(), done
+        now = f", now {match[3][:70]}" if match[3] else ""
+        return f"{done} of {crates} crates{now}{left(done, crates, before, time.monotonic() - began)}"
+
+    return said
+
+
+def left(done: int, crates: int, before: int, seconds: float) -> str:
+    """How long it will still take, by what it has taken."""
+    first, part = (share(number / crates) for number in (before, done))
+    if part >= 1 or (part - first) / (1 - first) < FIRST:
+        return ""
+    rest = seconds * (1 - part) / (part - first)
+    return f", about {rest:.0f} s left" if rest < 100 else f", about {rest / 60:.0f} min left"
+
+
+def share(crates: float) -> float:
+    """Of the time, by the crates that are done."""
+    for (low, at), (high, then) in itertools.pairwise(DONE):
+        if crates <= high:
+            return at + (then - at) * (crates - low) / (high - low)
+    return 1.0
 
 
 def pip() -> Callable[[str], str | None]:
@@ -56,6 +92,8 @@ def apt(packages: int) -> Callable[[str], str | None]:
 def run(title: str, read: Callable[[str], str | None], command: list[str]) -> int:
     # cargo's bar tells how far it is; without a terminal it draws none unless asked.
     environment = os.environ | {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "120"}
+    # Of a make with -j: its places are for its own children, and cargo complains that it cannot reach them.
+    environment = {name: value for name, value in environment.items() if name not in ("MAKEFLAGS", "MFLAGS")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     assert process.stdout
     os.set_blocking(process.stdout.fileno(), False)
@@ -90,7 +128,7 @@ def run(title: str, read: Callable[[str], str | None], command: list[str]) -> in
 
 def main() -> int:
     kind, title, _, *command = sys.argv[1:]
-    readers = {"cargo": lambda: cargo, "pip": pip, "apt": lambda: apt(int(os.environ.get("PACKAGES", "0")))}
+    readers = {"cargo": cargo, "pip": pip, "apt": lambda: apt(int(os.environ.get("PACKAGES", "0")))}
     return run(title, readers[kind](), command)
 
 

@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from dataclasses import replace
@@ -101,6 +102,8 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
             if options.exec:
+                # Mininet's prompt takes Ctrl-C for the command that runs, and goes on with the next one.
+                signal.signal(signal.SIGINT, contain.end)
                 script = directory / "script"
                 script.write_text("".join(f"{command}\n" for command in options.exec))
                 CLI(lab.net, script=str(script))

@@ -49,11 +49,12 @@ OBJECTS: dict[str, Callable[..., Any]] = {
 }
 GLOBAL: dict[str, Callable[..., Any]] = {
     "access-points": Client.list_access_points,
+    "agents": Client.list_agents,
     "tokens": Client.list_tokens,
     "audit": Client.read_audit,
     "ncr-defaults": Client.get_ncr_defaults,
 }
-PAGED = ("access-points", "stations", "flows", "tokens", "audit", "revisions")
+PAGED = ("access-points", "agents", "stations", "flows", "tokens", "audit", "revisions")
 SHORT = {"ap": "access-points", "aps": "access-points", "access-point": "access-points"}
 CHANGES: dict[str, Callable[..., Any]] = {
     "config": Client.change_config,
@@ -339,12 +340,15 @@ def _confirm(question: str, yes: bool) -> None:
 @application.command()
 def delete(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="access-point, rule", autocompletion=_starting(["access-point", "rule"]))],
+    what: Annotated[
+        str,
+        typer.Argument(help="access-point, rule, agent", autocompletion=_starting(["access-point", "rule", "agent"])),
+    ],
     access_point: AccessPoint,
     rule: Annotated[str | None, typer.Argument(metavar="[RULE]")] = None,
     yes: Yes = False,
 ) -> None:
-    """Remove an access point with its history, or a rule of one; asks first."""
+    """Remove an access point with its history, a rule of one, or an agent; asks first."""
     with _client(context) as client:
         if what == "rule" and rule:
             _confirm(f"remove rule {rule} of {access_point}?", yes)
@@ -352,9 +356,22 @@ def delete(
         elif SHORT.get(what) == "access-points" and rule is None:
             _confirm(f"remove {access_point} and its history?", yes)
             client.remove_access_point(access_point)
+        elif what == "agent" and rule is None:
+            _confirm(f"renew the token of agent {access_point} no more?", yes)
+            client.forget_agent(access_point)
         else:
-            raise UsageError("delete access-point ACCESS_POINT, or delete rule ACCESS_POINT RULE")
+            raise UsageError("delete access-point ACCESS_POINT, delete rule ACCESS_POINT RULE, or delete agent ID")
     print(f"{rule or access_point} removed")
+
+
+@application.command()
+def adopt(
+    context: typer.Context, agent: Annotated[str, typer.Argument(metavar="AGENT")], access_point: AccessPoint
+) -> None:
+    """Let an agent that announces itself do its work: `apctl get agents` lists them."""
+    with _client(context) as client:
+        client.adopt_agent(agent, {"access_point": access_point})
+    print(f"adopted as {access_point}")
 
 
 token = typer.Typer(help="Tokens: create, revoke.", no_args_is_help=True, rich_markup_mode=None)

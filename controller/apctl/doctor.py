@@ -124,12 +124,14 @@ def alone(name: str) -> Iterator[Finding]:
         yield Finding("odd", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
 
 
-def offloads(name: str) -> list[str] | None:
-    """Those of an interface that merge packets; None where nobody can say."""
+def offloads(name: str, wanted: bool = False) -> list[str] | None:
+    """Those of an interface that merge packets; None where nobody can say. wanted: also those that are on as soon as
+    they can be, as those of a radio."""
     if not shutil.which("ethtool"):
         return None
     said = _said("ethtool", "-k", name)
-    return [offload for offload in OFFLOADS if re.search(rf"^\s*{offload}: on", said, re.M)]
+    on = r"(?:on|off \[requested on\])" if wanted else "on"
+    return [offload for offload in OFFLOADS if re.search(rf"^\s*{offload}: {on}", said, re.M)]
 
 
 def is_up(name: str) -> bool:

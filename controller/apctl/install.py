@@ -194,7 +194,7 @@ def _before(name: str) -> dict[str, Any]:
     ipv6 = _ipv6(name)
     return {
         "up": is_up(name),
-        "offloads": offloads(name) or [],
+        "offloads": offloads(name, wanted=True) or [],
         "disable_ipv6": ipv6.read_text().strip() if ipv6.exists() else None,
     }
 

@@ -57,6 +57,12 @@ def endpoint(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+def standing(row: Mapping[str, Any]) -> str:
+    """What is said of a station, in words."""
+    locked = "" if row["locked_port"] is None else f"locked to {row['locked_port']}"
+    return ", ".join(filter(None, ("blocked" if row["blocked"] else "", locked))) or "-"
+
+
 COLUMNS: dict[str, list[Column]] = {
     "access-points": [
         ("NAME", field("name")),
@@ -87,6 +93,14 @@ COLUMNS: dict[str, list[Column]] = {
         ("NAME", lambda row: row["name"] or "-"),
         ("PORT", field("port")),
         ("ROLE", field("role")),
+        ("DOWN", lambda row: rate(row["rate_down_bps"])),
+        ("UP", lambda row: rate(row["rate_up_bps"])),
+        ("USED DOWN", lambda row: size(row["bytes_down"])),
+        ("USED UP", lambda row: size(row["bytes_up"])),
+        ("WEIGHT", lambda row: f"{row['weight']:g}"),
+        ("LIMIT DOWN", lambda row: "-" if row["limit_down_bps"] is None else rate(row["limit_down_bps"])),
+        ("LIMIT UP", lambda row: "-" if row["limit_up_bps"] is None else rate(row["limit_up_bps"])),
+        ("STATE", standing),
         ("MOVES", field("moves")),
         ("AGE", lambda row: ago(row["since"])),
     ],
@@ -141,6 +155,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("REVISION", field("revision")),
         ("TIME", lambda row: until(row["time"])),
         ("ACTOR", field("actor")),
+    ],
+    "agents": [
+        ("ID", field("id")),
+        ("ACCESS POINT", lambda row: row["access_point"] or f"- (would be {row['name']})"),
+        ("HOST", lambda row: row["host"] or "-"),
+        ("HEARD", lambda row: ago(row["heard"])),
+        ("ADOPTED", lambda row: ago(row["adopted"])),
     ],
     "tokens": [
         ("ID", field("id")),

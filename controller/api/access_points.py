@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from ..config import AccessPointConfig, ClassWeights, Features, Ncr, Rule
-from ..control import Refused
+from ..agent.control import Refused
+from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule
 from ..observation import Observation
 from ..state.store import Revision, document
 from .http import (
     NOT_MODIFIED,
     PREFIX,
+    AnyName,
     ApName,
     Serving,
     Validate,
@@ -50,18 +51,19 @@ RevisionPath = Annotated[int, Path(ge=0, lt=2**31, description="The number of a 
 
 def _answer(service: Service, name: str) -> AccessPointAnswer:
     config = service.config(name)
+    problem = None
     try:
         seen: Observation | None = service.observe(name)
-    except Refused:
-        seen = service.seen.get(name)
+    except Refused as error:
+        seen, problem = service.seen.get(name), error.detail
     return AccessPointAnswer(
         name=name,
         revision=service.revision(name),
         address=config.address,
         device_id=config.device_id,
         enabled=config.enabled,
-        state=seen["state"] if seen else "connecting",  # type: ignore[typeddict-item]
-        problem=seen["problem"] if seen else None,
+        state=seen["state"] if seen else "connecting",
+        problem=(seen["problem"] if seen else problem) or service.notes.get(name),
         p4runtime_version=seen["p4runtime_version"] if seen else None,
         sessions=seen["sessions"] if seen else 0,
         features=config.features,
@@ -96,7 +98,7 @@ async def list_access_points(
     PREFIX + "/access-points",
     status_code=201,
     response_model=AccessPointConfig,
-    responses=responses(409, 502),
+    responses=responses(409, 502) | {200: {"description": "What it would be", "model": AccessPointConfig}},
     dependencies=[needs("admin")],
 )
 async def add_access_point(
@@ -118,7 +120,7 @@ async def get_access_point(service: Serving, name: ApName) -> Any:
 
 
 @router.delete(AP, status_code=204, responses=responses(404, 412), dependencies=[needs("admin")])
-async def remove_access_point(service: Serving, request: Request, name: ApName, validate: Validate = False) -> None:
+async def remove_access_point(service: Serving, request: Request, name: AnyName, validate: Validate = False) -> None:
     """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
     change = change_of(request, None, 204)
     await service.remove(name, change, lambda: require_match(request, service.config(name)), validate)
@@ -161,17 +163,18 @@ async def change_config(
     dependencies=[needs("admin")],
 )
 async def replace_config(
-    service: Serving, request: Request, name: ApName, body: AccessPointConfig, validate: Validate = False
+    service: Serving, request: Request, name: AnyName, body: AccessPointConfig, validate: Validate = False
 ) -> Response:
     """Put another configuration in the place of the whole one: what it leaves out is the default again."""
     if body.name != name:
         raise ProblemError(422, f"the path names access point {name}, the body {body.name}")
 
     def entry() -> dict[str, Any]:
-        require_match(request, service.config(name))
-        return service.bounded(document(body), service.wanted[name])
+        if name not in service.unusable:
+            require_match(request, service.config(name))
+        return service.bounded(document(body), service.wanted.get(name))
 
-    return tagged(request, await service.change(name, change_of(request, body), entry, validate))
+    return tagged(request, await service.change(name, change_of(request, body), entry, validate, whatever=True))
 
 
 @router.get(AP + "/revisions", response_model=list[RevisionAnswer], responses=responses(404))
@@ -232,58 +235,51 @@ async def _change_part(service: Service, request: Request, name: str, part: str,
     return tagged(request, getattr(config, part))
 
 
-@router.get(AP + "/class-weights", response_model=ClassWeights, responses={**responses(404), **NOT_MODIFIED})
-async def get_class_weights(service: Serving, request: Request, name: ApName) -> Response:
-    """What the classes are worth against each other."""
-    return tagged(request, service.config(name).class_weights)
+def _part(part: str, model: type[Model], patch_model: type[Model], shown: str, changed: str) -> None:
+    """The routes to a part of the configuration that has a path of its own."""
+
+    async def show(service: Serving, request: Request, name: ApName) -> Response:
+        return tagged(request, getattr(service.config(name), part))
+
+    async def change(
+        service: Serving,
+        request: Request,
+        name: ApName,
+        patch: patch_model,  # type: ignore[valid-type]
+        validate: Validate = False,
+    ) -> Response:
+        return await _change_part(service, request, name, part, patch, validate)
+
+    path = f"{AP}/{part.replace('_', '-')}"
+    may_be_known = {**responses(404), **NOT_MODIFIED}
+    router.get(path, name=f"get_{part}", description=shown, response_model=model, responses=may_be_known)(show)
+    may_be_refused = responses(404, 412, 502)
+    router.patch(path, name=f"change_{part}", description=changed, response_model=model, responses=may_be_refused)(
+        change
+    )
 
 
-@router.patch(AP + "/class-weights", response_model=ClassWeights, responses=responses(404, 412, 502))
-async def change_class_weights(
-    service: Serving,
-    request: Request,
-    name: ApName,
-    patch: ClassWeightsPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
-) -> Response:
-    """Protect a class more or less: `{"downlink": 8}`"""
-    return await _change_part(service, request, name, "class_weights", patch, validate)
-
-
-@router.get(AP + "/features", response_model=Features, responses={**responses(404), **NOT_MODIFIED})
-async def get_features(service: Serving, request: Request, name: ApName) -> Response:
-    """What is on."""
-    return tagged(request, service.config(name).features)
-
-
-@router.patch(AP + "/features", response_model=Features, responses=responses(404, 412, 502))
-async def change_features(
-    service: Serving,
-    request: Request,
-    name: ApName,
-    patch: FeaturesPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
-) -> Response:
-    """Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`"""
-    return await _change_part(service, request, name, "features", patch, validate)
-
-
-@router.get(AP + "/ncr", response_model=Ncr, responses={**responses(404), **NOT_MODIFIED})
-async def get_ncr(service: Serving, request: Request, name: ApName) -> Response:
-    """The parameters of the feedback, with the defaults for those that this access point leaves open."""
-    return tagged(request, service.config(name).ncr)
-
-
-@router.patch(AP + "/ncr", response_model=Ncr, responses=responses(404, 412))
-async def change_ncr(
-    service: Serving,
-    request: Request,
-    name: ApName,
-    patch: NcrPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
-) -> Response:
-    """Change parameters; the next tick uses them: `{"queue_target_ms": 5}`. Null follows the default again."""
-    return await _change_part(service, request, name, "ncr", patch, validate)
+_part(
+    "class_weights",
+    ClassWeights,
+    ClassWeightsPatch,
+    "What the classes are worth against each other.",
+    'Protect a class more or less: `{"downlink": 8}`',
+)
+_part(
+    "features",
+    Features,
+    FeaturesPatch,
+    "What is on.",
+    'Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`',
+)
+_part(
+    "ncr",
+    Ncr,
+    NcrPatch,
+    "The parameters of the feedback, with the defaults for those that this access point leaves open.",
+    'Change parameters; the next tick uses them: `{"queue_target_ms": 5}`. Null follows the default again.',
+)
 
 
 @router.get(PREFIX + "/ncr-defaults", response_model=Ncr, responses={**responses(), **NOT_MODIFIED})

@@ -23,7 +23,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
 from ..metrics import Collector, Requests
-from . import access_points, admin, events, examples, live
+from . import access_points, admin, agents, events, examples, live
 from .connections import BoundedProtocol
 from .events import Streams
 from .http import Serving
@@ -54,7 +54,7 @@ def create_app(service: Service, **limits: float) -> FastAPI:
     requests = Requests(registry)
     app.state.service, app.state.streams, app.state.requests = service, Streams(), requests
     install(app)
-    for router in (access_points.router, live.router, events.router, admin.router):
+    for router in (access_points.router, live.router, events.router, agents.router, admin.router):
         app.include_router(router)
     _system(app, service, registry)
     app.mount("/static", StaticFiles(directory=PAGE), name="page")
@@ -78,11 +78,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _system(app: FastAPI, service: Service, registry: prometheus_client.CollectorRegistry) -> None:
     prometheus_client.ProcessCollector(registry=registry)
-    registry.register(
-        Collector(
-            lambda: [*service.seen.values()], service.ticks, lambda: (service.recorder.lost, BoundedProtocol.ended)
-        )
-    )
+    registry.register(Collector(lambda: [*service.seen.values()], lambda: (service.lost, BoundedProtocol.ended)))
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
@@ -108,8 +104,9 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
         if not service.started:
             raise ProblemError(503, "starting")
         await service.read(service.store.check)
-        for name in service.names[:1]:
-            service.observe(name)
+        if not service.control.elsewhere:
+            for name in service.names[:1]:
+                service.observe(name)
         return ReadyAnswer(status="ready", access_points=len(service.names), history=service.history_problem or "ok")
 
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
+from ..agent.control import Refused
 from ..config import AccessPointConfig
-from ..control import Refused
 from ..observation import Observation
 from .access_points import AP
 from .http import PREFIX, ApName, Serving, token_of

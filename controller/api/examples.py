@@ -53,6 +53,22 @@ _NCR = {"law": "pi2", "queue_target_ms": 10.0, "gamma": 0.05}
 _WEIGHTS = {"downlink": 4.0, "uplink": 1.0, "other": 1.0}
 _FEEDBACK_CLASS = {key: _CLASS[key] for key in ("class_id", "feedback", "arriving_bps", "desired_bps")}
 _HISTORY_PORT = {"port": 2, "columns": {"time": [1_790_000_000, 1_790_000_010], "delay_ms": [14.2, 15.9]}}
+_USAGE = {
+    "packets_up": 4200,
+    "bytes_up": 310_000,
+    "packets_down": 9100,
+    "bytes_down": 12_400_000,
+    "rate_up_bps": 52_000.0,
+    "rate_down_bps": 4_100_000.0,
+}
+_SAID = {
+    "name": "Printer",
+    "locked_port": None,
+    "blocked": False,
+    "weight": 1.0,
+    "limit_down_bps": 5_000_000,
+    "limit_up_bps": None,
+}
 _STATION = {
     "address": "02:00:00:00:00:0b",
     "outer_vid": 0,
@@ -61,6 +77,7 @@ _STATION = {
     "role": "station",
     "since": 1_790_000_000.0,
     "moves": 0,
+    **_USAGE,
 }
 _SESSION = {"name": "admin", "role": "admin", "expires": None}
 
@@ -104,6 +121,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "marked_packets": 208,
         "dropped_packets": 3,
     },
+    "MeasureAnswer": {
+        "name": "delay_ms",
+        "level": "port",
+        "text": "Delay of the port's queue",
+        "unit": "milliseconds",
+        "counter": False,
+        "metric": "ap_queue_delay_seconds",
+        "history": ["delay_ms"],
+    },
     "ClassFeedbackAnswer": _FEEDBACK_CLASS,
     "ClassObservation": _CLASS,
     "ClassWeights": _WEIGHTS,
@@ -135,6 +161,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "feedback": 0.004,
         "feedback_class": 0.01,
         "feedback_device": 0.013,
+        "feedback_limit": 0.0,
         "feedback_total": 0.027,
         "since": 1_790_000_000.0,
     },
@@ -149,6 +176,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "end": 1_790_003_600.0,
         "ports": [_HISTORY_PORT],
     },
+    "AgentAnswer": {
+        "id": "UABNEJFYOYAK6ZQKWG6K3N4AOJH6Z5IB7AA4QXNEPQVWWJBQLNPSCF6J",
+        "access_point": None,
+        "name": "ap1",
+        "host": "ap1",
+        "offers": True,
+        "heard": 1_790_000_000.5,
+        "adopted": None,
+    },
+    "Adoption": {"access_point": "ap1"},
     "Limits": {"stations_per_port": 2048, "flows_per_port": 32_768, "moves": 5},
     "LimitsPatch": {"moves": 10},
     "Login": {"token": "ap_3xampleOnly"},
@@ -177,10 +214,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "SessionAnswer": _SESSION,
     "Sparse": {"fair_share": 1.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
     "SparsePatch": {"share": 0.02},
-    "StationAnswer": {**_STATION, "name": "Printer", "locked_port": None},
-    "OneStationAnswer": {"address": "02:00:00:00:00:0b", "name": "Printer", "locked_port": None, "seen": [_STATION]},
+    "StationAnswer": _STATION | _SAID,
+    "OneStationAnswer": {"address": "02:00:00:00:00:0b", **_SAID, **_USAGE, "seen": [_STATION]},
     "StationObservation": _STATION,
-    "StationPatch": {"name": "Printer", "locked_port": 1},
+    "Station": {"name": "Printer", "locked_port": 1},
+    "StationPatch": {"name": "Printer", "limit_down_bps": 5_000_000},
     "TokenAnswer": _TOKEN,
 }
 
@@ -194,6 +232,7 @@ PARAMETERS: dict[str, Any] = {
     "revision": 17,
     "validate": True,
     "token_id": "4f1d0c9a7b32",
+    "agent_id": "UABNEJFYOYAK6ZQKWG6K3N4AOJH6Z5IB7AA4QXNEPQVWWJBQLNPSCF6J",
     "limit": 100,
     "offset": 0,
     "state": "ready",

@@ -37,6 +37,16 @@ def _access_point(
 
 
 ApName = Annotated[str, Depends(_access_point)]
+
+
+def _access_point_or_unusable(
+    service: Serving, name: Annotated[str, Path(description="The name of an access point.", examples=["ap1"])]
+) -> str:
+    return name if name in service.unusable else service.config(name).name
+
+
+AnyName = Annotated[str, Depends(_access_point_or_unusable)]
+"""Also of one whose configuration is of no use here: it can be replaced and removed."""
 Validate = Annotated[
     bool, Query(description="Only check: the answer is what would be, and nothing is changed.", examples=[True])
 ]
@@ -94,6 +104,11 @@ def plain(content: object) -> Any:
     if isinstance(content, list):
         return [plain(entry) for entry in content]
     return content
+
+
+def weakly_tagged(content: object, of: object) -> Response:
+    """The answer with the ETag of the part that can be changed: what is seen beside it is another one every second."""
+    return JSONResponse(plain(content), headers={"etag": f"W/{etag(plain(of))}"})
 
 
 def tagged(request: Request, content: object, status: int = 200) -> Response:

@@ -6,14 +6,31 @@ import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator
 
-from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress
-from ..control import Refused
-from ..observation import ClassObservation, FlowObservation, Observation, StationObservation
-from ..state.history import HOUR, MOST, RETENTION, resolution_for
+from ..agent.control import Refused
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress, Station
+from ..observation import (
+    MEASURES,
+    ClassObservation,
+    FlowObservation,
+    Observation,
+    UsageObservation,
+)
+from ..samples import HOUR, RETENTION
+from ..state.history import MOST, answered, resolution_for
 from .access_points import AP
-from .http import NOT_MODIFIED, ApName, Serving, Validate, change_of, merged, page_of, tagged
+from .http import (
+    PREFIX,
+    ApName,
+    Serving,
+    Validate,
+    change_of,
+    page_of,
+    patched,
+    require_match,
+    weakly_tagged,
+)
 from .models import (
     ClassAnswer,
     ClassFeedbackAnswer,
@@ -21,6 +38,7 @@ from .models import (
     FeedbackAnswer,
     FlowPatch,
     HistoryAnswer,
+    MeasureAnswer,
     OneStationAnswer,
     Page,
     PortAnswer,
@@ -29,6 +47,7 @@ from .models import (
     StationPatch,
 )
 from .problems import ProblemError, responses
+from .service import Service
 
 router = APIRouter(tags=["live"])
 
@@ -101,6 +120,23 @@ def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer
     ]
 
 
+@router.get(PREFIX + "/measures", response_model=list[MeasureAnswer], responses=responses())
+async def list_measures() -> Any:
+    """What is measured, and where it is to be found: of access points, their ports, and the classes of each port."""
+    return [
+        MeasureAnswer(
+            name=measure.name,
+            level=measure.level,
+            text=measure.text,
+            unit=measure.unit,
+            counter=measure.counter,
+            metric=measure.metric + "_total" * (measure.counter and bool(measure.metric)) or None,
+            history=answered(measure),
+        )
+        for measure in MEASURES
+    ]
+
+
 @router.get(AP + "/ports", response_model=list[PortAnswer], responses=responses(404))
 async def get_ports(service: Serving, name: ApName) -> Any:
     """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and filtered."""
@@ -138,20 +174,19 @@ async def get_counters(service: Serving, name: ApName) -> Any:
     ]
 
 
-def _station(config: AccessPointConfig, seen: StationObservation) -> StationAnswer:
-    address = seen["address"]
-    return StationAnswer(
-        **seen, name=config.station_names.get(address), locked_port=config.locked_stations.get(address)
-    )
+def _said(config: AccessPointConfig, address: str) -> Station:
+    return config.stations.get(address) or Station()
 
 
-def _one_station(config: AccessPointConfig, address: str, seen: list[StationObservation]) -> OneStationAnswer:
-    return OneStationAnswer(
-        address=address,
-        name=config.station_names.get(address),
-        locked_port=config.locked_stations.get(address),
-        seen=[station for station in seen if station["address"] == address],
-    )
+async def _one_station(service: Service, name: str, address: str) -> Any:
+    """What there is to say of a station, also of one that is away."""
+    said = _said(service.config(name), address).model_dump()
+    try:
+        used: Any = await service.control.usage(name, address)
+        seen = [station for station in await service.stations(name) if station["address"] == address]
+    except Refused:
+        used, seen = dict.fromkeys(UsageObservation.__annotations__, 0), []
+    return {"address": address, **said, **used, "seen": seen}
 
 
 @router.get(AP + "/stations", response_model=list[StationAnswer], responses=responses(404))
@@ -164,53 +199,64 @@ async def get_stations(
     port: Annotated[int | None, Query(ge=0, lt=510)] = None,
     role: Literal["station", "uplink", "none"] | None = None,
     name_contains: Annotated[str | None, Query(max_length=64, description="Of its name or address.")] = None,
+    sort: Annotated[
+        Literal["address", "-rate_down_bps", "-rate_up_bps", "-bytes_down", "-bytes_up"],
+        Query(description="With a minus the largest first."),
+    ] = "address",
 ) -> Any:
-    """The MAC addresses that were learned, behind which port, and what they are called."""
+    """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
     config, text = service.config(name), (name_contains or "").lower()
-    found = [
-        station
-        for station in (_station(config, seen) for seen in await service.stations(name))
-        if (port is None or station["port"] == port)
-        and (role is None or station["role"] == role)
-        and (text in station["address"] or text in (station["name"] or "").lower())
-    ]
+    seen, nothing = await service.stations(name), Station().model_dump()
+
+    def part() -> list[dict[str, Any]]:
+        said = {address: station.model_dump() for address, station in config.stations.items()}
+        found: list[dict[str, Any]] = [
+            station
+            for station in ({**each, **said.get(each["address"], nothing)} for each in seen)
+            if (port is None or station["port"] == port)
+            and (role is None or station["role"] == role)
+            and (text in station["address"] or text in (station["name"] or "").lower())
+        ]
+        if sort != "address":
+            found.sort(key=lambda station: station[sort[1:]], reverse=True)
+        return found
+
+    # There may be thousands.
+    found = await service.compute(part)
     return page_of(request, response, page, found)
 
 
-@router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses={**responses(404), **NOT_MODIFIED})
-async def get_station(service: Serving, request: Request, name: ApName, station: StationPath) -> Response:
-    """One MAC address, also one that is away."""
-    config = service.config(name)
-    answer = _one_station(config, station, await service.stations(name))
-    if not (answer["seen"] or answer["name"] or answer["locked_port"] is not None):
+@router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404))
+async def get_station(service: Serving, name: ApName, station: StationPath) -> Response:
+    """One MAC address, also one that is away. Its ETag is that of what is said of it."""
+    config, answer = service.config(name), await _one_station(service, name, station)
+    if not answer["seen"] and station not in config.stations:
         raise ProblemError(404, f"{name} knows no station {station}")
-    return tagged(request, answer)
+    return weakly_tagged(answer, _said(config, station))
 
 
-@router.patch(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404, 502))
+@router.patch(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404, 412, 502))
 async def change_station(
     service: Serving,
     request: Request,
     name: ApName,
     station: StationPath,
-    patch: StationPatch,
+    patch: StationPatch,  # type: ignore[valid-type]
     validate: Validate = False,
-) -> Any:
-    """Call a station by a name, or keep it behind one port: `{"name": "Printer", "locked_port": 1}`"""
-    given = patch.model_dump(exclude_unset=True)
-    fields = {"name": "station_names", "locked_port": "locked_stations"}
+) -> Response:
+    """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it back."""
+    assert isinstance(patch, BaseModel)
 
     def entry() -> dict[str, Any]:
-        change = {fields[field]: {station: value} for field, value in given.items()}
-        wanted: dict[str, Any] = merged(service.wanted[name], change)
-        return wanted
+        require_match(request, _said(service.config(name), station))
+        wanted = service.wanted[name]
+        stations = dict(wanted.get("stations", {}))
+        said = patched(stations.pop(station, {}), patch)
+        return wanted | {"stations": {**stations, **({station: said} if said else {})}}
 
     config = await service.change(name, change_of(request, patch), entry, validate)
-    try:
-        seen = await service.stations(name)
-    except Refused:
-        seen = []
-    return _one_station(config, station, seen)
+    answer = await _one_station(service, name, station)
+    return weakly_tagged(answer | _said(config, station).model_dump(), _said(config, station))
 
 
 @router.get(AP + "/flows", response_model=list[FlowObservation], responses=responses(404))
@@ -263,7 +309,7 @@ async def get_flows(
 @router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))
 async def get_flow(service: Serving, name: ApName, flow_index: FlowPath) -> Any:
     """One flow."""
-    return service.control.flow(name, flow_index)
+    return await service.control.flow(name, flow_index)
 
 
 @router.patch(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404, 502))

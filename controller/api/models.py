@@ -14,11 +14,10 @@ from ..config import (
     FlowClass,
     Model,
     Ncr,
-    PortNumber,
-    StationName,
+    Station,
     Weight,
 )
-from ..observation import PortObservation, StationObservation
+from ..observation import PortObservation, StationObservation, UsageObservation
 from ..state.store import Role
 
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -109,6 +108,22 @@ class CounterAnswer(TypedDict):
     bytes: int
 
 
+class MeasureAnswer(TypedDict):
+    """Something that is measured."""
+
+    name: str
+    """Of its field, in what is told of access points, ports and classes."""
+    level: Literal["access_point", "port", "class"]
+    text: str
+    unit: str
+    counter: bool
+    """Counts up; else it is a value of now."""
+    metric: str | None
+    """In /metrics, in base units."""
+    history: list[str]
+    """Its columns there."""
+
+
 class PortHistory(TypedDict):
     """The samples of one port: columns of one length, in the order of `time` (seconds since the epoch)."""
 
@@ -164,6 +179,30 @@ class AuditAnswer(TypedDict):
     change: Any
 
 
+class AgentAnswer(TypedDict):
+    """An agent on a machine of its own: one that waits to be adopted, or that was."""
+
+    id: str
+    """Its public key."""
+    access_point: str | None
+    """What it was adopted for."""
+    name: str
+    """What it would be called, or is."""
+    host: str | None
+    offers: bool
+    """Whether it says what its access point is like."""
+    heard: float | None
+    """When it announced itself last, in seconds since the epoch."""
+    adopted: float | None
+    """When it was adopted."""
+
+
+class Adoption(Model):
+    """For which access point an agent is adopted."""
+
+    access_point: Name
+
+
 class RevisionAnswer(TypedDict):
     """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
 
@@ -173,20 +212,27 @@ class RevisionAnswer(TypedDict):
     config: dict[str, Any]
 
 
-class StationAnswer(StationObservation):
-    """A MAC address that was learned, and what is said of it."""
+class SaidOfStation(TypedDict):
+    """What is said of a MAC address, as in the configuration."""
 
     name: str | None
     locked_port: int | None
     """The port that it is behind for ever."""
+    blocked: bool
+    """Whether what is sent to it is dropped."""
+    weight: float
+    limit_down_bps: int | None
+    limit_up_bps: int | None
 
 
-class OneStationAnswer(TypedDict):
-    """A MAC address: what is said of it, and where it was learned."""
+class StationAnswer(StationObservation, SaidOfStation):
+    """A MAC address that was learned, what it uses, and what is said of it."""
+
+
+class OneStationAnswer(UsageObservation, SaidOfStation):
+    """A MAC address: what is said of it, what it uses, and where it was learned."""
 
     address: str
-    name: str | None
-    locked_port: int | None
     seen: list[StationObservation]
     """In each of its VLANs; empty while it is away."""
 
@@ -211,13 +257,6 @@ class FlowPatch(Model):
 
     weight: Weight | None = None
     flow_class: FlowClass | None = None
-
-
-class StationPatch(Model):
-    """What can be said of a station; null takes it back. A locked port begins a new session."""
-
-    name: StationName | None = None
-    locked_port: PortNumber | None = None
 
 
 class NewToken(Model):
@@ -277,6 +316,7 @@ def _partial_type(annotation: Any) -> Any:
 
 
 NcrPatch = partial(Ncr)
+StationPatch = partial(Station)
 FeaturesPatch = partial(Features)
 ClassWeightsPatch = partial(ClassWeights)
 AccessPointPatch = partial(AccessPointConfig, "name")

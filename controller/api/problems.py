@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from ..agent.control import Refused
 from ..config import one_line
-from ..control import Refused
 from ..state.database import explain
 
 MEDIA_TYPE = "application/problem+json"

@@ -10,26 +10,31 @@ the same database comes before (`Conflict`) is made again, on top of the other's
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..config import AccessPointConfig, ConfigError, Ncr, missing_file, one_line
-from ..connection import State
-from ..control import LIVE, Control, Refused
-from ..metrics import TickTimes
+from ..agent.connection import State
+from ..agent.control import LIVE, Control, Refused
+from ..agent.program import Program
+from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
 from ..observation import FlowObservation, Observation, StationObservation
-from ..program import Program
+from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
-from ..state.history import FLUSH_SECONDS, Archive, Recorder
+from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
 from .problems import ProblemError
+
+if TYPE_CHECKING:
+    from ..fleet.adoption import Adoption
+    from ..fleet.fleet import Fleet
 
 LOG = logging.getLogger(__name__)
 
@@ -43,30 +48,45 @@ SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 FOLLOW_SECONDS = 1.0
 """How soon a change is known that another controller made in the same database."""
-MOST_TRIES = 50
-"""Of a change that other controllers come before."""
+MOST_SECONDS = 30.0
+"""For how long a change is tried that other controllers come before: who follows their change first is behind the one
+who made it, and so may lose many times in a row."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
+"""s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
 LONG_LIST_SECONDS = 0.5
 """How old the list of all flows or stations may be."""
 
 
+async def _tries() -> AsyncIterator[None]:
+    """Once more and once more, until it is enough."""
+    deadline, pause = time.monotonic() + MOST_SECONDS, FIRST_PAUSE
+    while True:
+        yield
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
 class Service:
-    """The service over one database and the access points of this process.
+    """The service over one database and some access points.
 
     Args:
         engine: of the database.
-        control: of the access points.
+        control: of the access points; a `Fleet` when their agents are on machines of their own.
         files: the folder of the files that REST may name.
     """
 
-    def __init__(self, engine: sa.Engine, control: Control, files: Path = FILES) -> None:
+    def __init__(self, engine: sa.Engine, control: "Control | Fleet", files: Path = FILES) -> None:
         self._files = files
         self.store = Store(engine)
         self.archive = Archive(engine)
         self.control = control
+        self.adoption: Adoption | None = None
+        """Of agents on machines of their own."""
         self.recorder = Recorder()
-        self.ticks: dict[str, TickTimes] = {}
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
@@ -81,8 +101,10 @@ class Service:
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
         """Of what is in use."""
-        self._unusable: dict[str, int] = {}
-        """Revisions that are of no use here."""
+        self.unusable: dict[str, tuple[int, str]] = {}
+        """Revisions that are of no use here, and why."""
+        self.notes: dict[str, str] = {}
+        """What was left out of what is in use, and the mend."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
@@ -115,13 +137,9 @@ class Service:
             for name in await self.read(self.store.revisions):
                 found = await self.read(self.store.access_point, name)
                 if found is not None:
-                    self._take(*found)
+                    self._take(*found, {config.name for config in given or ()})
         except SQLAlchemyError as error:
             raise ConfigError(explain(error)) from None
-        try:
-            self.control.prepare([self._to_run(config) for config in self._configs.values()])
-        except Refused as error:
-            raise ConfigError(error.detail) from None
 
     def start(self) -> None:
         """Connect."""
@@ -132,26 +150,69 @@ class Service:
         """What goes on beside the requests."""
         return [asyncio.create_task(work) for work in (self.sample(), self.keep_history(), self.follow())]
 
-    def _take(self, entry: dict[str, Any], revision: int) -> None:
+    def _take(self, entry: dict[str, Any], revision: int, of_file: set[str]) -> None:
+        """Begin with an access point. One that is of no use here keeps no other from its work; raises `ConfigError`
+        where it is the file's."""
+        name = entry["name"]
         try:
-            config = self.whole(entry)
-        except ValueError as error:
-            raise ConfigError(f"access point {entry.get('name')}: {one_line(error)}") from None  # type: ignore[arg-type]
-        self._use(entry, config, revision)
+            entry, config = self._usable(entry)
+            self.control.prepare([self._to_run(config)])
+        except ProblemError as error:
+            self._set_aside(name, revision, error.detail)
+        except Refused as error:
+            if name in of_file:
+                raise ConfigError(error.detail) from None
+            self._set_aside(name, revision, error.detail)
+        else:
+            self._use(entry, config, revision)
+
+    def _set_aside(self, name: str, revision: int, reason: str) -> None:
+        """This revision is of no use here; said once."""
+        self.unusable[name] = revision, reason
+        LOG.warning("%s", self._why_unusable(name), extra={"access_point": name})
+
+    def _why_unusable(self, name: str) -> str:
+        """One line with the mend."""
+        where = f"/api/v1/access-points/{name}"
+        return (
+            f"{name}: what the database says of it is of no use here: {self.unusable[name][1]}: put another "
+            f"configuration in its place (PUT {where}/config), or remove it (DELETE {where})"
+        )
+
+    def _usable(self, entry: dict[str, Any]) -> tuple[dict[str, Any], AccessPointConfig]:
+        """What can be used of what the database says. Of two rules that match the same the switch takes one only, so
+        the later one is left out, and told. Raises `ProblemError`."""
+        name, entry = entry["name"], renewed(entry)
+        self.notes.pop(name, None)
+        with contextlib.suppress(ValueError, TypeError):
+            pairs = twins(Rule.model_validate(rule) for rule in entry.get("rules", ()))
+            if pairs:
+                without = {other.name for _, other in pairs} - {one.name for one, _ in pairs}
+                kept = [rule for rule in entry["rules"] if rule["name"] not in without]
+                one, other = pairs[0]
+                note = (
+                    f"{name}: rule {other.name} matches the same packets with the same priority as {one.name} and is "
+                    f"left out: put it again with another `priority`, or leave it at that"
+                )
+                self.notes[name], entry = note, entry | {"rules": kept}
+                LOG.warning("%s", note, extra={"access_point": name})
+        try:
+            return entry, self.whole(entry)
+        except ValidationError as error:
+            raise ProblemError(503, one_line(error)) from None
 
     def _use(self, entry: dict[str, Any], config: AccessPointConfig, revision: int) -> None:
         self.wanted[config.name], self._configs[config.name] = entry, config
         self._revisions[config.name] = revision
-        self._unusable.pop(config.name, None)
+        self.unusable.pop(config.name, None)
         self.seen.pop(config.name, None)
+        self.control.keep(config.name, config, max(revision, self._defaults_revision or 0))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
         """The same with an election id that no other controller on this database has. Of two with the same
         `election_id` the one that was started later has the lower: it does not push the other one aside."""
         own = self._own_election_ids.get(config.name, config.election_id)
-        election_id = own * STARTS + STARTS - 1 - self._start % STARTS
-        # A name is no reason for a new session.
-        return config.model_copy(update={"election_id": election_id, "station_names": {}})
+        return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
 
     def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
         """What REST says of an access point, once every file that it names anew is in the folder for such files; none
@@ -172,7 +233,8 @@ class Service:
     def _check(self, config: AccessPointConfig) -> None:
         """Whether its files are there and the access point's program, and its switch has such ports; raises
         `ProblemError`."""
-        if missing := missing_file(config):
+        here = config.model_copy(update={"tls": None}) if self.control.elsewhere else config
+        if missing := missing_file(here):
             raise ProblemError(422, missing)
         try:
             Program(config.pipeline).target.check(config)
@@ -192,6 +254,8 @@ class Service:
     def config(self, name: str) -> AccessPointConfig:
         """How an access point shall be; raises `ProblemError` 404."""
         if name not in self._configs:
+            if name in self.unusable:
+                raise ProblemError(404, self._why_unusable(name))
             there = ", ".join(self.names[:20]) or "none"
             raise ProblemError(404, f"no access point {name}; there are: {there}")
         return self._configs[name]
@@ -228,42 +292,51 @@ class Service:
         """One less; `allowed` raises when what it is now is not what shall be removed."""
 
         async def remove() -> None:
-            self.config(name)
-            allowed()
+            if name not in self.unusable:
+                self.config(name)
+                allowed()
             if not dry:
-                await self.write(self.store.remove, name, self._revisions[name], change)
+                await self.write(self.store.remove, name, self._based_on(name), change)
                 self.archive.forget(name)
                 await self._drop(name)
 
-        await self._on_top(name, remove)
+        await self._on_top(name, remove, whatever=True)
 
-    async def _on_top(self, name: str, change: Callable[[], Awaitable[T]]) -> T:
-        """Do it on top of what is true of an access point now; nobody else changes it meanwhile. Raises
-        `ProblemError` and `SQLAlchemyError`."""
+    def _based_on(self, name: str) -> int:
+        """The revision that a change is made on top of."""
+        return self.unusable[name][0] if name in self.unusable else self._revisions[name]
+
+    async def _on_top(self, name: str, change: Callable[[], Awaitable[T]], whatever: bool = False) -> T:
+        """Do it on top of what is true of an access point now, `whatever` that is; nobody else changes it meanwhile.
+        Raises `ProblemError` and `SQLAlchemyError`."""
         async with self.lock(name):
-            for _ in range(MOST_TRIES):
-                await self._follow(name)
+            async for _ in _tries():
+                try:
+                    await self._follow(name)
+                except ProblemError:
+                    if not whatever:
+                        raise
                 with contextlib.suppress(Conflict):
                     return await change()
         raise ProblemError(409, f"{name}: others change it all the time: try again")
 
     async def _drop(self, name: str) -> None:
-        del self.wanted[name], self._configs[name]
-        self._revisions.pop(name, None)
+        for known in (self.wanted, self._configs, self._revisions, self.unusable, self.notes):
+            known.pop(name, None)
         self.seen.pop(name, None)
         self.recorder.drop(name)
-        self.ticks.pop(name, None)
-        with contextlib.suppress(Refused):
-            await self.control.remove(name)
+        await self.control.remove(name)
+        self.control.keep(name, None, 0)
 
     async def change(
-        self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False
+        self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False, whatever: bool = False
     ) -> AccessPointConfig:
-        """Bring an access point to what `entry` makes of what it is now; `entry` may be asked again. `dry`: only look
-        whether that could be."""
+        """Bring an access point to what `entry` makes of what it is now, or `whatever` it is; `entry` may be asked
+        again. `dry`: only look whether that could be."""
 
         async def bring() -> AccessPointConfig:
-            self.config(name)
+            if not (whatever and name in self.unusable):
+                self.config(name)
             wanted = entry()
             whole = self.whole(wanted)
             if dry:
@@ -271,33 +344,36 @@ class Service:
                 return whole
             return await self._bring(wanted, whole, change)
 
-        return await self._on_top(name, bring)
+        return await self._on_top(name, bring, whatever)
 
     async def _bring(self, entry: dict[str, Any], whole: AccessPointConfig, change: Change) -> AccessPointConfig:
-        before = self._configs[whole.name]
-        changed = {field for field in type(whole).model_fields if getattr(before, field) != getattr(whole, field)}
-        is_live = changed <= {*LIVE, "station_names"}
+        before = self._configs.get(whole.name)
+        changed = {field for field in type(whole).model_fields if getattr(before, field, None) != getattr(whole, field)}
+        is_live = before is not None and changed <= {*LIVE}
         if is_live:
-            await self.control.change(self._to_run(whole))
+            await self.control.attempt(self._to_run(whole))
         else:
             self._check(whole)
         try:
-            based_on = self._revisions[whole.name]
+            based_on = self._based_on(whole.name)
             revision = await self.write(self.store.put, AccessPointConfig.model_validate(entry), based_on, change)
         except (SQLAlchemyError, Conflict):
-            if is_live:
+            if is_live and before is not None:
                 with contextlib.suppress(Refused):
-                    await self.control.change(self._to_run(before))
+                    await self.control.attempt(self._to_run(before))
             raise
-        if not is_live:
+        if before is None:
+            self.control.add(self._to_run(whole))
+        elif not is_live:
             await self.control.change(self._to_run(whole))
+        self.notes.pop(whole.name, None)
         self._use(entry, whole, revision)
         return whole
 
     async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
         """Other NCR defaults, for every access point that says nothing else; `wanted` may be asked again."""
         async with self.defaults_lock, self._all_locked():
-            for _ in range(MOST_TRIES):
+            async for _ in _tries():
                 await self._read_defaults()
                 ncr = wanted()
                 for entry in self.wanted.values():
@@ -323,6 +399,7 @@ class Service:
             self._configs[name] = self.whole(entry)
             # NCR needs nothing of the switch: no change is refused.
             await self.control.change(self._to_run(self._configs[name]))
+            self.control.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
 
     async def _read_defaults(self) -> None:
         """Bring the defaults to what the database says; call it with all locks held."""
@@ -333,7 +410,10 @@ class Service:
     async def follow(self) -> None:
         """Do what another controller on the same database was told; for ever."""
         while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FOLLOW_SECONDS):
+                    await self.control.told.wait()
+            self.control.told.clear()
             # A database that is away changes nothing; a change that cannot be followed is said once.
             with contextlib.suppress(SQLAlchemyError):
                 await self._follow_all()
@@ -342,7 +422,7 @@ class Service:
         await self._follow_defaults()
         there = await self.read(self.store.revisions)
         for name in {*there, *self._configs}:
-            if there.get(name) not in (self._revisions.get(name), self._unusable.get(name, -1)):
+            if there.get(name) not in (self._revisions.get(name), self.unusable.get(name, (-1, ""))[0]):
                 async with self.lock(name):
                     try:
                         await self._follow(name)
@@ -376,19 +456,18 @@ class Service:
         another release may have written."""
         found = await self.read(self.store.access_point, name)
         if found is None:
-            if name in self._configs:
+            if name in self._configs or name in self.unusable:
                 await self._drop(name)
             return
         entry, revision = found
         if revision == self._revisions.get(name):
             return
         try:
-            whole = self.whole(entry)
+            entry, whole = self._usable(entry)
             self._check(whole)
-        except (ValueError, ProblemError) as error:
-            self._unusable[name] = revision
-            reason = one_line(error) if isinstance(error, ValidationError) else str(error)
-            raise ProblemError(503, f"{name}: a change in the database is of no use here: {reason}") from None
+        except ProblemError as error:
+            self.unusable[name] = revision, error.detail
+            raise ProblemError(503, self._why_unusable(name)) from None
         try:
             if name in self._configs:
                 await self.control.change(self._to_run(whole))
@@ -424,7 +503,7 @@ class Service:
                 return found
             found, start = [], 0
             while start is not None:
-                piece, start = getattr(self.control, what)(name, start)
+                piece, start = await getattr(self.control, what)(name, start)
                 found += piece
                 await asyncio.sleep(0)
             now = time.monotonic()
@@ -436,6 +515,11 @@ class Service:
         for what in ("flows", "stations"):
             self._lists.pop((what, name), None)
 
+    @property
+    def lost(self) -> int:
+        """Samples of history that were lost, here or at agents."""
+        return self.recorder.lost + self.control.lost
+
     async def sample(self) -> None:
         """Once a second look at every access point, evenly spread over the second; for ever."""
         due = time.monotonic()
@@ -446,10 +530,8 @@ class Service:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
-                    loop = self.control.access_points[name].loop
-                    self.ticks.setdefault(name, TickTimes()).look(loop.ticks, loop.durations)
                     # Of what is not under control nothing is measured: history has a gap there, not zeros.
-                    if seen["state"] == State.READY.value:
+                    if seen["state"] == State.READY.value and not self.control.elsewhere:
                         self.recorder.add(seen)
             # A clock that jumps makes no work to catch up with, and a busy second is left out.
             due = max(due + SAMPLE_SECONDS, time.monotonic())

@@ -43,8 +43,7 @@ class AccessPointConfig(TypedDict):
     queue_shares: NotRequired[QueueShares]
     rules: NotRequired[list[Rule]]
     limits: NotRequired[Limits]
-    locked_stations: NotRequired[dict[str, Any]]
-    station_names: NotRequired[dict[str, Any]]
+    stations: NotRequired[dict[str, Any]]
     flow_idle_timeout: NotRequired[float]
     station_idle_timeout: NotRequired[float]
 
@@ -67,10 +66,27 @@ class AccessPointConfigPatch(TypedDict):
     queue_shares: NotRequired[QueueSharesPatch | None]
     rules: NotRequired[list[Rule] | None]
     limits: NotRequired[LimitsPatch | None]
-    locked_stations: NotRequired[dict[str, Any] | None]
-    station_names: NotRequired[dict[str, Any] | None]
+    stations: NotRequired[dict[str, Any] | None]
     flow_idle_timeout: NotRequired[float | None]
     station_idle_timeout: NotRequired[float | None]
+
+
+class Adoption(TypedDict):
+    """For which access point an agent is adopted."""
+
+    access_point: str
+
+
+class AgentAnswer(TypedDict):
+    """An agent on a machine of its own: one that waits to be adopted, or that was."""
+
+    id: str
+    access_point: str | None
+    name: str
+    host: str | None
+    offers: bool
+    heard: float | None
+    adopted: float | None
 
 
 class AuditAnswer(TypedDict):
@@ -184,8 +200,7 @@ class FeedbackAnswer(TypedDict):
 
 
 class FlowObservation(TypedDict):
-    """One flow; its three terms are probabilities that are added, and `feedback_total` is what a packet
-    meets."""
+    """One flow; its terms are probabilities that are added, and `feedback_total` is what a packet meets."""
 
     flow_index: int
     generation: int
@@ -209,6 +224,7 @@ class FlowObservation(TypedDict):
     feedback: float
     feedback_class: float
     feedback_device: float
+    feedback_limit: float
     feedback_total: float
     since: float
 
@@ -284,6 +300,18 @@ class LoopAnswer(TypedDict):
     tick_ms_p99: float
 
 
+class MeasureAnswer(TypedDict):
+    """Something that is measured."""
+
+    name: str
+    level: Literal["access_point", "port", "class"]
+    text: str
+    unit: str
+    counter: bool
+    metric: str | None
+    history: list[str]
+
+
 class Ncr(TypedDict):
     """The law of feedback (NCR, section 3.2) and its parameters; `controller.law` says what each does and why
     this default."""
@@ -351,11 +379,21 @@ class NewTokenAnswer(TypedDict):
 
 
 class OneStationAnswer(TypedDict):
-    """A MAC address: what is said of it, and where it was learned."""
+    """A MAC address: what is said of it, what it uses, and where it was learned."""
 
-    address: str
+    packets_up: int
+    bytes_up: int
+    packets_down: int
+    bytes_down: int
+    rate_up_bps: float
+    rate_down_bps: float
     name: str | None
     locked_port: int | None
+    blocked: bool
+    weight: float
+    limit_down_bps: int | None
+    limit_up_bps: int | None
+    address: str
     seen: list[StationObservation]
 
 
@@ -417,10 +455,10 @@ class PortAnswer(TypedDict):
     target_ms: float
     capacity_used_bps: float | None
     capacity_learned_bps: float | None
-    capacity_problem: str | None
     flows_active: int
     device: float
     largest_flow: float
+    capacity_problem: str | None
     classes: list[ClassObservation]
     capacity_bps: int | Literal["auto"]
     queue_limit: int
@@ -529,9 +567,26 @@ class SparsePatch(TypedDict):
     burst_bytes: NotRequired[int | None]
 
 
-class StationAnswer(TypedDict):
-    """A MAC address that was learned, and what is said of it."""
+class Station(TypedDict):
+    """What is said of a MAC address."""
 
+    name: NotRequired[str | None]
+    locked_port: NotRequired[int | None]
+    blocked: NotRequired[bool]
+    weight: NotRequired[float]
+    limit_down_bps: NotRequired[int | None]
+    limit_up_bps: NotRequired[int | None]
+
+
+class StationAnswer(TypedDict):
+    """A MAC address that was learned, what it uses, and what is said of it."""
+
+    packets_up: int
+    bytes_up: int
+    packets_down: int
+    bytes_down: int
+    rate_up_bps: float
+    rate_down_bps: float
     address: str
     outer_vid: int
     inner_vid: int
@@ -541,11 +596,21 @@ class StationAnswer(TypedDict):
     moves: int
     name: str | None
     locked_port: int | None
+    blocked: bool
+    weight: float
+    limit_down_bps: int | None
+    limit_up_bps: int | None
 
 
 class StationObservation(TypedDict):
     """A MAC address behind a port."""
 
+    packets_up: int
+    bytes_up: int
+    packets_down: int
+    bytes_down: int
+    rate_up_bps: float
+    rate_down_bps: float
     address: str
     outer_vid: int
     inner_vid: int
@@ -556,10 +621,14 @@ class StationObservation(TypedDict):
 
 
 class StationPatch(TypedDict):
-    """What can be said of a station; null takes it back. A locked port begins a new session."""
+    """What is to be changed; null brings a field back to its default. What is said of a MAC address."""
 
     name: NotRequired[str | None]
     locked_port: NotRequired[int | None]
+    blocked: NotRequired[bool | None]
+    weight: NotRequired[float | None]
+    limit_down_bps: NotRequired[int | None]
+    limit_up_bps: NotRequired[int | None]
 
 
 class TokenAnswer(TypedDict):

@@ -293,6 +293,11 @@ class Client(Transport):
             headers={"if-match": if_match},
         )
 
+    def list_measures(self) -> list[models.MeasureAnswer]:
+        """What is measured, and where it is to be found: of access points, their ports, and the classes of
+        each port."""
+        return cast(list[models.MeasureAnswer], self.call("GET", "/api/v1/measures"))
+
     def get_ports(self, name: str) -> list[models.PortAnswer]:
         """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and
         filtered."""
@@ -323,26 +328,29 @@ class Client(Transport):
         port: int | None = None,
         role: Literal["station", "uplink", "none"] | None = None,
         name_contains: str | None = None,
+        sort: Literal["address", "-rate_down_bps", "-rate_up_bps", "-bytes_down", "-bytes_up"] | None = None,
     ) -> list[models.StationAnswer]:
-        """The MAC addresses that were learned, behind which port, and what they are called."""
+        """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
         return cast(
             list[models.StationAnswer],
             self.call(
                 "GET",
                 f"/api/v1/access-points/{quote(name)}/stations",
-                query={"limit": limit, "offset": offset, "port": port, "role": role, "name_contains": name_contains},
+                query={
+                    "limit": limit,
+                    "offset": offset,
+                    "port": port,
+                    "role": role,
+                    "name_contains": name_contains,
+                    "sort": sort,
+                },
             ),
         )
 
-    def get_station(self, name: str, station: str, *, if_none_match: str | None = None) -> models.OneStationAnswer:
-        """One MAC address, also one that is away."""
+    def get_station(self, name: str, station: str) -> models.OneStationAnswer:
+        """One MAC address, also one that is away. Its ETag is that of what is said of it."""
         return cast(
-            models.OneStationAnswer,
-            self.call(
-                "GET",
-                f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
-                headers={"if-none-match": if_none_match},
-            ),
+            models.OneStationAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}")
         )
 
     def change_station(
@@ -353,8 +361,10 @@ class Client(Transport):
         *,
         validate: bool | None = None,
         idempotency_key: str | None = None,
+        if_match: str | None = None,
     ) -> models.OneStationAnswer:
-        """Call a station by a name, or keep it behind one port: `{"name": "Printer", "locked_port": 1}`"""
+        """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it
+        back."""
         return cast(
             models.OneStationAnswer,
             self.call(
@@ -362,7 +372,7 @@ class Client(Transport):
                 f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
                 query={"validate": validate},
                 body=body,
-                headers={"idempotency-key": idempotency_key},
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
         )
 
@@ -450,6 +460,21 @@ class Client(Transport):
     ) -> Iterator[tuple[str, Any]]:
         """One access point, once a second or with every tick of its loop."""
         return self.stream(f"/api/v1/access-points/{quote(name)}/events", query={"every": every})
+
+    def list_agents(self, *, limit: int | None = None, offset: int | None = None) -> list[models.AgentAnswer]:
+        """Those that wait to be adopted first, then those that were."""
+        return cast(
+            list[models.AgentAnswer], self.call("GET", "/api/v1/agents", query={"limit": limit, "offset": offset})
+        )
+
+    def adopt_agent(self, agent_id: str, body: models.Adoption) -> models.AgentAnswer:
+        """Adopt an agent for an access point: `{"access_point": "ap1"}`. One that is not there yet is added,
+        as the agent says that it is."""
+        return cast(models.AgentAnswer, self.call("PUT", f"/api/v1/agents/{quote(agent_id)}", body=body))
+
+    def forget_agent(self, agent_id: str) -> None:
+        """Renew its token no more: it ends by itself, 30 days after it was given."""
+        self.call("DELETE", f"/api/v1/agents/{quote(agent_id)}")
 
     def list_tokens(self, *, limit: int | None = None, offset: int | None = None) -> list[models.TokenAnswer]:
         """Every token, also those that expired or were revoked."""

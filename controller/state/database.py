@@ -14,8 +14,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from ..config import ConfigError
+from ..samples import MEANS, SUMS
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
@@ -23,53 +24,49 @@ BUSY_SECONDS = 5
 
 METADATA = sa.MetaData()
 
+NAME, SHORT = sa.String(64), sa.String(16)
+
+
+def _given(**kinds: Any) -> list[sa.Column[Any]]:
+    """Columns that every row has a value of."""
+    return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
+
+
+def _numbered() -> sa.Column[Any]:
+    return sa.Column("id", sa.Integer, primary_key=True, autoincrement=True)
+
+
 ACCESS_POINTS = sa.Table(
     "access_points",
     METADATA,
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("config", sa.Text, nullable=False),
-    sa.Column("file_hash", sa.String(64)),
-    sa.Column("removed", sa.Boolean, nullable=False),
-    sa.Column("changed", sa.Float, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("name", NAME, primary_key=True),
+    sa.Column("file_hash", NAME),
+    *_given(config=sa.Text, removed=sa.Boolean, changed=sa.Float, revision=sa.Integer),
 )
 SETTINGS = sa.Table(
-    "settings",
-    METADATA,
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
+    "settings", METADATA, sa.Column("name", NAME, primary_key=True), *_given(value=sa.Text, revision=sa.Integer)
 )
 REVISIONS = sa.Table(
     "revisions",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("access_point", sa.String(64), index=True),
-    sa.Column("time", sa.Float, nullable=False),
-    sa.Column("actor", sa.String(128), nullable=False),
+    _numbered(),
+    sa.Column("access_point", NAME, index=True),
     sa.Column("config", sa.Text),
+    *_given(time=sa.Float, actor=sa.String(128)),
     # No number is given twice, also when the newest is taken away.
     sqlite_autoincrement=True,
 )
 """Every state that was desired: numbered through all access points, so that one that is removed and added again has no
 number of before. Without `access_point` it is of the defaults, without `config` a removal."""
-CONTROLLERS = sa.Table(
-    "controllers",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("started", sa.Float, nullable=False),
-    sqlite_autoincrement=True,
-)
+CONTROLLERS = sa.Table("controllers", METADATA, _numbered(), *_given(started=sa.Float), sqlite_autoincrement=True)
 """Every start of a controller on this database: what its election ids are made of."""
 TOKENS = sa.Table(
     "tokens",
     METADATA,
     sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("name", sa.String(64), nullable=False),
-    sa.Column("role", sa.String(16), nullable=False),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-    sa.Column("created", sa.Float, nullable=False),
+    *_given(name=NAME, role=SHORT, kind=SHORT),
+    sa.Column("hash", NAME, nullable=False, unique=True),
+    *_given(created=sa.Float),
     sa.Column("expires", sa.Float),
     sa.Column("revoked", sa.Float),
     sa.Column("parent", sa.String(32)),
@@ -77,44 +74,32 @@ TOKENS = sa.Table(
 AUDIT = sa.Table(
     "audit",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("time", sa.Float, nullable=False),
-    sa.Column("actor", sa.String(128), nullable=False),
-    sa.Column("client", sa.String(64), nullable=False),
-    sa.Column("action", sa.String(16), nullable=False),
-    sa.Column("path", sa.Text, nullable=False),
-    sa.Column("status", sa.Integer, nullable=False),
-    sa.Column("change", sa.Text, nullable=False),
+    _numbered(),
+    *_given(time=sa.Float, actor=sa.String(128), client=NAME, action=SHORT, path=sa.Text),
+    *_given(status=sa.Integer, change=sa.Text),
 )
 IDEMPOTENCY = sa.Table(
     "idempotency",
     METADATA,
     sa.Column("actor", sa.String(32), primary_key=True),
     sa.Column("key", sa.String(255), primary_key=True),
-    sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("created", sa.Float, nullable=False),
-    sa.Column("answer", sa.Text, nullable=False),
+    *_given(fingerprint=NAME, created=sa.Float, answer=sa.Text),
 )
+AGENTS = sa.Table(
+    "agents",
+    METADATA,
+    sa.Column("id", NAME, primary_key=True),
+    *_given(access_point=NAME, adopted=sa.Float, actor=sa.String(128)),
+)
+"""Agents on machines of their own that were adopted, by their public keys."""
 SERIES = sa.Table(
     "series",
     METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("access_point", sa.String(64), nullable=False),
-    sa.Column("port", sa.Integer, nullable=False),
+    _numbered(),
+    *_given(access_point=NAME, port=sa.Integer),
     sa.UniqueConstraint("access_point", "port"),
 )
 
-MEANS = (
-    "queue_packets", "delay_us", "feedback_device", "feedback_downlink", "feedback_uplink", "feedback_flow",
-    "flows_active",
-)  # fmt: skip
-"""Means over the samples; feedback is in 65535ths, as in the data plane. Integers: SQLite keeps small ones small."""
-SUMS = (
-    "span_ms", "sent_downlink_bytes", "sent_uplink_bytes", "sent_other_bytes", "arrived_downlink_bytes",
-    "arrived_uplink_bytes", "arrived_other_bytes", "marked_packets", "dropped_packets", "refused_packets",
-    "filtered_packets",
-)  # fmt: skip
-"""`span_ms` is the time that the others were counted in."""
 HISTORY = sa.Table(
     "history",
     METADATA,
@@ -123,7 +108,7 @@ HISTORY = sa.Table(
     sa.Column("time", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("samples", sa.Integer, nullable=False),
     sa.Column("delay_max_us", sa.BigInteger, nullable=False),
-    *(sa.Column(name, sa.BigInteger, nullable=False) for name in (*MEANS, *SUMS)),
+    *_given(**dict.fromkeys((*MEANS, *SUMS), sa.BigInteger)),
     # One series' samples lie side by side, in the order of time: a chart reads few pages.
     sqlite_with_rowid=False,
 )
@@ -195,7 +180,19 @@ def shown(url: str) -> str:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Apply the migrations that are missing; raises `ConfigError` for a database of a later release."""
+    """Apply the migrations that are missing, and give history a column for what was not measured before; raises
+    `ConfigError` for a database of a later release."""
+    _apply(engine)
+    there = {column["name"] for column in sa.inspect(engine).get_columns(HISTORY.name)}
+    missing = [name for name in (*MEANS, *SUMS) if name not in there]
+    if missing:
+        with writing(engine).begin() as connection:
+            for name in missing:
+                # The names are those of `MEASURES`. A release that does not know the column leaves its default.
+                connection.execute(sa.text(f"ALTER TABLE {HISTORY.name} ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0"))
+
+
+def _apply(engine: sa.Engine) -> None:
     version = current(engine)
     if version == HEAD:
         return

@@ -1,144 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """History: one sample a second of each port, kept for two hours; coarser ones for longer.
 
-The coarser samples are made as time goes by, so nothing old is ever read to be thinned out. What is written goes out
-every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A bucket that a restart
-cuts in two is put together again by the number of its samples.
+What is written goes out every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A
+bucket that a restart cuts in two is put together again by the number of its samples.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ..config import CLASS_DOWNLINK, CLASS_UPLINK
-from ..observation import Observation, PortObservation
-from .database import HISTORY, MEANS, SERIES, SUMS, writing
+from ..observation import CLASS_COLUMNS, MEASURES, Measure
+from ..samples import MEANS, RETENTION, SUMS, Bucket, Key
+from .database import HISTORY, SERIES, writing
 
-HOUR, DAY = 3600, 86_400
-RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
-"""Resolution -> how long it is kept, both in seconds. 50 access points with four ports: 0.25 GB after a day."""
-FLUSH_SECONDS = 10.0
-MOST_WAITING = 200_000
-"""Samples that wait for a database that cannot write; then the oldest are lost."""
-FULL = 65_535
 CHART = 720
 """Samples of each port in an answer, when no resolution is asked for: more than a screen shows."""
 MOST = 10_000
 """The most samples of each port in one answer."""
-
-Key = tuple[int, str, int, int]
-"""Resolution, access point, port, time."""
-
-
-@dataclass(slots=True)
-class Bucket:
-    """What came together of one port within one resolution."""
-
-    samples: int = 0
-    delay_max_us: int = 0
-    means: list[float] = field(default_factory=lambda: [0.0] * len(MEANS))
-    sums: list[int] = field(default_factory=lambda: [0] * len(SUMS))
-
-    def add(self, delay_us: int, means: list[float], sums: list[int]) -> None:
-        """One sample more."""
-        self.samples += 1
-        self.delay_max_us = max(self.delay_max_us, delay_us)
-        self.means = [old + new for old, new in zip(self.means, means, strict=True)]
-        self.sums = [old + new for old, new in zip(self.sums, sums, strict=True)]
-
-    def values(self) -> dict[str, int]:
-        """The columns."""
-        return {
-            "samples": self.samples,
-            "delay_max_us": self.delay_max_us,
-            **{name: round(value / self.samples) for name, value in zip(MEANS, self.means, strict=True)},
-            **dict(zip(SUMS, self.sums, strict=True)),
-        }
-
-
-class Recorder:
-    """Collects samples of every resolution. It never waits for anything."""
-
-    def __init__(self) -> None:
-        self._open: dict[tuple[int, str, int], tuple[int, Bucket]] = {}
-        self._done: dict[Key, Bucket] = {}
-        self._before: dict[tuple[str, int], tuple[float, int, list[int]]] = {}
-        self.lost = 0
-
-    def add(self, seen: Observation) -> None:
-        """Take what was seen of an access point, once a second."""
-        now = seen["time"]
-        for port in seen["ports"]:
-            place = (seen["name"], port["port"])
-            totals = _totals(port)
-            then, session, before = self._before.get(place, (now, seen["sessions"], totals))
-            self._before[place] = (now, seen["sessions"], totals)
-            # Counters that fell began anew.
-            anew = session != seen["sessions"] or any(new < old for new, old in zip(totals, before, strict=True))
-            sums = totals if anew else [new - old for new, old in zip(totals, before, strict=True)]
-            self._take(place, int(now), _means(port), [max(0, round((now - then) * 1000)), *sums])
-
-    def _take(self, place: tuple[str, int], now: int, means: list[float], sums: list[int]) -> None:
-        for resolution in RETENTION:
-            start = now - now % resolution
-            opened = self._open.get((resolution, *place))
-            if opened is None or opened[0] != start:
-                if opened is not None:
-                    self._done[(resolution, *place, opened[0])] = opened[1]
-                opened = self._open[(resolution, *place)] = (start, Bucket())
-            opened[1].add(round(means[1]), means, sums)
-
-    def take(self, everything: bool = False) -> dict[Key, Bucket]:
-        """What is to be written; with `everything` also the buckets that are not over yet."""
-        if everything:
-            for place, (start, bucket) in self._open.items():
-                self._done[(*place, start)] = bucket
-            self._open.clear()
-        done, self._done = self._done, {}
-        return done
-
-    def put_back(self, done: dict[Key, Bucket]) -> None:
-        """What could not be written waits for the next time; of too much the oldest is lost."""
-        kept = {**done, **self._done}
-        excess = max(0, len(kept) - MOST_WAITING)
-        self.lost += excess
-        self._done = dict(list(kept.items())[excess:])
-
-    def drop(self, access_point: str) -> None:
-        """An access point is no more."""
-        self._before = {key: value for key, value in self._before.items() if key[0] != access_point}
-        self._open = {key: value for key, value in self._open.items() if key[1] != access_point}
-        self._done = {key: value for key, value in self._done.items() if key[1] != access_point}
-
-
-def _means(port: PortObservation) -> list[float]:
-    feedback = {entry["class_id"]: entry["feedback"] for entry in port["classes"]}
-    return [
-        port["queue_packets"],
-        port["delay_ms"] * 1000,
-        port["device"] * FULL,
-        feedback.get(CLASS_DOWNLINK, 0.0) * FULL,
-        feedback.get(CLASS_UPLINK, 0.0) * FULL,
-        port["largest_flow"] * FULL,
-        port["flows_active"],
-    ]
-
-
-def _totals(port: PortObservation) -> list[int]:
-    sent, arrived, signals = [0, 0, 0], [0, 0, 0], [0, 0, 0, 0]
-    for entry in port["classes"]:
-        column = {CLASS_DOWNLINK: 0, CLASS_UPLINK: 1}.get(entry["class_id"], 2)
-        sent[column] += entry["sent_bytes"]
-        arrived[column] += entry["arrived_bytes"]
-        counts = (
-            entry["marked_packets"], entry["dropped_packets"], entry["refused_packets"], entry["filtered_packets"]
-        )  # fmt: skip
-        signals = [total + count for total, count in zip(signals, counts, strict=True)]
-    return [*sent, *arrived, *signals]
 
 
 class Archive:
@@ -149,9 +30,9 @@ class Archive:
         self._write = writing(engine)
         self._series: dict[tuple[str, int], int] = {}
 
-    def write(self, done: dict[Key, Bucket]) -> None:
-        """Write what a recorder took."""
-        if not done:
+    def write(self, done: dict[Key, Bucket], also: Callable[[sa.Connection], None] | None = None) -> None:
+        """Write what a recorder took, and do something else in the same transaction."""
+        if not done and also is None:
             return
         series = dict(self._series)
         with self._write.begin() as connection:
@@ -161,7 +42,10 @@ class Archive:
                 {"resolution": key[0], "series": series[key[1], key[2]], "time": key[3], **bucket.values()}
                 for key, bucket in sorted(done.items())
             ]
-            connection.execute(_merging(connection.dialect.name), rows)
+            if also is not None:
+                also(connection)
+            if rows:
+                connection.execute(_merging(connection.dialect.name), rows)
         # Only what was committed counts.
         self._series = series
 
@@ -258,23 +142,27 @@ def resolution_for(start: float, end: float, now: float) -> int:
     return fitting[0] if fitting else max(RETENTION)
 
 
+def answered(measure: Measure) -> list[str]:
+    """What the columns of a measure are called in an answer; there is none of what history does not have."""
+    return [
+        measure.answered.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
+        for column in measure.columns
+    ]
+
+
 def _columns(rows: Sequence[Any]) -> dict[str, list[float]]:
     columns: dict[str, list[float]] = {
         "time": [row.time for row in rows],
         "samples": [row.samples for row in rows],
-        "queue_packets": [row.queue_packets for row in rows],
-        "delay_ms": [row.delay_us / 1000 for row in rows],
         "delay_max_ms": [row.delay_max_us / 1000 for row in rows],
-        "flows_active": [row.flows_active for row in rows],
     }
-    for name in MEANS:
-        if name.startswith("feedback_"):
-            columns[name] = [round(getattr(row, name) / FULL, 5) for row in rows]
-    for name in SUMS:
-        values = [getattr(row, name) for row in rows]
-        if name.endswith("_bytes"):
-            rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]
-            columns[name.removesuffix("bytes") + "bps"] = [float(rate) for rate in rates]
-        elif name != "span_ms":
-            columns[name] = [float(value) for value in values]
+    for measure in MEASURES:
+        for column, name in zip(measure.columns, answered(measure), strict=True):
+            values = [getattr(row, column) for row in rows]
+            if measure.counter and measure.unit == "bytes":
+                rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]
+                columns[name] = [float(rate) for rate in rates]
+            else:
+                grain = measure.grain
+                columns[name] = [round(value / grain, 5) if grain != 1 else float(value) for value in values]
     return columns

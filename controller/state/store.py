@@ -129,6 +129,13 @@ class Store:
             row = connection.execute(sa.select(ACCESS_POINTS.c.config, ACCESS_POINTS.c.revision).where(where)).first()
         return (json.loads(row.config), row.revision) if row else None
 
+    def standing(self, name: str) -> tuple[bool, int]:
+        """Whether it is desired now, and the newest revision of all."""
+        with self.engine.connect() as connection:
+            newest = connection.scalar(sa.select(sa.func.max(REVISIONS.c.id))) or 0
+            row = connection.execute(sa.select(ACCESS_POINTS.c.name).where((ACCESS_POINTS.c.name == name) & THERE))
+            return row.first() is not None, newest
+
     def revisions_of(self, name: str, limit: int, offset: int) -> tuple[list[Revision], int]:
         """What was desired of an access point, newest first, and how many there are."""
         where = (REVISIONS.c.access_point == name) & REVISIONS.c.config.is_not(None)
@@ -192,7 +199,7 @@ class Store:
                     connection.execute(sa.insert(ACCESS_POINTS).values(name=config.name, **values))
                 except IntegrityError:
                     raise Conflict(config.name) from None
-            _audit(connection, change)
+            audit_line(connection, change)
         return revision
 
     def remove(self, name: str, based_on: int, change: Change) -> None:
@@ -208,7 +215,7 @@ class Store:
                 sa.delete(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name, ACCESS_POINTS.c.file_hash.is_(None))
             )
             delete_series(connection, name)
-            _audit(connection, change)
+            audit_line(connection, change)
 
     def ncr_defaults(self) -> tuple[Ncr, int | None]:
         """The parameters of access points that say nothing else, and their revision (None: never changed); raises
@@ -234,7 +241,7 @@ class Store:
                     connection.execute(sa.insert(SETTINGS).values(name="ncr", **values))
                 except IntegrityError:
                     raise Conflict("the defaults") from None
-            _audit(connection, change)
+            audit_line(connection, change)
         return revision
 
     def begin(self) -> int:
@@ -265,7 +272,7 @@ class Store:
                 last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MOST_SESSIONS)
                 connection.execute(sa.delete(TOKENS).where(mine, TOKENS.c.id.not_in(last)))
             if change:
-                _audit(connection, change)
+                audit_line(connection, change)
         return token, secret
 
     def tokens(self) -> dict[str, Token]:
@@ -289,12 +296,12 @@ class Store:
                 raise LastAdmin
             connection.execute(sa.update(TOKENS).where(mine, TOKENS.c.revoked.is_(None)).values(revoked=time.time()))
             if change:
-                _audit(connection, change)
+                audit_line(connection, change)
 
     def audit(self, change: Change) -> None:
         """Note what changed no table, as the weight of a flow."""
         with self._write.begin() as connection:
-            _audit(connection, change)
+            audit_line(connection, change)
 
     def audited(self, limit: int, offset: int, actor: str | None, start: float, end: float) -> tuple[list[Any], int]:
         """Lines of the audit log, newest first, and how many there are."""
@@ -373,7 +380,8 @@ def _revision(row: Any) -> Revision:
     return Revision(row.id, row.time, row.actor, json.loads(row.config))
 
 
-def _audit(connection: sa.Connection, change: Change) -> None:
+def audit_line(connection: sa.Connection, change: Change) -> None:
+    """A line of the audit log, in the transaction of what it tells of."""
     connection.execute(
         sa.insert(AUDIT).values(
             time=time.time(),

@@ -31,10 +31,10 @@ import httpx
 import typer
 from finsy.proto import p4r
 
-from controller import acks, classes, ports
+from controller.agent import acks, classes, ports
+from controller.agent.entries import EntrySet, everything
+from controller.agent.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
 from controller.config import AccessPointConfig
-from controller.entries import EntrySet, everything
-from controller.program import FLOW_TABLES, QUEUE_SPARSE, Encodable, Program
 from topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, SERVER, STATION, Controller, Lab, end, lab, udp, wait_for
@@ -184,10 +184,14 @@ def _sparse(index: int | None) -> bool:
 
 def unlike(made: Lab, **access_point: Any) -> list[str]:
     """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
-    config = AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0])
+    return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
+
+
+def differences(config: AccessPointConfig) -> list[str]:
+    """How a switch differs from this, and what is inconsistent in it; nothing when all is well."""
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
-    found = asyncio.run(read_switch(f"127.0.0.1:{made.grpc}", program, wanted))
+    found = asyncio.run(read_switch(config.address, program, wanted))
     # What the sparse queue may take follows from the flows that the loop sees.
     wanted = [entity for entity in wanted if not (isinstance(entity, fy.P4MeterEntry) and _sparse(entity.index))]
     own, flows = [], []

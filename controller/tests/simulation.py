@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from controller.capacity import Capacity
+from controller.agent.capacity import Capacity
+from controller.agent.feedback import Floats, Rates
+from controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from controller.agent.regulator import LAWS, queue_target
 from controller.config import Ncr
-from controller.feedback import Floats, Rates
 from controller.law.base import Law
-from controller.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-from controller.regulator import LAWS, queue_target
 
 TICK = 0.01
 MIN_WINDOW = 2.0

@@ -2,16 +2,16 @@
 """One access point's trouble is its own: a switch that says what no switch should, beside one that is well."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
-from controller.config import AccessPointConfig
-from controller.control import Control
-from controller.program import DIGEST_FLOWS, Program, flow_key
-from controller.transport import RpcError
+from controller.agent.control import Control
+from controller.agent.program import DIGEST_FLOWS, Program, flow_key
+from controller.agent.transport import RpcError
+from controller.config import AccessPointConfig, Rule
 
 from .test_entries import config
 
@@ -27,12 +27,17 @@ class Switch:
         self.heard: list[p4r.StreamMessageRequest] = []
         self.written: list[p4r.Update] = []
         self.fails: Callable[[str], int] = lambda method: 0
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """What happens, once, while a Write is under way."""
         self.sessions = 0
 
     async def call(self, method: str, request: bytes, *, timeout: float = 1.0) -> bytes:
         if code := self.fails(method):
             raise RpcError(rpc_status.Status(code=code, message="said a test"))
         if method == "Write":
+            if self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
             self.written += p4r.WriteRequest.FromString(request).updates
         elif method == "GetForwardingPipelineConfig":
             answer = p4r.GetForwardingPipelineConfigResponse()
@@ -126,8 +131,28 @@ async def test_a_digest_that_nobody_knows_is_told_and_acknowledged(caplog: pytes
         assert "digest 123456" in caplog.text
 
 
+async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests that nobody has room for come again; who looks after the switch wants to know all the same."""
+    async with Two() as two:
+        assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0, "packets": 0}
+        digests = two.control.access_points["bad"].connection.digests
+        monkeypatch.setattr(digests, "put_nowait", _full)
+        for _ in range(3):
+            two.tell(IPV4, *MEMBERS)
+        await until(lambda: two.of("bad")["messages_lost"]["digests"] == 3)
+        monkeypatch.undo()
+        two.tell("", b"\1", digest_id=123456)
+        two.switch.says.put_nowait(p4r.StreamMessageResponse(error=p4r.StreamError(message="odd")))
+        await until(lambda: two.of("bad")["messages_lost"] == {"digests": 3, "unknown": 1, "errors": 1, "packets": 0})
+        assert two.switch.sessions == 1
+
+
+def _full(_: object) -> None:
+    raise asyncio.QueueFull
+
+
 async def test_what_cannot_be_handled_ends_its_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.connection.FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
     async with Two() as two:
         two.tell(IPV4, b"\1")
         await until(lambda: two.of("bad")["problem"])
@@ -136,7 +161,7 @@ async def test_what_cannot_be_handled_ends_its_own_session(monkeypatch: pytest.M
 
 
 async def test_a_code_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.connection.FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
     async with Two() as two:
         two.switch.fails = lambda method: 99 if method == "Read" else 0
         await until(lambda: two.of("bad")["problem"])
@@ -147,9 +172,28 @@ async def test_a_code_that_does_not_exist_is_one_line(monkeypatch: pytest.Monkey
         await until(lambda: two.of("bad")["state"] == "ready")
 
 
+async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
+    async with Two() as two:
+        classify = two.program.schema.tables["classify"].id
+
+        async def change() -> None:
+            rule = Rule(name="r", class_id=3, dscp=46)
+            await two.control.change(two.configs[0].model_copy(update={"rules": [rule]}))
+
+        two.switch.meanwhile, before = change, two.switch.sessions
+        two.switch.fails = lambda method: 13 if two.switch.sessions == before else 0
+
+        def is_there() -> bool:
+            entries = (update.entity.table_entry for update in two.switch.written)
+            return any(entry.table_id == classify and entry.priority == 1000 for entry in entries)
+
+        await until(is_there)
+
+
 async def test_a_flow_that_the_switch_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """B11: else it is known here for ever, and to nobody there."""
-    monkeypatch.setattr("controller.flows.LOST_SECONDS", 0.2)
+    monkeypatch.setattr("controller.agent.flows.LOST_SECONDS", 0.2)
     async with Two() as two:
 
         def inserted() -> int:

@@ -132,7 +132,7 @@ def test_a_live_change_is_checked_like_a_file() -> None:
 )
 def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[str], words: str) -> None:
     command = [sys.executable, "-m", "controller", "--config", str(write(tmp_path, access_point())), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 2
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
@@ -208,7 +208,7 @@ def test_the_wrong_p4info_is_one_line_and_code_2(tmp_path: Path, text: str) -> N
         [sys.executable, "-m", "controller", "--config", str(path)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert result.returncode == 2

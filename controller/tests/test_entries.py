@@ -7,12 +7,11 @@ from typing import Any, Literal
 import pytest
 from finsy.proto import p4r
 
-from controller import acks, classes, ports
-from controller.config import AccessPointConfig, Pipeline
-from controller.entries import EntrySet, identity
-from controller.flow_table import FlowTable
-from controller.flows import NOTE, Flows, Indices
-from controller.program import (
+from controller.agent import acks, classes, ports
+from controller.agent.entries import EntrySet, identity
+from controller.agent.flow_table import FlowTable
+from controller.agent.flows import NOTE, Flows, Indices
+from controller.agent.program import (
     FLOW_CLASS_THINNED,
     GROUP_PORT,
     QUEUE_CONTROL,
@@ -21,7 +20,8 @@ from controller.program import (
     rate_meter,
     table_entry,
 )
-from controller.target import TARGETS
+from controller.agent.target import TARGETS
+from controller.config import AccessPointConfig, Pipeline
 
 from .switches import ROOT
 from .test_config import access_point

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.agent.flow_table import FlowTable
+from controller.agent.regulator import LAWS, PortRegulator
 from controller.config import AccessPointConfig, Ncr
-from controller.flow_table import FlowTable
 from controller.law import paper
 from controller.law.base import DeviceTerm, Law
 from controller.law.pi2 import Pi2DeviceTerm, desired_volumes, max_min_shares
-from controller.regulator import LAWS, PortRegulator
 
 from .plant import settle
 

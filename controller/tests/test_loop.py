@@ -7,11 +7,10 @@ from typing import Any, Literal
 import pytest
 from finsy.proto import p4r, rpc_code, rpc_status
 
-from controller.acks import burst, queue_rates
-from controller.config import AccessPointConfig, Ncr
-from controller.flows import Flow
-from controller.loop import Key, Loop
-from controller.program import (
+from controller.agent.acks import burst, queue_rates
+from controller.agent.flows import Flow
+from controller.agent.loop import Key, Loop
+from controller.agent.program import (
     ECT0,
     ECT1,
     GROUP_COUNTERS,
@@ -21,8 +20,9 @@ from controller.program import (
     Program,
     rate_meter,
 )
-from controller.regulator import VOLUMES
-from controller.transport import RpcError
+from controller.agent.regulator import VOLUMES
+from controller.agent.transport import RpcError
+from controller.config import AccessPointConfig, Ncr
 
 from .test_entries import config
 

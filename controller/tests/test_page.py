@@ -192,6 +192,20 @@ def test_an_operator_turns_features_and_rules(link_lab: Lab, window: Browser) ->
     dialog(window, Name="Printer")
     window.wait_text("section[aria-label=Stations] tbody", lambda text: "Printer" in text)
     assert controller.get(f"stations/{STATION.hex(':')}")["name"] == "Printer"
+    # It is held back, locked out and locked in; what is left as it is is not said again.
+    window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    dialog(window, Limit_down="5", Weight="2.5", Blocked=True, Locked=True)
+    row = "section[aria-label=Stations] tbody tr"
+    window.wait_text(
+        row, lambda text: all(word in text for word in ("5.00 Mbit/s down", "2.5", "blocked, locked to port 1"))
+    )
+    said = controller.get("config")["stations"][STATION.hex(":")]
+    assert said == {"name": "Printer", "locked_port": 1, "blocked": True, "weight": 2.5,
+                    "limit_down_bps": 5_000_000, "limit_up_bps": None}  # fmt: skip
+    window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    dialog(window, Limit_down="", Weight="", Blocked=False, Locked=False)
+    window.wait_text(row, lambda text: "blocked" not in text and "Mbit/s down" not in text)
+    assert controller.get("config")["stations"][STATION.hex(":")]["weight"] == 1
     # Nothing of an admin's is offered.
     assert not window.all(".danger-zone") and not window.find("#tokens").is_displayed()
     assert window.complaints() == []

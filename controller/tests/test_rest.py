@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from controller import config as configuration
 from controller import observation
+from controller.agent.control import Control
 from controller.api import examples, models
 from controller.api.app import create_app
 from controller.api.service import Service
 from controller.config import AccessPointConfig
-from controller.control import Control
-from controller.metrics import TickTimes
 from controller.state.database import connect
 from controller.state.store import Change
 
@@ -219,7 +217,9 @@ async def test_a_patch_is_a_merge_patch(client: httpx.AsyncClient) -> None:
 
     await patch({"features": {"sparse": False, "gate": {"1": {"buffer": 50, "batch": 5}}}, "ncr": {"alpha": 0.5}})
     await patch({"features": {"ack_filter": False, "gate": {"2": {"buffer": 60, "batch": 6}}}, "ncr": {"beta": 0.6}})
-    found = await patch({"locked_stations": {"02:00:00:00:00:01": 2, "02:00:00:00:00:02": 1}})
+    found = await patch(
+        {"stations": {"02:00:00:00:00:01": {"locked_port": 2}, "02:00:00:00:00:02": {"locked_port": 1, "weight": 2}}}
+    )
     assert (found["features"]["sparse"], found["features"]["ack_filter"]) == (False, False)
     assert sorted(found["features"]["gate"]) == ["1", "2"]
     assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.5, 0.6)
@@ -227,13 +227,15 @@ async def test_a_patch_is_a_merge_patch(client: httpx.AsyncClient) -> None:
         {
             "features": {"gate": {"1": None, "2": {"batch": 7}}},
             "ncr": {"alpha": None},
-            "locked_stations": {"02:00:00:00:00:02": None},
+            "stations": {"02:00:00:00:00:02": {"locked_port": None, "name": "x"}},
             "rules": [{"name": "only", "class_id": 4}],
         }
     )
     assert found["features"]["gate"] == {"2": {"buffer": 60, "batch": 7}}
     assert (found["ncr"]["alpha"], found["ncr"]["beta"]) == (0.03, 0.6)
-    assert found["locked_stations"] == {"02:00:00:00:00:01": 2}
+    assert found["stations"]["02:00:00:00:00:01"]["locked_port"] == 2
+    second = found["stations"]["02:00:00:00:00:02"]
+    assert (second["locked_port"], second["weight"], second["name"]) == (None, 2, "x")
     assert [rule["name"] for rule in found["rules"]] == ["only"]
     refused = await client.patch(path, json={"features": {"gate": {"1": {"batch": 7}}}})
     assert (refused.status_code, "features.gate.1.buffer" in refused.json()["detail"]) == (422, True)
@@ -380,9 +382,9 @@ async def test_the_api_describes_itself(client: httpx.AsyncClient) -> None:
 
 def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p4src").mkdir()
     for name in ("Pipeline", "P4RuntimeTls"):
         for path in examples.EXAMPLES[name].values():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).touch()
     patches = {patch.__name__: patch for patch in models.PATCHES.values()}
     for name, example in examples.EXAMPLES.items():
@@ -393,18 +395,15 @@ def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch:
 
 
 async def test_ticks_and_requests_are_histograms(client: httpx.AsyncClient, api: Api) -> None:
-    times = api.service.ticks["ap1"] = TickTimes()
-    # Of a loop that has ticked 1000, 1500, 2000 times the last 1000.
-    for ticks in (1000, 1500, 2000):
-        times.look(ticks, np.linspace(0.0, 0.02, 1000))
-    assert times.counts[-1] == 2000
-    times.look(10, np.full(10, 0.5))
+    loop = api.control.access_points["ap1"].loop
+    loop.tick_counts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    loop.tick_seconds = 25.0
     await client.get(AP)
     await client.get("/api/v1/nothing")
     text = (await client.get("/metrics")).text
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert found['ap_tick_seconds_bucket{access_point="ap1",le="0.01"}'] == "1000.0"
-    assert found['ap_tick_seconds_bucket{access_point="ap1",le="+Inf"}'] == "2010.0"
+    assert found['ap_tick_seconds_bucket{access_point="ap1",le="0.01"}'] == "28.0"
+    assert found['ap_tick_seconds_bucket{access_point="ap1",le="+Inf"}'] == "78.0"
     assert float(found['ap_tick_seconds_sum{access_point="ap1"}']) == pytest.approx(25.0)
     assert found['controller_request_seconds_count{method="GET",status="404"}'] == "1.0"
     assert "_p99_" not in text and "_median_" not in text
@@ -449,14 +448,15 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     path, running = f"{AP}/stations/02:00:00:00:00:01", api.control.access_points["ap1"]
     assert (await client.get(path)).status_code == 404
     named = await client.patch(path, json={"name": "Zoë: laptop 💻"})
-    assert named.json() == {
-        "address": "02:00:00:00:00:01", "name": "Zoë: laptop 💻", "locked_port": None, "seen": []
-    }  # fmt: skip
-    assert api.control.access_points["ap1"] is running, "a name begins no new session"
+    said = {"name": "Zoë: laptop 💻", "locked_port": None, "blocked": False, "weight": 1,
+            "limit_down_bps": None, "limit_up_bps": None}  # fmt: skip
+    assert said.items() <= named.json().items()
+    assert (named.json()["seen"], named.json()["bytes_down"]) == ([], 0)
     assert (await client.patch(path, json={"locked_port": 1})).json()["name"] == "Zoë: laptop 💻"
     config = (await client.get(f"{AP}/config")).json()
-    assert config["locked_stations"] == {"02:00:00:00:00:01": 1}
-    assert api.control.access_points["ap1"].config.locked_stations == {"02:00:00:00:00:01": 1}
+    assert config["stations"]["02:00:00:00:00:01"]["locked_port"] == 1
+    assert api.control.access_points["ap1"].config.stations["02:00:00:00:00:01"].locked_port == 1
+    assert api.control.access_points["ap1"] is running, "what is said of a station begins no new session"
     assert (await client.patch(path, json={"name": None})).json()["locked_port"] == 1
     assert (await client.get(path)).json()["name"] is None
     for wrong, words in (
@@ -464,10 +464,25 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
         ({"name": ""}, "body.name"),
         ({"name": "a\nb"}, "body.name"),
         ({"nam": "x"}, "body.nam: Extra inputs"),
+        ({"weight": 0}, "body.weight"),
+        ({"limit_down_bps": 10}, "body.limit_down_bps"),
     ):
         refused = await client.patch(path, json=wrong)
         assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
     assert (await client.patch(f"{AP}/stations/nobody", json={"name": "x"})).status_code == 422
+    # Who read it before somebody else changed it is told.
+    tag = (await client.get(path)).headers["etag"]
+    assert (await client.patch(path, json={"blocked": True}, headers={"if-match": tag})).status_code == 200
+    assert (await client.patch(path, json={"weight": 3}, headers={"if-match": tag})).status_code == 412
+    assert (await client.patch(f"{path}?validate=true", json={"weight": 3})).json()["weight"] == 3
+    assert (await client.get(path)).json()["weight"] == 1
+    # Limits and weights are kept by feedback.
+    await client.patch(path, json={"limit_up_bps": 1_000_000})
+    refused = await client.patch(f"{AP}/features", json={"ncr": False})
+    assert (refused.status_code, "take them back" in refused.json()["detail"]) == (422, True)
+    # Of what is taken back altogether nothing stays.
+    await client.patch(path, json=dict.fromkeys(("locked_port", "blocked", "limit_up_bps", "name"), None))
+    assert (await client.get(f"{AP}/config")).json()["stations"] == {}
     seen = [examples.EXAMPLES["StationObservation"] | {"address": f"02:00:00:00:00:0{n}"} for n in range(3)]
     api.service._lists[("stations", "ap1")] = (float("inf"), seen)
     await client.patch(f"{AP}/stations/02:00:00:00:00:02", json={"name": "Printer"})

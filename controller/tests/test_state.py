@@ -21,15 +21,16 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
+from controller.agent.control import Control
 from controller.api import service
 from controller.config import AccessPointConfig, ConfigError, Ncr
-from controller.control import Control
 from controller.observation import Observation, PortObservation
+from controller.samples import RETENTION, Bucket, Recorder
 from controller.state import backup as backups
 from controller.state import history
 from controller.state import store as store_module
 from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, connect, open_engine
-from controller.state.history import RETENTION, Archive, Bucket, Recorder, resolution_for
+from controller.state.history import Archive, resolution_for
 from controller.state.store import Change, Conflict, Store, document
 
 from .switches import ROOT, Lab, wait_for
@@ -240,7 +241,7 @@ def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
 
 
 def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_WAITING", 100)
+    monkeypatch.setattr("controller.samples.MOST_WAITING", 100)
     recorder = Recorder()
     many = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
     recorder.put_back(many)
@@ -335,7 +336,8 @@ async def test_two_controllers_on_one_database_follow_each_other(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
-    first, second = (service.Service(engine, Control(lambda name: None)) for _ in range(2))
+    controls = [Control(lambda name: None) for _ in range(2)]
+    first, second = (service.Service(engine, control) for control in controls)
     for each in (first, second):
         await each.load([config()])
     following = asyncio.create_task(second.follow())
@@ -354,7 +356,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
     await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
     await until(lambda: second.config("ap1").class_weights.downlink == 9)
-    assert second.control.access_points["ap1"].config.class_weights.downlink == 9
+    assert controls[1].access_points["ap1"].config.class_weights.downlink == 9
     # A change takes the other's with it, also before it is followed.
     await change(second, station_idle_timeout=99)
     await change(first, flow_idle_timeout=9)
@@ -362,7 +364,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     assert first.config("ap1") == second.config("ap1")
     assert first.config("ap1").station_idle_timeout == 99
     await first.remove("ap2", CHANGE, lambda: None)
-    await until(lambda: second.names == ["ap1"] and "ap2" not in second.control.access_points)
+    await until(lambda: second.names == ["ap1"] and "ap2" not in controls[1].access_points)
     following.cancel()
     for each in (first, second):
         await each.control.stop()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from finsy.proto import p4d, p4r
 
-from controller import stations as module
+from controller.agent import stations as module
+from controller.agent.program import Program
+from controller.agent.stations import Stations
 from controller.config import AccessPointConfig, Pipeline
-from controller.program import Program
-from controller.stations import Stations
 
 from .test_entries import PIPELINE, config
 
@@ -74,7 +74,7 @@ def port_of(known: Stations, mac: int) -> int | None:
 
 def locked_here() -> AccessPointConfig:
     limits = {"stations_per_port": 1, "moves": 1}
-    return config(limits=limits, locked_stations={module.written(GATEWAY): HERE})
+    return config(limits=limits, stations={module.written(GATEWAY): {"locked_port": HERE}})
 
 
 def test_a_locked_address_is_at_its_port_and_nowhere_else(program: Program, caplog: pytest.LogCaptureFixture) -> None:

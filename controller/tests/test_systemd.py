@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.app import PRIORITY
+from controller.punctual import PRIORITY
 from topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, end, wait_for

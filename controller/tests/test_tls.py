@@ -80,6 +80,37 @@ def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path) -> None
         end(controller.process)
 
 
+OFTEN = (
+    "import runpy, sys, controller.app; controller.app.RENEW_SECONDS = 0.2; "
+    "sys.argv[:] = ['controller', *sys.argv[4:]]; runpy.run_module('controller', run_name='__main__')"
+)
+"""Looks for renewed certificates more often."""
+
+
+def test_renewed_certificates_are_found_by_themselves(tmp_path: Path) -> None:
+    before, after = Authority(tmp_path / "before"), Authority(tmp_path / "after")
+    cert, key = before.certificate("controller")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"access_points": [access_point(pipeline=PIPELINE, enabled=False)]}))
+    options = ("--tls-cert", str(cert), "--tls-key", str(key))
+    controller = Controller(path, *options, before=[sys.executable, "-c", OFTEN])
+
+    def trusts(authority: Authority) -> bool:
+        try:
+            context = ssl.create_default_context(cafile=str(authority.ca))
+            return httpx.get(f"{controller.url}/healthz", verify=context).status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    try:
+        assert trusts(before)
+        for new, old in zip(after.certificate("controller"), (cert, key), strict=True):
+            shutil.copy(new, old)
+        wait_for(lambda: trusts(after))
+    finally:
+        end(controller.process)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from controller.config import AccessPointConfig
-from controller.state.store import LastAdmin, Store
+from controller.state.store import Change, LastAdmin, Store
 
 from .switches import Lab, free_port, wait_for
 from .test_config import access_point
@@ -97,6 +97,29 @@ async def test_changes_without_a_tag_are_made_on_top_of_each_other(replicas: tup
     found = replicas[0].service.store.access_point("ap1")
     assert found is not None
     assert {rule["name"] for rule in found[0]["rules"]} == {rule["name"] for rule in rules}
+
+
+async def test_a_change_that_others_come_before_is_made_in_the_end(
+    replicas: tuple[Api, Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who loses once is behind, and loses again: 60 times here."""
+    slow, quick = (replica.service for replica in replicas)
+    put, left = slow.store.put, 60
+
+    def beaten(config: AccessPointConfig, based_on: int | None, change: Change) -> int:
+        nonlocal left
+        if left:
+            left -= 1
+            found = quick.store.access_point("ap1")
+            assert found is not None
+            quick.store.put(AccessPointConfig.model_validate(found[0]), found[1], CHANGE)
+        return put(config, based_on, change)
+
+    monkeypatch.setattr(slow.store, "put", beaten)
+    answer = await replicas[0].client().patch(f"{AP}/class-weights", json={"downlink": 77})
+    assert (answer.status_code, left) == (200, 0)
+    found = quick.store.access_point("ap1")
+    assert found is not None and found[0]["class_weights"] == {"downlink": 77}
 
 
 async def test_of_two_that_add_one_access_point_one_does(replicas: tuple[Api, Api]) -> None:
@@ -193,7 +216,7 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
 
     try:
         async with api.client() as client:
-            monkeypatch.setattr("controller.state.store._audit", full)
+            monkeypatch.setattr("controller.state.store.audit_line", full)
             monkeypatch.setattr(api.control, "add", add)
             body = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap2"}
             assert (await client.post("/api/v1/access-points", json=body)).status_code == 503

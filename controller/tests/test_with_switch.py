@@ -134,7 +134,7 @@ def test_each_vlan_is_learned_apart(any_lab: Lab) -> None:
 
 
 def test_a_locked_station_stays_and_a_restless_one_is_not_followed_for_ever(any_lab: Lab) -> None:
-    controller = any_lab.controller(locked_stations={SERVER.hex(":"): 2}, limits={"moves": 3})
+    controller = any_lab.controller(stations={SERVER.hex(":"): {"locked_port": 2}}, limits={"moves": 3})
     any_lab.introduce(controller)
     for _ in range(3):
         any_lab.wires[1].send(udp(SERVER, b"\xff" * 6, 9, 9))

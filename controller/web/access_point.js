@@ -3,8 +3,8 @@
 
 import { Problem, ask, query } from "./api.js";
 import { Charts } from "./chart.js";
-import { fromHistory, largest, total } from "./model.js";
-import { count, h, mark, milliseconds, percent, perSecond, rate, say, soon } from "./ui.js";
+import { MEASURES, fromHistory, largest, total } from "./model.js";
+import { count, h, mark, milliseconds, number, percent, perSecond, rate, say, soon } from "./ui.js";
 import { settings } from "./settings.js";
 import { flows, stations } from "./tables.js";
 import { weights } from "./weights.js";
@@ -12,6 +12,15 @@ import { weights } from "./weights.js";
 /** Text, seconds, resolution of history; up to ten minutes live samples follow. */
 const RANGES = [["2 min", 120, 1], ["10 min", 600, 1], ["1 h", 3600, 10], ["1 day", 86400, 60], ["7 days", 604800, 600]];
 const FIGURES = ["down", "up", "queue delay", "feedback", "marks", "drops", "ACKs filtered", "active flows", "stations", "tick p99", "missed ticks"];
+
+/** A value of a measure with its unit; of what is counted, how many come each second. */
+function written({ unit, counter }, value) {
+  if (value == null) return "–";
+  if (unit === "bits_per_second" || (unit === "bytes" && counter)) return rate(value);
+  if (unit === "milliseconds") return milliseconds(value);
+  if (unit === "ratio") return percent(value);
+  return counter ? perSecond(value) : number(value);
+}
 
 export function accessPoint(page, ap) {
   const path = `/access-points/${encodeURIComponent(ap.name)}`;
@@ -56,6 +65,30 @@ export function accessPoint(page, ap) {
       { name: "ACKs filtered", colour: "--acks", value: pick("filtered", total) },
     ]),
   );
+
+  // One more chart, of whatever the controller measures.
+  let measure = { name: "queue_packets", unit: "packets", counter: false };
+  const measurePick = h("select", { id: "measure", onchange: () => {
+    measure = MEASURES.find((each) => each.name === measurePick.value) ?? measure;
+    soon(draw);
+  } });
+  const shownMeasure = (sample) => (measure.counter ? total : largest)(sample, wanted, `measure ${measure.name}`);
+  const more = charts.add("Measure", (value) => written(measure, value), 0.01, [{ name: "", colour: "--other", value: shownMeasure }]);
+  more.querySelector("h3").append(h("label", { for: "measure", class: "hidden" }, "What is shown"), " ", measurePick);
+  more.classList.add("chosen");
+  chartsElement.append(more);
+  async function offer() {
+    try {
+      const { body } = await ask("GET", "/measures");
+      MEASURES.splice(0, MEASURES.length, ...body.filter((each) => each.level !== "access_point"));
+      measurePick.replaceChildren(...MEASURES.map((each) => h("option", { value: each.name, selected: each.name === measure.name },
+        `${each.text}${each.level === "class" ? (each.counter ? ", all classes" : ", largest class") : ""}`)));
+      load();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      more.hidden = true;
+    }
+  }
 
   const dot = h("i", { class: "dot", "aria-hidden": "true" });
   const state = h("span", { class: "faint" });
@@ -181,6 +214,7 @@ export function accessPoint(page, ap) {
     draw();
   }
 
+  offer();
   load();
   soon(update);
   return {

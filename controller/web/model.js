@@ -2,6 +2,21 @@
 // Samples: what an event or a row of history says of each port, as rates. A sample is {time, ports: Map(number -> record)}.
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
+/** What the controller measures of ports and classes, as GET /measures tells; empty until it did. */
+export const MEASURES = [];
+
+/** Each measure of a port: of counters what came each second (bits of bytes), of its classes the sum or the largest. */
+function measured(port, then, seconds) {
+  const values = {};
+  for (const { name, level, unit, counter } of MEASURES) {
+    const of = level === "port" ? [[port, then]] : port.classes.map((now) => [now, then.classes.find((entry) => entry.class_id === now.class_id)]);
+    const each = of.map(([now, old]) => (counter ? ((now[name] - (old?.[name] ?? 0)) / seconds) * (unit === "bytes" ? 8 : 1) : now[name]));
+    values[name] = together(each.filter((value) => value != null), counter);
+  }
+  return values;
+}
+const together = (values, added) => (values.length ? (added ? sum(values) : Math.max(...values)) : null);
+
 const COUNTS = ["sent_bytes", "marked_packets", "dropped_packets", "refused_packets", "filtered_packets"];
 
 /** The sample between two events of one access point; null for the first, and when its counters began anew. */
@@ -28,11 +43,14 @@ export function between(before, event) {
       delay: port.delay_ms, queue: port.queue_packets, device: port.device, flow: port.largest_flow,
       downlink: classes.get(1)?.feedback ?? 0, uplink: classes.get(2)?.feedback ?? 0,
       marked: sum(all.map((entry) => entry.marked)), dropped: sum(all.map((entry) => entry.dropped)),
-      filtered: sum(all.map((entry) => entry.filtered)), classes,
+      filtered: sum(all.map((entry) => entry.filtered)), classes, ...prefixed(measured(port, then, seconds)),
     });
   }
   return { time: event.time, ports };
 }
+
+/** The names of measures as those of a sample's record, which has some of its own. */
+const prefixed = (values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [`measure ${name}`, value]));
 
 /** The samples of GET .../history. */
 export function fromHistory(history) {
@@ -49,6 +67,10 @@ export function fromHistory(history) {
         marked: columns.marked_packets[row] / step,
         dropped: (columns.dropped_packets[row] + columns.refused_packets[row]) / step,
         filtered: columns.filtered_packets[row] / step,
+        ...prefixed(Object.fromEntries(MEASURES.map(({ name, unit, counter, history: of }) => {
+          const value = together(of.map((column) => columns[column]?.[row]).filter((one) => one != null), counter);
+          return [name, counter && unit !== "bytes" && value != null ? value / step : value];
+        }))),
       });
     });
   }

@@ -2,6 +2,7 @@
 // Every access point at a glance: one row each, kept in place and changed where a number changes.
 
 import { addAccessPoint } from "./admin.js";
+import { waiting } from "./agents.js";
 import { spark } from "./chart.js";
 import { total } from "./model.js";
 import { announce, count, h, mark, milliseconds, percent, perSecond, rate, say, soon } from "./ui.js";
@@ -92,12 +93,13 @@ export function overview(page) {
   const empty = h("p", { class: "empty", hidden: true });
   const table = h("table", { class: "grid overview cards", role: "table", "aria-label": "Access points" },
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads)), body);
+  const agents = page.may("admin") ? waiting(added) : null;
   const element = h("div", {},
     h("h1", { class: "hidden" }, "Access points"), h("dl", { class: "figures" }, ...figures.map((figure) => figure.element)),
     h("div", { class: "tools" }, h("label", { for: "filter" }, "Filter"), filter, h("label", { for: "state", class: "hidden" }, "State"), state,
       h("span", { class: "grow" }), key("--down", "down"), key("--up", "up"),
       page.may("admin") ? h("button", { type: "button", onclick: () => addAccessPoint(added) }, "Add an access point") : null),
-    h("div", { class: "scroll" }, table), empty);
+    h("div", { class: "scroll" }, table), empty, agents?.element ?? null);
 
   function added(name) {
     announce(`access point ${name} is added`);
@@ -180,5 +182,8 @@ export function overview(page) {
   const draw = () => update();
   soon(draw);
   document.addEventListener("theme", draw);
-  return { element, title: "Access points", path: "/events", update: () => soon(draw), close: () => document.removeEventListener("theme", draw) };
+  return { element, title: "Access points", path: "/events", update: () => soon(draw), close: () => {
+    document.removeEventListener("theme", draw);
+    agents?.close();
+  } };
 }

@@ -4,7 +4,7 @@
 import { Problem, ask, query } from "./api.js";
 import { Charts } from "./chart.js";
 import { dialog, field } from "./forms.js";
-import { ago, announce, className, count, end, h, percent, protocol, rate, say } from "./ui.js";
+import { ago, announce, className, count, end, h, percent, protocol, rate, say, size } from "./ui.js";
 import { slider } from "./weights.js";
 
 const PAGE = 50;
@@ -154,34 +154,56 @@ export function flows(page, ap, path) {
 
 export function stations(page, ap, path, choose) {
   const changed = () => table.again();
-  const [label, role] = choice("stations-role", "Role", [["", "All roles"], ["station", "Stations"], ["uplink", "Behind the uplink"], ["none", "Ports without role"]], changed);
+  const [label, role] = choice("stations-role", "Role", [["station", "Stations"], ["uplink", "Behind the uplink"], ["", "All roles"], ["none", "Ports without role"]], changed);
+  const [sortLabel, sort] = choice("stations-sort", "Order",
+    [["-rate_down_bps", "Highest rate down"], ["-rate_up_bps", "Highest rate up"], ["-bytes_down", "Most bytes down"], ["-bytes_up", "Most bytes up"], ["address", "Address"]], changed);
   const text = h("input", { type: "search", id: "stations-text", placeholder: "Name or address", "aria-label": "Name or MAC address", onchange: changed });
   const table = pages({
-    title: "Stations", path: `${path}/stations`, seconds: STATIONS_SECONDS, parameters: () => ({ role: role.value, name_contains: text.value.trim() }), tools: [label, role, text],
-    empty: () => (role.value || text.value ? "No station fits this filter." : "No station was heard yet."),
+    title: "Stations", path: `${path}/stations`, seconds: STATIONS_SECONDS,
+    parameters: () => ({ role: role.value, sort: sort.value, name_contains: text.value.trim() }), tools: [label, role, sortLabel, sort, text],
+    empty: () => (text.value ? "No station fits this filter." : "No station was heard yet."),
     choose: (station) => oneStation(page, path, station, choose, changed),
     columns: [
-      ["MAC address", (station) => station.address], ["Name", (station) => station.name ?? "–"], ["Port", (station) => String(station.port), "number"], ["Role", (station) => station.role],
-      ["Known for", (station) => ago(station.since), "number"], ["Moves", (station) => count(station.moves), "number"],
-      ["Locked", (station) => (station.locked_port == null ? "" : `to port ${station.locked_port}`)],
+      ["Station", (station) => station.name ?? station.address],
+      ["Down", (station) => rate(station.rate_down_bps), "number"], ["Up", (station) => rate(station.rate_up_bps), "number"],
+      ["Used down", (station) => size(station.bytes_down), "number"], ["Used up", (station) => size(station.bytes_up), "number"],
+      ["Weight", (station) => String(station.weight), "number"], ["Limits", limits], ["State", standing],
+      ["MAC address", (station) => station.address], ["Port", (station) => String(station.port), "number"],
+      ["Known for", (station) => ago(station.since), "number"],
     ],
   });
   return table;
 }
 
-/** One station: what it is called, whether it stays behind its port, and the way to the flows of that. */
+const limits = ({ limit_down_bps: down, limit_up_bps: up }) =>
+  [[down, "down"], [up, "up"]].filter(([bps]) => bps != null).map(([bps, way]) => `${rate(bps)} ${way}`).join(", ") || "–";
+const standing = (station) => [station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
+  station.moves ? `moved ${count(station.moves)} times` : ""].filter(Boolean).join(", ") || "–";
+
+/** One station: what it is called and worth, what holds it, and the way to the flows of its port. */
 function oneStation(page, path, station, flowsOf, changed) {
   const allowed = page.may("operator");
+  const mbit = (bps) => (bps == null ? "" : bps / 1e6);
+  const number = (least, most) => ({ min: least, max: most, step: "any", disabled: !allowed, placeholder: "none" });
   const name = field("Name", "text", station.name, { maxlength: 64, disabled: !allowed, autocomplete: "off" });
-  const locked = field(`It is behind port ${station.locked_port ?? station.port} and nowhere else (begins a new session with the switch)`, "checkbox", station.locked_port != null, { disabled: !allowed });
-  const element = dialog(station.address, allowed ? "Save" : "Close", async () => {
-    const patch = {};
-    if (name.input.value.trim() !== (station.name ?? "")) patch.name = name.input.value.trim() || null;
-    if (locked.input.checked !== (station.locked_port != null)) patch.locked_port = locked.input.checked ? station.port : null;
+  const down = field("Limit down in Mbit/s", "number", mbit(station.limit_down_bps), number(0.064, 1e6));
+  const up = field("Limit up in Mbit/s", "number", mbit(station.limit_up_bps), number(0.064, 1e6));
+  const weight = field("Weight against other stations", "number", station.weight, { ...number(0.001, 1000), placeholder: "1" });
+  const blocked = field("Blocked: nothing is sent to it", "checkbox", station.blocked, { disabled: !allowed });
+  const locked = field(`Locked: it is behind port ${station.locked_port ?? station.port} and nowhere else`, "checkbox", station.locked_port != null, { disabled: !allowed });
+  const bps = (of) => (of.input.value === "" ? null : Math.round(Number(of.input.value) * 1e6));
+  const wanted = () => ({
+    name: name.input.value.trim() || null, limit_down_bps: bps(down), limit_up_bps: bps(up), weight: Number(weight.input.value) || 1,
+    blocked: blocked.input.checked, locked_port: locked.input.checked ? station.locked_port ?? station.port : null,
+  });
+  const element = dialog(station.name ?? station.address, allowed ? "Save" : "Close", async () => {
+    const patch = Object.fromEntries(Object.entries(wanted()).filter(([key, value]) => value !== station[key]));
     if (allowed && Object.keys(patch).length) await ask("PATCH", `${path}/stations/${station.address}`, patch);
     announce(`station ${station.address} is saved`);
     changed();
-  }, h("p", { class: "faint" }, `${station.role} behind port ${station.port}, known for ${ago(station.since)}`), name.element, locked.element,
+  }, h("p", { class: "faint" }, `${station.address}, ${station.role} behind port ${station.port}, known for ${ago(station.since)}; `
+    + `${count(station.packets_down)} packets down, ${count(station.packets_up)} up`),
+  name.element, h("div", { class: "two" }, down.element, up.element), weight.element, blocked.element, locked.element,
   h("button", { type: "button", onclick: () => {
     element.close();
     flowsOf(station.port);
@@ -215,6 +237,7 @@ function oneFlow(page, path, flow) {
       { name: "flow", colour: "--flow", value: (sample) => sample.flow.feedback },
       { name: "class", colour: flow.class_id === 2 ? "--up" : "--down", value: (sample) => sample.flow.feedback_class },
       { name: "device", colour: "--device", value: (sample) => sample.flow.feedback_device },
+      { name: "limit of its station", colour: "--drops", value: (sample) => sample.flow.feedback_limit },
     ]),
     h("p", {}, h("span", { class: "faint" }, "Weight "), handle.element), note);
 

@@ -57,8 +57,14 @@ export function rate(bps) {
   return `${number(bps / 1e3)} kbit/s`;
 }
 
+export function size(bytes) {
+  if (bytes == null) return DASH;
+  for (const [unit, each] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (bytes >= each) return `${number(bytes / each)} ${unit}`;
+  return `${bytes} B`;
+}
+
 export const percent = (value) => (value == null ? DASH : `${number(value * 100)} %`);
-export const milliseconds = (value) => (value == null ? DASH : `${number(value)} ms`);
+export const milliseconds = (value) => (value == null ? DASH : value < 999.5 ? `${number(value)} ms` : `${number(value / 1000)} s`);
 export const perSecond = (value) => (value == null ? DASH : `${number(value)}/s`);
 export const count = (value) => (value == null ? DASH : Math.round(value).toLocaleString("en"));
 

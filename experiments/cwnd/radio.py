@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from experiments.cells import Bounding, Cell, Transfer
 from experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Reported, Traffic
-from experiments.raw import Raw, jain, least, mean, rate
+from experiments.raw import Raw, jain, least, mean, rate, total
 from topologies.kernels.kernel import SIMULATED
 
 SECONDS = 60.0
@@ -39,7 +39,8 @@ def kept_ratio(raw: Raw) -> float | None:
 def interruptions(raw: Raw) -> float | None:
     """Fast recoveries and timeouts per terminal and minute."""
     terminals = len(raw.sources("timeouts"))
-    count = sum(raw.values("timeouts")) + sum(raw.values("recoveries"))
+    # They are told at the run's end.
+    count = (total("timeouts")(raw) or 0.0) + (total("recoveries")(raw) or 0.0)
     return count / terminals / raw.seconds * 60 if terminals else None
 
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from experiments import plan, registry
 from experiments.cwnd import radio
 from experiments.experiment import Point
+from experiments.fairness import cells as fairness
 from topologies.kernels.kernel import REAL, SIMULATED
+from topologies.links.dcf import MOST, PAYLOAD, saturation
 from topologies.ns3 import build
 from topologies.requirements import ROOT, LabError
 
@@ -68,6 +71,92 @@ def test_paper_002_in_short_the_middleware_bounds_what_stands_in_queues() -> Non
     assert bounded["kept_ratio"] < plain["kept_ratio"] / 2 and bounded["total"] > plain["total"] / 2
 
 
+def published(name: str, measure: str, arm: str, point: Point, repeat: int) -> float:
+    summary = json.loads((ROOT / f"docs/results/summaries/{name}.json").read_text())
+    found = [
+        cell for cell in summary["cells"]
+        if (cell["measure"], cell["arm"], cell["point"]) == (measure, arm, dict(point))
+    ]  # fmt: skip
+    return float(found[0]["values"][str(repeat)])
+
+
+def test_a_published_run_is_made_again_to_its_last_digit() -> None:
+    """The page's run was made by another process, another build, and perhaps another machine."""
+    point: Point = {"protocol": "TCP", "direction": "up", "nodes": 8}
+    seed = plan.Order("cell-effective", "plain", point, 2, 15.0, "apswitch").seed
+    measures, _ = simulate("cell-effective", "plain", 15.0, point, seed)
+    assert float(f"{measures['total']:.6g}") == published("cell-effective", "total", "plain", point, 2)
+
+
+def test_the_fair_share_of_paper_001_is_what_the_cell_was_published_to_carry() -> None:
+    def mean(direction: str, nodes: int) -> float:
+        point: Point = {"protocol": "TCP", "direction": direction, "nodes": nodes}
+        return fmean(published("cell-effective", "total", "plain", point, repeat) for repeat in range(1, 6))
+
+    most = {way: round(max(mean(way, nodes) for nodes in (1, 2, 4, 8)), 2) for way in ("down", "up")}
+    assert most == fairness.EFFECTIVE
+
+
+def walked(settings: dict[str, Any], until: float = 8.0) -> list[float]:
+    """Mb/s in each quarter of a second of a terminal that leaves an access point at 3 s and joins another at 4 s."""
+    program = (
+        "import json, sys\nfrom topologies.ns3.cell import Cell\nfrom experiments.cells import _configuration\n"
+        "from experiments.experiment import OURS, Arm\n"
+        "told, until = json.loads(sys.argv[1])\n"
+        "with Cell(**told) as cell:\n"
+        "    if 'ours_radio' in told:\n"
+        "        cell.control(_configuration(Arm('ours', '', features=OURS), 20_000_000))\n"
+        "    cell.add('flow', station=1, start=0.5, transport='ns3::TcpLinuxReno')\n"
+        "    print(json.dumps([x.value for x in cell.run(until) if x.quantity == 'rate_mbps']))\n"
+    )
+    told = {
+        "stations": 2, "beyond": 1, "apart": 20, "leaves": 3, "outage": 1, "arrives": 6, "distance": 0.3,
+        "window": 1 << 18, "manager": "ns3::ConstantRateWifiManager", "seed": 1, **settings,
+    }  # fmt: skip
+    command = [sys.executable, "-c", program, json.dumps([told, until])]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300).stdout
+    return list(json.loads(said))
+
+
+OURS_CELL = {
+    "ours_radio": "limit=1000", "held": 4, "ours_uplink": "rate=20mbit,limit=1000", "ours_options": "--cpu-port 510",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ours", [{}, OURS_CELL], ids=["bridges", "ours"])
+def test_a_terminal_walks_to_the_next_access_point(ours: dict[str, Any]) -> None:
+    rates = walked(ours)
+    before, without, after = rates[4:10], rates[12:14], rates[-6:]
+    assert min(before) > 10 and max(without) == 0 and min(after) > 10
+
+
+def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
+    still = {"leaves": 9, "arrives": 12}
+    alone, foreign, lossy = (
+        fmean(walked({**still, **disturbed}, 6.0)[4:])
+        for disturbed in ({}, {"foreign_share": 0.33}, {"burst_every": 0.5, "burst_ms": 50})
+    )
+    assert 0.4 * alone < foreign < 0.8 * alone
+    assert lossy < 0.95 * alone
+
+
+@pytest.mark.parametrize("stations", [1, 5, MOST])
+def test_the_cell_that_wired_links_act_out_carries_what_ns3s_does(stations: int) -> None:
+    """topologies.links.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
+    program = (
+        "import sys\nfrom topologies.ns3.cell import Cell\nstations = int(sys.argv[1])\n"
+        "with Cell(stations=stations, seed=1, standard='802.11a') as cell:\n"
+        "    for number in range(1, stations + 1):\n"
+        "        cell.add('stream', station=number, start=1 + number / 100, mbps=40 / stations, bytes=1472)\n"
+        "    samples = cell.run(20)\n"
+        "print(sum(x.value for x in samples if x.quantity == 'rate_mbps' and x.time > 10) * 0.25 / 10)\n"
+    )
+    command = [sys.executable, "-c", program, str(stations)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300).stdout
+    frames = float(said) * 1e6 / 8 / 1472
+    assert saturation(stations, acks=False)[0] * 1e6 / 8 / PAYLOAD == pytest.approx(frames, rel=0.25)
+
+
 def test_paper_004_in_short_uploads_at_54_mbps_carry_what_its_target_asks_for() -> None:
     """23 Mb/s, "nearly equal to the maximum TCP throughput" (section IV.A.1), and nobody is left out so soon."""
     qos, _ = simulate("cell-buffers", "qos", 5.0, {"buffer": 37})
@@ -82,6 +171,18 @@ def test_paper_004_in_short_uploads_at_54_mbps_carry_what_its_target_asks_for() 
         ({"stations": 201}, "a cell has 1 to 200 stations"),
         ({"stations": 1, "colour": "red"}, "a cell knows no 'colour'"),
         ({"stations": 1, "ap_queue": "many"}, "ap_queue=many is no number"),
+        (
+            {"stations": 1, "standard": "802.11z"},
+            "standard=802.11z is none of a cell: give 802.11a, 802.11b or 802.11g",
+        ),
+        (
+            {"stations": 2, "beyond": 1},
+            "stations beyond need a second access point, apart from the first, and one station at that",
+        ),
+        (
+            {"stations": 2, "beyond": 1, "apart": 20},
+            "a terminal that walks leaves, has no link for some time, and then arrives: give leaves, outage, arrives",
+        ),
     ],
 )
 def test_a_cell_that_cannot_be_is_refused_in_one_line(settings: dict[str, Any], message: str) -> None:

@@ -2,6 +2,8 @@
 """Which runs are made beside which, and how long all quick forms take: the real order of runs, against a clock that
 need not be waited for."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from rich.console import Console
 from experiments import plan, registry
 from experiments.execute import Execution
 from experiments.plan import Needs, Order
-from experiments.pool import LocalPool, Outcome, side_by_side
+from experiments.pool import LocalPool, Outcome, reason, side_by_side
 from experiments.store import Run, Store, second
 from topologies.kernels.kernel import REAL, VIRTUAL
 from topologies.links.profiles import ProfileError
@@ -137,3 +139,14 @@ def test_who_asks_for_virtual_time_and_bpf_is_told() -> None:
     name = next(name for name, each in registry.experiments().items() if any(arm.controls for arm in each.arms))
     with pytest.raises(LabError, match=r"make wifi-kernel|congestion controls in BPF, .* give CLOCK=real"):
         plan.require(plan.make(registry.find(name), quick=True, clock=VIRTUAL))
+
+
+def test_a_run_that_the_simulator_ends_says_what_for() -> None:
+    said = (
+        'NS_ASSERT failed, cond="x == 1", msg="54"\nNS_FATAL, terminating\nterminate called without an active exception'
+    )
+    for text, expected in ((said, 'NS_ASSERT failed, cond="x == 1", msg="54"'), ("so\nerror: no root", "no root")):
+        words = [sys.executable, "-c", f"import sys; sys.exit(print({text!r}, file=sys.stderr) or 2)"]
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        process.wait()
+        assert reason(process) == expected

@@ -41,11 +41,5 @@ fn main() -> ExitCode {
         Command::ProbeBuffer(command) => probe_buffer::run(command),
         Command::Sessions(command) => sessions::run(command),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
-    }
+    hosts_base::ended(result)
 }

@@ -190,6 +190,30 @@ def test_the_speed_from_memory_to_memory(links: Links, tmp_path: Path) -> None:
     assert min(carried(told).values()) > 0.3 * SIZE
 
 
+def test_the_remote_end_opens(tmp_path: Path) -> None:
+    """One interface here, two addresses there: a subflow to each, so that both interfaces of the other end carry."""
+    with Paths() as paths:
+        a, router, b = (paths.host(name) for name in ("a", "router", "b"))
+        near, links = paths.wire(a, router), [paths.link(router, b, **RATE) for _ in range(2)]
+        router.set("net.ipv4.ip_forward", 1)
+        a.ip("route", "add", "default", "via", near.b_ip)
+        for table, link in enumerate(links, 100):
+            b.ip("rule", "add", "from", link.b_ip, "table", str(table))
+            b.ip("route", "add", "default", "via", link.a_ip, "table", str(table))
+        here = ("--listen", f"0.0.0.0:{PORT}", "--open", "--output", str(tmp_path), "--count", "1")
+        receiver = b.popen(HOSTS, "batcp", "receive", *here, stderr=subprocess.PIPE, text=True)
+        assert receiver.stderr and receiver.stderr.readline().startswith("listening on")
+        sent = tmp_path / "sent" / "file"
+        sent.parent.mkdir()
+        make_file(sent, SIZE)
+        to = [word for link in links for word in ("--to", f"{link.b_ip}:{PORT}", "--interface", near.a_if)]
+        told = json.loads(a.run(HOSTS, "batcp", "send", str(sent), *to, "--json"))
+        assert receiver.wait(20) == 0
+    assert (tmp_path / "file").read_bytes() == sent.read_bytes()
+    assert [total["segments_sent"] > 0 for total in told["status"]["totals"]] == [True, True]
+    assert min(total["bytes_sent"] for total in told["status"]["totals"]) > 0.3 * SIZE
+
+
 def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) -> tuple[str, str]:
     """A transfer that cannot end well: what both ends say. Nothing of the file is left."""
     folder = tmp_path / "received"

@@ -89,7 +89,7 @@ def test_syn_and_syn_ack_carry_six_digits(pair: tuple[PathHost, PathHost, list[P
     assert all(len(found) == 1 and len(found[0]) == 6 and found[0].isdigit() for found in digits), seen
     assert digits[0] == digits[1]
     assert digits[2] == digits[3]
-    assert (digits[0][0][:2], digits[2][0][:2]) == (b"00", b"01"), "the interfaces' numbers"
+    assert (digits[0][0][:2], digits[2][0][:2]) == (b"02", b"01"), "how many interfaces, and which one"
     assert digits[0][0][2:] == digits[2][0][2:], "the connection's id"
     assert client.counts()["accepted"] == server.counts()["answered"] == 2
 

@@ -346,8 +346,8 @@ def test_the_pages_commands(tmp_path: Path) -> None:
 
 
 def test_the_unit_runs_what_there_is() -> None:
-    unit = (ROOT / "hosts/batcp-tunnel@.service").read_text()
+    unit = (ROOT / "hosts/batcp/batcp-tunnel@.service").read_text()
     words = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).split()
-    assert words[1:4] == ["batcp", "tunnel", "run"]
-    done = subprocess.run([HOSTS, *words[1:4], "/nonexistent.toml"], capture_output=True, text=True)
+    assert words[:3] == ["ExecStart=/usr/local/bin/batcp", "tunnel", "run"]
+    done = subprocess.run([HOSTS.with_name("batcp"), *words[1:3], "/nonexistent.toml"], capture_output=True, text=True)
     assert done.returncode == 2 and "/nonexistent.toml" in done.stderr

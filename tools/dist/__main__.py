@@ -2,8 +2,8 @@
 """`make dist`: wheels, the sdist, Debian packages, their checksums and an SBOM, into out/dist.
 
 The same sources, compilers and Python make the same bytes: every time is SOURCE_DATE_EPOCH (the commit's, where it is
-not given), no path of this machine is in a program (but in the BPF parts of `hosts`), and what is packed is packed in
-order. `--compare DIR` says whether it is so: it names each file that differs from that of an earlier run there.
+not given), no path of this machine is in a program, and what is packed is packed in order. `--compare DIR` says whether
+it is so: it names each file that differs from that of an earlier run there.
 """
 
 import argparse

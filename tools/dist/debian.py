@@ -22,7 +22,7 @@ HOME = Path("opt/access-point")  # where controller/*.service and `apctl init` h
 MAINTAINER = "The programmable access point's authors <noreply@localhost>"
 CONTROLLER = (
     "finsy", "grpcio", "fastapi", "uvicorn", "httptools", "sqlalchemy", "alembic", "psycopg[binary]", "pydantic", "prometheus-client", "typer",
-    "httpx", "numpy",
+    "httpx", "numpy", "nats-py", "cryptography",
 )  # fmt: skip
 """What controller/ imports, as requirements.txt pins it."""
 
@@ -51,14 +51,16 @@ def switch(to: Path, version: str, programs: Mapping[str, Path]) -> None:
 
 
 def hosts(to: Path, version: str, programs: Mapping[str, Path]) -> None:
-    """The end hosts' program, and the unit of its tunnel."""
+    """The end hosts' program, BATCP by itself, and the unit of its tunnel."""
     program = put(to / "usr/bin/hosts", programs["hosts"].read_bytes(), 0o755)
     put_packed(to / "usr/share/man/man1/hosts.1.gz", manual(program, "hosts", version, 1))
     for command in ("cc", "cwnd", "batcp", "probe-buffer", "sessions"):
         page = manual(program, f"hosts-{command}", version, 1, command)
         put_packed(to / f"usr/share/man/man1/hosts-{command}.1.gz", page)
-    unit = (ROOT / "hosts/batcp-tunnel@.service").read_text()
-    put(to / "usr/lib/systemd/system/batcp-tunnel@.service", unit.replace("/usr/local/bin/hosts", "/usr/bin/hosts"))
+    alone = put(to / "usr/bin/batcp", programs["batcp"].read_bytes(), 0o755)
+    put_packed(to / "usr/share/man/man1/batcp.1.gz", manual(alone, "batcp", version, 1))
+    unit = (ROOT / "hosts/batcp/batcp-tunnel@.service").read_text()
+    put(to / "usr/lib/systemd/system/batcp-tunnel@.service", unit.replace("/usr/local/bin/", "/usr/bin/"))
 
 
 def controller(to: Path, version: str, programs: Mapping[str, Path]) -> None:

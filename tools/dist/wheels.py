@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two Rust programs, and everything that pip installs."""
+"""The Rust programs, and everything that pip installs."""
 
 import gzip
 import io
@@ -15,19 +15,21 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = {"switch": "apswitch", "hosts": "hosts"}  # folder of the crate -> program
-PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts"}  # program -> its wheel
+PROGRAMS = {"apswitch": "switch", "hosts": "hosts", "batcp": "hosts"}  # program -> folder of its workspace
+PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts", "batcp": "access_point_batcp"}  # program -> its wheel
 TARGET = ROOT / "out/dist-target"
 CONFORMANCE_USES = ("__init__", "bmv2", "requirements", "targets", "links/__init__", "links/veth", "namespaces/__init__", "namespaces/contain")
 """Of topologies/: it sends frames and starts servers with them, and they need nothing but Python's own library."""
 
 
 def rust_environment(crate: str) -> dict[str, str]:
-    """What cargo builds a program with that holds no path of this machine."""
+    """What cargo builds a program with that holds no path of this machine: neither rustc's, nor clang's in BPF objects."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
-    flags = [f"--remap-path-prefix={home}=/cargo", f"--remap-path-prefix={ROOT}=/access-point"]
+    places = {home: "/cargo", str(ROOT): "/access-point"}
     build = {
-        "RUSTFLAGS": " ".join(flags),
+        "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in places.items()),
+        # libbpf-cargo has clang name sources by their whole paths. clang adds what stands here, and says nothing of it (#).
+        "CCC_OVERRIDE_OPTIONS": " ".join(["#", *(f"+-ffile-prefix-map={path}={name}" for path, name in places.items())]),
         "CARGO_PROFILE_RELEASE_STRIP": "true",
         "CARGO_TARGET_DIR": str(TARGET / crate),
     }
@@ -37,7 +39,7 @@ def rust_environment(crate: str) -> dict[str, str]:
 def programs(out: Path) -> dict[str, Path]:
     """The wheels of the Rust programs into a folder; program -> its file, beside them."""
     made = {}
-    for crate, name in PROGRAMS.items():
+    for name, crate in PROGRAMS.items():
         words = ["-m", "maturin", "build", "--release", "--locked", "--auditwheel", "skip", "--compatibility", "linux"]
         progress = [str(ROOT / "tools/progress.py"), "cargo", name, "--", sys.executable, *words, "--out", str(out)]
         subprocess.run(progress, cwd=ROOT / "packaging" / name, env=rust_environment(crate), check=True)

@@ -68,6 +68,13 @@ def run(main: Callable[[], int]) -> int:
     return code if code >= 0 else 128 - code
 
 
+def end(number: int, _frame: object) -> None:
+    """A signal handler: raises `Ended`."""
+    for signum in _FORWARDED:
+        signal.signal(signum, signal.SIG_IGN)  # one is enough: a second one must not cut the cleaning short
+    raise Ended(128 + number)
+
+
 def own_network() -> None:
     """Moves this thread, and what it starts from now on, into a network namespace of its own, with `lo` up and its
     devices in /sys. Within `run`. Raises NotPermitted."""
@@ -95,8 +102,8 @@ def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | s
         _check(_libc.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /proc")
         # The first process of a PID namespace receives only signals that it has a handler for.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, _end)
-        signal.signal(signal.SIGHUP, _end)
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGHUP, end)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask - set(_FORWARDED) - {signal.SIGCHLD})
         code = main()
     except NotPermitted as error:
@@ -112,12 +119,6 @@ def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | s
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _end(number: int, _frame: object) -> None:
-    for signum in _FORWARDED:
-        signal.signal(signum, signal.SIG_IGN)  # one is enough: a second one must not cut the cleaning short
-    raise Ended(128 + number)
 
 
 def _check(result: int, what: str) -> None:

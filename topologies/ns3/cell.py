@@ -51,7 +51,7 @@ def library() -> ctypes.CDLL:
         ("cell_add", ctypes.c_bool, [ctypes.c_void_p, ctypes.c_char_p, *words, *error]),
         ("cell_run", None, [ctypes.c_void_p, ctypes.c_double]),
         ("cell_samples", ctypes.POINTER(_Sample), [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
-        ("cell_access_point", ctypes.c_uint64, [ctypes.c_void_p]),
+        ("cell_access_point", ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]),
         ("cell_error", None, [ctypes.c_void_p, *error]),
         ("cell_free", None, [ctypes.c_void_p]),
     ):  # fmt: skip
@@ -66,7 +66,7 @@ class Cell:
     def __init__(self, **settings: Setting) -> None:
         """Raises LabError for what a cell cannot be, and what it does not know."""
         self._library = library()
-        self._controlled: virtual.Controlled | None = None
+        self._controlled: list[virtual.Controlled] = []
         error = ctypes.create_string_buffer(ROOM)
         self._cell = self._library.cell_new(*_words(settings), error, ROOM)
         if not self._cell:
@@ -78,8 +78,8 @@ class Cell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._controlled:
-            self._controlled.stop()
+        for controlled in self._controlled:
+            controlled.stop()
         self._library.cell_free(self._cell)
 
     def add(self, what: Literal["flow", "stream", "middleware"], **settings: Setting) -> None:
@@ -90,16 +90,19 @@ class Cell:
             raise LabError(f"the cell's {what} cannot be: {error.value.decode()}")
 
     def control(self, config: Mapping[str, Any]) -> None:
-        """Gives this project's access point its controller; the cell has one when it was told `ours_radio`. config:
-        an access point's (docs/controller/api.md). Raises LabError."""
-        access_point = self._library.cell_access_point(self._cell)
-        self._controlled = virtual.Controlled(self._library, access_point, AccessPointConfig.model_validate(config))
+        """Gives each access point of this project its controller; the cell has them when it was told `ours_radio`.
+        config: of any of them (docs/controller/api.md). Raises LabError."""
+        index, told = 0, AccessPointConfig.model_validate(config)
+        while handle := self._library.cell_access_point(self._cell, index):
+            loop = self._controlled[0].loop if self._controlled else None
+            self._controlled.append(virtual.Controlled(self._library, handle, told, loop))
+            index += 1
 
     def run(self, seconds: float) -> list[Reading]:
         """Simulates from 0 to so many seconds. Raises LabError when the access point could not go on."""
         self._library.cell_run(self._cell, seconds)
-        if self._controlled:
-            self._controlled.check()
+        for controlled in self._controlled:
+            controlled.check()
         error = ctypes.create_string_buffer(ROOM)
         self._library.cell_error(self._cell, error, ROOM)
         if error.value:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller in simulated time: an event loop whose clock is ns-3's, and P4Runtime to a switch in this process.
 
-The session, learning and the ticks are the coroutines of `controller.access_point`, as they are beside any switch. ns-3
-rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run then runs,
-and takes no time. So a run depends on its seed alone.
+The session, learning and the ticks are the coroutines of `controller.agent.access_point`, as they are beside any
+switch. ns-3 rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run
+then runs, and takes no time. So a run depends on its seed alone.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from typing import Any
 
 from finsy.proto import rpc_code, rpc_status
 
-from controller.access_point import AccessPoint
+from controller.agent.access_point import AccessPoint
+from controller.agent.transport import ANSWER_SECONDS, RpcError
 from controller.config import AccessPointConfig
-from controller.transport import ANSWER_SECONDS, RpcError
 from topologies.ns3 import build
 from topologies.requirements import LabError
 
@@ -171,7 +171,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 class InProcess:
-    """P4Runtime to the switch of an access point (`lab_access_point`): a `controller.transport.Transport`. A call has
+    """P4Runtime to the switch of an access point (`lab_access_point`), a `Transport`. A call has
     its answer when it returns, at the same simulated time."""
 
     def __init__(self, library: ctypes.CDLL, loop: VirtualLoop, handle: int) -> None:
@@ -200,7 +200,7 @@ class InProcess:
 
 
 class InProcessStream:
-    """As `controller.transport.Stream`."""
+    """As `controller.agent.transport.Stream`."""
 
     def __init__(self, to: InProcess) -> None:
         self._to = to
@@ -266,12 +266,16 @@ class Controlled:
         library: of `load`.
         handle: of the access point.
         config: of its ports and features; its address is not used.
+        loop: of another of this simulation, which rings one alarm; None: this is the first.
 
     Raises LabError when it does not become ready.
     """
 
-    def __init__(self, library: ctypes.CDLL, handle: int, config: AccessPointConfig) -> None:
-        self.loop = VirtualLoop(library)  # type: ignore[abstract]  # no sockets, no processes: none is asked for
+    def __init__(
+        self, library: ctypes.CDLL, handle: int, config: AccessPointConfig, loop: VirtualLoop | None = None
+    ) -> None:
+        # No sockets, no processes: none is asked for.
+        self.loop = loop or VirtualLoop(library)  # type: ignore[abstract]
         ready: list[str] = []
         asyncio._set_running_loop(self.loop)
         try:

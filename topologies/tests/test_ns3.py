@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller.transport import RpcError
+from controller.agent.transport import RpcError
 from topologies.ns3 import build, virtual
 from topologies.ns3 import lab as labs
 from topologies.requirements import ROOT, LabError

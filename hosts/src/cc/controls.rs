@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The congestion controls: their names, sources, options and counters.
 
-use crate::Error;
+use hosts_base::Error;
 
 /// A congestion control. Its options and counters are maps of one entry with 32-bit fields, in the order given here.
 pub struct Control {

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::controls::{Control, Settings};
 use super::loaded;
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 /// Of recorded events: seconds of a fast connection, should the reader be late.
 const RING_BYTES: u32 = 16 << 20;

@@ -12,7 +12,7 @@ use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Program};
 
 use super::controls::{Control, Settings};
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 /// The callbacks that a control may have, by the kernel's and by our functions' names. Their order is that of
 /// `bpf/cc_record.h`.

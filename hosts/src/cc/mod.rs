@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::Error;
-use crate::output::Format;
 use controls::{Control, Settings};
+use hosts_base::Error;
+use hosts_base::output::Format;
 
 #[derive(Subcommand)]
 pub enum Command {

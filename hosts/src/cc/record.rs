@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::controls::{Control, Settings};
 use super::load;
 use super::loaded::CALLBACKS;
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 /// `struct event` of `bpf/cc_record.h`.
 #[repr(C)]

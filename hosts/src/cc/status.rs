@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::controls::{self, CONTROLS, Control};
 use super::loaded::{self, Loaded};
-use crate::output::Format;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::{About, Error};
 
 #[derive(Serialize)]
 struct ControlRow {

@@ -7,8 +7,8 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
 
 use super::{controls, loaded};
-use crate::output::Format;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::{About, Error};
 
 /// Whose target it is.
 #[derive(Debug, PartialEq)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject};
 
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 mod skeleton {
     #![allow(clippy::all, clippy::pedantic, dead_code, unused)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::model::Capacity;
-use crate::Error;
+use hosts_base::Error;
 
 /// A plain measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::bounds::Bounds;
 use super::model::{Bound, Capacity, Control, path_rtt, ratio};
 use super::sockets::{Reading, Sockets};
 use super::status::{self, Server, Status};
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 /// How often the connections are read and bounded (paper 002, "Proposed Mechanism").
 pub const READING: Duration = Duration::from_millis(500);

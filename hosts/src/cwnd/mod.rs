@@ -21,8 +21,8 @@ use clap::{Args, Subcommand};
 
 use self::calibrate::{Fit, Measured};
 use self::model::Capacity;
-use crate::output::Format;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::{About, Error};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -89,7 +89,7 @@ pub fn run(command: Command) -> Result<(), Error> {
 }
 
 fn run_daemon(options: RunOptions) -> Result<(), Error> {
-    let key = announce::Key::new(&crate::key::read(&options.key_file)?);
+    let key = announce::Key::new(&hosts_base::key::read(&options.key_file)?);
     let capacity = match (&options.calibration, options.bandwidth) {
         (Some(path), _) => Some(read_json(path)?),
         (None, Some(mbit_per_s)) => Some(Capacity { mbit_per_s, exponent: options.exponent }),

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use hosts_base::tcp;
+
 /// One TCP connection at the moment of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -126,18 +128,17 @@ fn connection(message: &[u8]) -> Option<(u32, Reading)> {
         })
     };
     let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-    let info = attribute(&message[DIAG_MESSAGE..], INET_DIAG_INFO)?;
+    let info = tcp::info_from(attribute(&message[DIAG_MESSAGE..], INET_DIAG_INFO)?)?;
     let reading = Reading {
         cookie: u64::from(u32_at(head, 44)?) | u64::from(u32_at(head, 48)?) << 32,
         local: SocketAddr::new(address(8)?, port(4)),
         peer: SocketAddr::new(address(24)?, port(6)),
-        // Offsets of struct tcp_info, linux/tcp.h.
-        rtt_us: u32_at(info, 68)?,
-        min_rtt_us: u32_at(info, 148)?,
-        window: u32_at(info, 80)?,
-        threshold: u32_at(info, 76)?,
-        unacked: u32_at(info, 24)?,
-        acked: u64::from_ne_bytes(info.get(120..128)?.try_into().ok()?),
+        rtt_us: info.tcpi_rtt,
+        min_rtt_us: info.tcpi_min_rtt,
+        window: info.tcpi_snd_cwnd,
+        threshold: info.tcpi_snd_ssthresh,
+        unacked: info.tcpi_unacked,
+        acked: info.tcpi_bytes_acked,
     };
     Some((u32_at(head, 40)?, reading))
 }

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use super::announce::Counters;
 use super::model::{Bound, Capacity};
-use crate::output::Format;
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::{About, Error};
 
 #[derive(Serialize, Deserialize)]
 pub struct Status {

@@ -27,10 +27,10 @@ use serde::Serialize;
 use self::estimate::{Batch, Estimate, Limit, limit};
 use self::send::{Limits, Outcome, Sender};
 use self::wire::{Key, PORT};
-use crate::Error;
 use crate::bootstrap::Interval;
-use crate::output::Format;
-use crate::units::{rate, show_rate};
+use hosts_base::Error;
+use hosts_base::output::Format;
+use hosts_base::units::{rate, show_rate};
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -14,7 +14,7 @@ use super::wire::{
     Answer, Control, Header, Hello, Key, LONG_LINE, MOST_PACKETS, PORT, Proof, Request, SHORT_LINE, Welcome, nonce,
 };
 use crate::bootstrap::SplitMix;
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of IP and UDP headers.

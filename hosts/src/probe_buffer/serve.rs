@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 use super::wire::{Answer, Control, Header, Hello, Key, MOST_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
-use crate::log::report;
-use crate::places::{Place, Places};
-use crate::{About, Error};
+use hosts_base::log::report;
+use hosts_base::places::{Place, Places};
+use hosts_base::{About, Error};
 
 /// How long a stranger may take to show the key, and a sender to ask for the next thing.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::Error;
+use hosts_base::Error;
 
 pub const PORT: u16 = 8630;
 /// Bytes of a line that somebody without the key may send.
@@ -122,7 +122,7 @@ pub struct Key(Vec<u8>);
 impl Key {
     /// Errors: unreadable, readable by others, or too short to be a secret.
     pub fn read(path: &Path) -> Result<Key, Error> {
-        crate::key::read(path).map(Key)
+        hosts_base::key::read(path).map(Key)
     }
 
     /// What only a holder of the key can say in the role `who` about these nonces.

@@ -28,9 +28,9 @@ use self::model::{Direction, Model};
 use self::report::{Effective, fairness};
 use self::results::{Line, Outcome, Session};
 use crate::bootstrap::Interval;
-use crate::output::Format;
-use crate::units::{rate, show_rate};
-use crate::{About, Error};
+use hosts_base::output::Format;
+use hosts_base::units::{rate, show_rate};
+use hosts_base::{About, Error};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -166,7 +166,7 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
     }
     let chosen = chosen(&model, &options.users)?;
     let server = run::resolve(&options.to).await?;
-    crate::places::raise_descriptor_limit();
+    hosts_base::places::raise_descriptor_limit();
     let mut interrupt = signal(SignalKind::interrupt()).about("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).about("SIGTERM")?;
     let interrupted = async {

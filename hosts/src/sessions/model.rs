@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Error;
+use hosts_base::Error;
 
 const MOST_USERS: usize = 10_000;
 const MOST_SESSIONS: usize = 100_000;

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::model::Direction;
 use super::results::{Outcome, Run, Session};
-use crate::Error;
 use crate::bootstrap::{Interval, bootstrap, mean};
 use crate::fairness::{at_most, fair_share, instantaneous_fairness, jain, jain_interval, ratio};
+use hosts_base::Error;
 
 /// rho B in bytes per second for each direction (section 4.1).
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::model::Direction;
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 const LONGEST_LINE: u64 = 1 << 20;
 

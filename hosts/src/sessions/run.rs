@@ -19,7 +19,7 @@ use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
 use super::results::{Line, Outcome, Run, Session};
 use super::socket::{Sender, congestion, discard, info, set_congestion};
-use crate::{About, Error};
+use hosts_base::{About, Error};
 
 /// Time to connect every user before the run begins, if it is not said when.
 const PREPARATION: Duration = Duration::from_millis(100);

@@ -18,9 +18,9 @@ use super::model::{Direction, Length};
 use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
 use super::socket::{Sender, congestion, discard, info, set_congestion};
-use crate::log::report;
-use crate::places::{self, Places, raise_descriptor_limit};
-use crate::{About, Error};
+use hosts_base::log::report;
+use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::{About, Error};
 
 /// Reports that wait for a slow control connection; more wait in their sessions.
 const REPORTS: usize = 256;

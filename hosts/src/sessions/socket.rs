@@ -11,6 +11,8 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use hosts_base::tcp;
+
 static ZEROS: [u8; 65536] = [0; 65536];
 
 /// Bytes that wait unsent in the kernel: a thousand endless sessions must not fill its memory.
@@ -138,19 +140,8 @@ pub async fn discard(stream: &TcpStream, most: u64) -> io::Result<u64> {
 }
 
 pub fn info(stream: &TcpStream) -> io::Result<Info> {
-    // struct tcp_info of linux/tcp.h up to tcpi_bytes_acked.
-    let mut bytes = [0u8; 128];
-    let mut size = bytes.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `size` bytes.
-    check(unsafe {
-        let to = bytes.as_mut_ptr().cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut size) as isize
-    })?;
-    Ok(Info {
-        state: bytes[0],
-        retransmits: u32::from_ne_bytes(bytes[100..104].try_into().expect("4 bytes")).into(),
-        acked: u64::from_ne_bytes(bytes[120..128].try_into().expect("8 bytes")),
-    })
+    let info = tcp::info(stream)?;
+    Ok(Info { state: info.tcpi_state, retransmits: info.tcpi_total_retrans.into(), acked: info.tcpi_bytes_acked })
 }
 
 pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {

@@ -6,30 +6,28 @@
 #include "ns3/boolean.h"
 #include "ns3/bridge-helper.h"
 #include "ns3/config.h"
+#include "ns3/constant-position-mobility-model.h"
 #include "ns3/double.h"
 #include "ns3/global-value.h"
 #include "ns3/internet-stack-helper.h"
 #include "ns3/ipv4-address-helper.h"
 #include "ns3/mobility-helper.h"
-#include "ns3/pointer.h"
 #include "ns3/position-allocator.h"
+#include "ns3/propagation-delay-model.h"
 #include "ns3/rng-seed-manager.h"
-#include "ns3/simple-channel.h"
 #include "ns3/simple-net-device.h"
 #include "ns3/simulator.h"
 #include "ns3/ssid.h"
 #include "ns3/string.h"
-#include "ns3/tcp-socket-factory.h"
 #include "ns3/traffic-control-helper.h"
 #include "ns3/udp-socket-factory.h"
 #include "ns3/uinteger.h"
+#include "ns3/waypoint-mobility-model.h"
 #include "ns3/wifi-mac-queue.h"
 #include "ns3/wifi-mac.h"
 #include "ns3/wifi-net-device.h"
-#include "ns3/yans-wifi-helper.h"
 
 #include <cmath>
-#include <sstream>
 #include <stdexcept>
 
 namespace ns3
@@ -41,7 +39,43 @@ namespace
 constexpr double LOOK = 0.25;  // s between two samples of a rate
 constexpr double CLOSER = 0.5; // s between two looks at a sender, as the middleware of paper 002 has it
 constexpr uint16_t PORT = 5000;
-constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
+/// What ns-3 calls the parts of a standard. channels: that do not overlap, of the first access point, of the second, and
+/// of nobody.
+struct Standard
+{
+    WifiStandard standard;
+    WifiPhyBand band;
+    uint16_t width; ///< MHz
+    uint8_t channels[3];
+    const char *data, *control, *lowest;
+    double lowestMbps;
+};
+
+const std::map<std::string, Standard> STANDARDS{
+    {"802.11a",
+     {WIFI_STANDARD_80211a, WIFI_PHY_BAND_5GHZ, 20, {36, 40, 44}, "OfdmRate54Mbps", "OfdmRate24Mbps", "OfdmRate6Mbps", 6}},
+    {"802.11b",
+     {WIFI_STANDARD_80211b,
+      WIFI_PHY_BAND_2_4GHZ,
+      22,
+      {1, 6, 11},
+      "DsssRate11Mbps",
+      "DsssRate2Mbps",
+      "DsssRate1Mbps",
+      1}},
+    {"802.11g",
+     {WIFI_STANDARD_80211g,
+      WIFI_PHY_BAND_2_4GHZ,
+      20,
+      {1, 6, 11},
+      "ErpOfdmRate54Mbps",
+      "ErpOfdmRate24Mbps",
+      "ErpOfdmRate6Mbps",
+      6}},
+};
+
+constexpr size_t FIRST = 0, SECOND = 1, NOWHERE = 2; // of a standard's channels
+constexpr double BESIDE = 0.5; // m, of who walks from one access point to the other, beside the line between them
 
 std::invalid_argument
 Wrong(const std::string& what)
@@ -51,284 +85,86 @@ Wrong(const std::string& what)
 
 } // namespace
 
-Settings::Settings(const char* const* words, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-    {
-        std::string word = words[i];
-        auto at = word.find('=');
-        if (at == std::string::npos)
-        {
-            throw Wrong("'" + word + "' gives no value: write name=value");
-        }
-        m_values[word.substr(0, at)] = word.substr(at + 1);
-    }
-}
-
-std::string
-Settings::Text(const std::string& name, const std::string& otherwise)
-{
-    auto found = m_values.find(name);
-    if (found == m_values.end())
-    {
-        return otherwise;
-    }
-    std::string value = found->second;
-    m_values.erase(found);
-    return value;
-}
-
-double
-Settings::Number(const std::string& name, double otherwise)
-{
-    if (!Has(name))
-    {
-        return otherwise;
-    }
-    std::string text = Text(name, "");
-    char* end;
-    double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end || !std::isfinite(value))
-    {
-        throw Wrong(name + "=" + text + " is no number");
-    }
-    return value;
-}
-
-bool
-Settings::Has(const std::string& name) const
-{
-    return m_values.contains(name);
-}
-
-void
-Settings::Finish() const
-{
-    if (!m_values.empty())
-    {
-        throw Wrong("a cell knows no '" + m_values.begin()->first + "'");
-    }
-}
-
-CellFlow::CellFlow(std::string name_,
-                   Ptr<Node> sender_,
-                   Ptr<Node> receiver,
-                   Ipv4Address to,
-                   uint16_t port,
-                   Settings& settings)
-    : name(std::move(name_)),
-      sender(sender_),
-      transport(settings.Text("transport", "ns3::TcpBoundedCubic")),
-      start(settings.Number("start", 0)),
-      send(settings.Number("send", start)),
-      stop(settings.Number("stop", 0)),
-      m_receiver(receiver),
-      m_to(to, port),
-      m_ecn(settings.Number("ecn", 0) != 0)
-{
-    double length = settings.Number("length", 0);
-    double period = settings.Number("period", 10);
-    double first = settings.Number("first", send);
-    m_endless = length <= 0;
-    if (!m_endless && period <= 0)
-    {
-        throw Wrong("a session every 0 s is not possible");
-    }
-    Simulator::Schedule(Seconds(start), &CellFlow::Begin, this);
-    if (send > start)
-    {
-        Simulator::Schedule(Seconds(send), &CellFlow::Fill, this);
-    }
-    for (double at = first; !m_endless && at < stop; at += period)
-    {
-        Simulator::Schedule(Seconds(at), &CellFlow::Plan, this, at, static_cast<uint32_t>(length));
-    }
-    if (stop > 0)
-    {
-        Simulator::Schedule(Seconds(stop), &CellFlow::End, this);
-    }
-}
-
-void
-CellFlow::Begin()
-{
-    m_listening = Socket::CreateSocket(m_receiver, TcpSocketFactory::GetTypeId());
-    auto ecn = m_ecn ? TcpSocketState::On : TcpSocketState::Off;
-    DynamicCast<TcpSocketBase>(m_listening)->SetUseEcn(ecn);
-    m_listening->Bind(InetSocketAddress(Ipv4Address::GetAny(), m_to.GetPort()));
-    m_listening->Listen();
-    m_listening->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
-                                   MakeCallback(&CellFlow::Accept, this));
-    m_socket = DynamicCast<TcpSocketBase>(Socket::CreateSocket(sender, TcpSocketFactory::GetTypeId()));
-    std::istringstream text(transport);
-    ObjectFactory factory;
-    text >> factory;
-    m_control = factory.Create<TcpCongestionOps>();
-    m_socket->SetCongestionControlAlgorithm(m_control);
-    m_socket->SetUseEcn(ecn);
-    bounded = DynamicCast<TcpBoundedCubic>(m_control);
-    m_socket->TraceConnectWithoutContext("HighestRxAck", MakeCallback(&CellFlow::Acknowledged, this));
-    m_socket->TraceConnectWithoutContext("LastRTT", MakeCallback(&CellFlow::Measured, this));
-    m_socket->TraceConnectWithoutContext("CongState", MakeCallback(&CellFlow::Changed, this));
-    m_socket->SetSendCallback(Callback<void, Ptr<Socket>, uint32_t>([this](Ptr<Socket>, uint32_t) { Fill(); }));
-    m_socket->SetConnectCallback(Callback<void, Ptr<Socket>>([this](Ptr<Socket>) { Fill(); }),
-                                 MakeNullCallback<void, Ptr<Socket>>());
-    m_socket->Bind();
-    m_socket->Connect(m_to);
-}
-
-void
-CellFlow::End()
-{
-    m_over = true;
-    if (m_endless)
-    {
-        m_socket->Close();
-    }
-}
-
-void
-CellFlow::Plan(double at, uint32_t bytes)
-{
-    m_wanted += bytes;
-    sessions.push_back({at, m_wanted});
-    Fill();
-}
-
-void
-CellFlow::Fill()
-{
-    while (!m_over && Simulator::Now() >= Seconds(send))
-    {
-        uint64_t left = m_endless ? ENDLESS : m_wanted - m_given;
-        uint32_t room = std::min<uint64_t>(left, m_socket->GetTxAvailable());
-        if (room == 0)
-        {
-            return;
-        }
-        int sent = m_socket->Send(Create<Packet>(room), 0);
-        if (sent <= 0)
-        {
-            return;
-        }
-        m_given += sent;
-    }
-}
-
-void
-CellFlow::Accept(Ptr<Socket> socket, const Address&)
-{
-    socket->SetRecvCallback(MakeCallback(&CellFlow::Receive, this));
-}
-
-void
-CellFlow::Receive(Ptr<Socket> socket)
-{
-    while (auto packet = socket->Recv())
-    {
-        if (packet->GetSize() == 0)
-        {
-            return;
-        }
-        m_received += packet->GetSize();
-    }
-    for (auto& session : sessions)
-    {
-        if (session.arrived < 0 && m_received >= session.until)
-        {
-            session.arrived = Simulator::Now().GetSeconds();
-        }
-    }
-}
-
-void
-CellFlow::Acknowledged(SequenceNumber32 before, SequenceNumber32 now)
-{
-    // The first one acknowledges the SYN.
-    m_acked += before.GetValue() == 0 ? now - SequenceNumber32(1) : now - before;
-    for (auto& session : sessions)
-    {
-        if (session.finished < 0 && m_acked >= session.until)
-        {
-            session.finished = Simulator::Now().GetSeconds();
-        }
-    }
-}
-
-void
-CellFlow::Measured(Time, Time now)
-{
-    uint32_t us = now.GetMicroSeconds();
-    if (us > 0)
-    {
-        m_smallest = m_smallest == 0 ? us : std::min(m_smallest, us);
-    }
-}
-
-void
-CellFlow::Changed(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t now)
-{
-    timeouts += now == TcpSocketState::CA_LOSS;
-    recoveries += now == TcpSocketState::CA_RECOVERY;
-}
-
-uint64_t
-CellFlow::TakeArrived()
-{
-    uint64_t bytes = m_received - m_taken;
-    m_taken = m_received;
-    return bytes;
-}
-
-bool
-CellFlow::Begun() const
-{
-    return m_socket != nullptr;
-}
-
-Ptr<TcpSocketState>
-CellFlow::State() const
-{
-    return bounded ? bounded->State() : nullptr;
-}
-
-uint32_t
-CellFlow::SmallestRtt() const
-{
-    return m_smallest;
-}
-
 Cell::Cell(Settings& settings)
 {
-    RngSeedManager::SetSeed(1);
-    RngSeedManager::SetRun(static_cast<uint64_t>(settings.Number("seed", 1)));
-    GlobalValue::Bind("ChecksumEnabled", BooleanValue(settings.Has("ours_radio")));
-    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(settings.Number("segment", 1448)));
-    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(settings.Number("window", 1 << 22)));
-    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(settings.Number("window", 1 << 22)));
-    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10)));
-    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(settings.Number("delack_ms", 40))));
-    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
-    Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(settings.Number("lifetime", 60))));
+    Configure(settings);
     uint32_t stations = settings.Number("stations", 1);
     if (stations < 1 || stations > 200)
     {
         throw Wrong("a cell has 1 to 200 stations");
     }
+    m_apart = settings.Number("apart", 0);
+    m_beyond = settings.Number("beyond", 0);
+    if (m_apart < 0 || m_beyond >= stations || (m_beyond > 0 && m_apart == 0))
+    {
+        throw Wrong("stations beyond need a second access point, apart from the first, and one station at that");
+    }
     m_stations.Create(stations);
-    m_ap = CreateObject<Node>();
+    m_accessPoints.Create(m_apart > 0 ? 2 : 1);
     m_server = CreateObject<Node>();
+    MakeRadios(settings);
+    Place(settings);
+    MakeWire(settings);
+    settings.Finish();
+    Simulator::Schedule(Seconds(LOOK), &Cell::Look, this);
+    Simulator::Schedule(Seconds(CLOSER), &Cell::LookCloser, this);
+}
 
-    auto channel = YansWifiChannelHelper::Default();
+void
+Cell::Configure(Settings& settings)
+{
+    RngSeedManager::SetSeed(1);
+    RngSeedManager::SetRun(static_cast<uint64_t>(settings.Number("seed", 1)));
+    GlobalValue::Bind("ChecksumEnabled", BooleanValue(settings.Has("ours_radio")));
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(settings.Number("segment", 1448)));
+    uint32_t window = settings.Number("window", 1 << 22);
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(window));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(window));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10)));
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(settings.Number("delack_ms", 40))));
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
+    Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(settings.Number("lifetime", 60))));
+}
+
+Ptr<YansWifiChannel>
+Cell::MakeAir(Settings& settings)
+{
+    auto air = CreateObject<YansWifiChannel>();
+    air->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
+    auto loss = CreateObject<LogDistancePropagationLossModel>();
+    loss->SetAttribute("Exponent", DoubleValue(settings.Number("path_loss", 3)));
+    air->SetPropagationLossModel(loss);
+    double every = settings.Number("burst_every", 0);
+    double burst = settings.Number("burst_ms", 0);
+    if (every > 0 && burst > 0)
+    {
+        m_bursts = CreateObject<BurstLoss>();
+        m_bursts->SetTimes(Seconds(every), MicroSeconds(burst * 1000));
+        loss->SetNext(m_bursts);
+    }
+    return air;
+}
+
+void
+Cell::MakeRadios(Settings& settings)
+{
     YansWifiPhyHelper phy;
-    phy.SetChannel(channel.Create());
+    phy.SetChannel(MakeAir(settings));
+    double power = settings.Number("power_dbm", 16.0206); // ns-3's, and 802.11's usual 40 mW
+    phy.Set("TxPowerStart", DoubleValue(power));
+    phy.Set("TxPowerEnd", DoubleValue(power));
     std::string standard = settings.Text("standard", "802.11g");
+    auto known = STANDARDS.find(standard);
+    if (known == STANDARDS.end())
+    {
+        throw Wrong("standard=" + standard + " is none of a cell: give 802.11a, 802.11b or 802.11g");
+    }
+    const auto& of = known->second;
     WifiHelper wifi;
-    bool b = standard == "802.11b";
-    wifi.SetStandard(b ? WIFI_STANDARD_80211b : WIFI_STANDARD_80211g);
+    wifi.SetStandard(of.standard);
     std::string manager = settings.Text("manager", "ns3::ArfWifiManager");
-    std::string data = settings.Text("data", b ? "DsssRate11Mbps" : "ErpOfdmRate54Mbps");
-    std::string control = settings.Text("control", b ? "DsssRate2Mbps" : "ErpOfdmRate24Mbps");
+    std::string data = settings.Text("data", of.data);
+    std::string control = settings.Text("control", of.control);
     if (manager == "ns3::ConstantRateWifiManager")
     {
         wifi.SetRemoteStationManager(manager, "DataMode", StringValue(data), "ControlMode", StringValue(control));
@@ -337,38 +173,140 @@ Cell::Cell(Settings& settings)
     {
         wifi.SetRemoteStationManager(manager);
     }
+    for (size_t i = 0; i < 3; i++)
+    {
+        m_channels.emplace_back(of.channels[i], of.width, of.band, 0);
+    }
+    const std::string band = of.band == WIFI_PHY_BAND_5GHZ ? "BAND_5GHZ" : "BAND_2_4GHZ";
+    auto tune = [&](size_t place) {
+        const auto channel = std::to_string(of.channels[place]) + ", " + std::to_string(of.width);
+        phy.Set("ChannelSettings", StringValue("{" + channel + ", " + band + ", 0}"));
+    };
     Ssid name("cell");
     WifiMacHelper mac;
     auto retries = UintegerValue(settings.Number("retries", 7));
+    const uint32_t here = m_stations.GetN() - m_beyond;
     mac.SetType("ns3::StaWifiMac", "Ssid", SsidValue(name), "FrameRetryLimit", retries);
-    auto stationDevices = wifi.Install(phy, mac, m_stations);
+    for (uint32_t i = 0; i < m_stations.GetN(); i++)
+    {
+        tune(i < here ? FIRST : SECOND);
+        m_stationRadios.Add(wifi.Install(phy, mac, m_stations.Get(i)));
+    }
     mac.SetType("ns3::ApWifiMac", "Ssid", SsidValue(name), "FrameRetryLimit", retries);
-    m_radio = wifi.Install(phy, mac, m_ap).Get(0);
+    for (uint32_t i = 0; i < m_accessPoints.GetN(); i++)
+    {
+        tune(i);
+        m_radios.Add(wifi.Install(phy, mac, m_accessPoints.Get(i)));
+    }
     auto queue = [](Ptr<NetDevice> device, uint32_t packets) {
         auto of = DynamicCast<WifiNetDevice>(device)->GetMac()->GetTxopQueue(AC_BE_NQOS);
         of->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, packets));
     };
-    queue(m_radio, settings.Number("ap_queue", 256));
+    uint32_t above = settings.Number("ap_queue", 256);
+    for (uint32_t i = 0; i < m_radios.GetN(); i++)
+    {
+        queue(m_radios.Get(i), above);
+    }
     uint32_t below = settings.Number("station_radio", 64); // below the host's own queue, as drivers have it
-    for (uint32_t i = 0; i < stations; i++)
+    for (uint32_t i = 0; i < m_stationRadios.GetN(); i++)
     {
-        queue(stationDevices.Get(i), below);
+        queue(m_stationRadios.Get(i), below);
     }
+    double share = settings.Number("foreign_share", 0);
+    double far = settings.Number("foreign_distance", 30);
+    for (uint32_t i = 0; share > 0 && i < m_accessPoints.GetN(); i++)
+    {
+        auto node = CreateObject<Node>();
+        tune(i);
+        mac.SetType("ns3::AdhocWifiMac");
+        wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "NonUnicastMode", StringValue(of.lowest));
+        auto device = wifi.Install(phy, mac, node).Get(0);
+        auto place = CreateObject<ConstantPositionMobilityModel>();
+        place->SetPosition(Vector(i * m_apart, far, 0));
+        node->AggregateObject(place);
+        m_foreign.push_back(CreateObject<ForeignTraffic>());
+        m_foreign.back()->Start(device, of.lowestMbps, share);
+    }
+}
 
+void
+Cell::Place(Settings& settings)
+{
     double distance = settings.Number("distance", 5);
+    const uint32_t here = m_stations.GetN() - m_beyond;
     auto places = CreateObject<ListPositionAllocator>();
-    for (uint32_t i = 0; i < stations; i++)
+    NodeContainer fixed;
+    for (uint32_t i = 0; i < m_stations.GetN(); i++)
     {
-        double angle = 2 * M_PI * i / stations;
-        places->Add(Vector(distance * std::cos(angle), distance * std::sin(angle), 0));
+        if (i == 0 && m_apart > 0)
+        {
+            continue; // it moves
+        }
+        const bool first = i < here;
+        double angle = first ? 2 * M_PI * i / here : 2 * M_PI * (i - here) / m_beyond;
+        places->Add(Vector(distance * std::cos(angle) + (first ? 0 : m_apart), distance * std::sin(angle), 0));
+        fixed.Add(m_stations.Get(i));
     }
-    places->Add(Vector(0, 0, 0));
+    for (uint32_t i = 0; i < m_accessPoints.GetN(); i++)
+    {
+        places->Add(Vector(i * m_apart, 0, 0));
+        fixed.Add(m_accessPoints.Get(i));
+    }
     MobilityHelper mobility;
     mobility.SetMobilityModel("ns3::ConstantPositionMobilityModel");
     mobility.SetPositionAllocator(places);
-    mobility.Install(m_stations);
-    mobility.Install(m_ap);
+    mobility.Install(fixed);
+    if (m_apart > 0)
+    {
+        PlaceMobile(settings);
+    }
+    for (uint32_t i = 0; m_bursts && i < m_stations.GetN(); i++)
+    {
+        m_bursts->AddStation(m_stations.Get(i)->GetObject<MobilityModel>());
+    }
+}
 
+void
+Cell::PlaceMobile(Settings& settings)
+{
+    double leaves = settings.Number("leaves", 0); // the first access point, in the middle between both
+    double outage = settings.Number("outage", 10);
+    double arrives = settings.Number("arrives", 0); // at the second
+    if (leaves <= 0 || outage <= 0 || arrives <= leaves + outage)
+    {
+        throw Wrong("a terminal that walks leaves, has no link for some time, and then arrives: give leaves, outage, "
+                    "arrives");
+    }
+    auto walk = CreateObject<WaypointMobilityModel>();
+    m_stations.Get(0)->AggregateObject(walk);
+    const Vector middle(m_apart / 2, BESIDE, 0);
+    walk->AddWaypoint(Waypoint(Seconds(0), Vector(0, BESIDE, 0)));
+    walk->AddWaypoint(Waypoint(Seconds(leaves), middle));
+    walk->AddWaypoint(Waypoint(Seconds(leaves + outage), middle));
+    walk->AddWaypoint(Waypoint(Seconds(arrives), Vector(m_apart, BESIDE, 0)));
+    Simulator::Schedule(Seconds(leaves), &Cell::Leave, this);
+    Simulator::Schedule(Seconds(leaves + outage), &Cell::Arrive, this);
+}
+
+void
+Cell::Leave()
+{
+    auto radio = DynamicCast<WifiNetDevice>(m_stationRadios.Get(0));
+    // A channel on which nobody is. The access point is told, as who leaves says so.
+    radio->GetPhy()->SetOperatingChannel(m_channels[NOWHERE]);
+    auto left = DynamicCast<WifiNetDevice>(m_radios.Get(0))->GetRemoteStationManager();
+    left->RecordDisassociated(Mac48Address::ConvertFrom(radio->GetAddress()));
+}
+
+void
+Cell::Arrive()
+{
+    DynamicCast<WifiNetDevice>(m_stationRadios.Get(0))->GetPhy()->SetOperatingChannel(m_channels[SECOND]);
+}
+
+void
+Cell::MakeWire(Settings& settings)
+{
     auto wire = CreateObject<SimpleChannel>();
     wire->SetAttribute("Delay", TimeValue(MicroSeconds(settings.Number("delay_ms", 4) * 500)));
     auto end = [&](Ptr<Node> node) {
@@ -379,7 +317,11 @@ Cell::Cell(Settings& settings)
         node->AddDevice(device);
         return device;
     };
-    auto uplink = end(m_ap);
+    std::vector<Ptr<NetDevice>> uplinks;
+    for (uint32_t i = 0; i < m_accessPoints.GetN(); i++)
+    {
+        uplinks.push_back(end(m_accessPoints.Get(i)));
+    }
     auto serverDevice = end(m_server);
 
     InternetStackHelper internet;
@@ -389,43 +331,52 @@ Cell::Cell(Settings& settings)
     TrafficControlHelper host;
     std::string hostQueue = settings.Text("host_queue", "1000p");
     host.SetRootQueueDisc("ns3::PfifoFastQueueDisc", "MaxSize", StringValue(hostQueue));
-    host.Install(stationDevices);
+    host.Install(m_stationRadios);
     Ipv4AddressHelper addresses("10.1.0.0", "255.255.0.0");
-    NetDeviceContainer all(stationDevices);
+    NetDeviceContainer all(m_stationRadios);
     all.Add(serverDevice);
     auto given = addresses.Assign(all);
-    for (uint32_t i = 0; i < stations; i++)
+    for (uint32_t i = 0; i < m_stations.GetN(); i++)
     {
         m_addresses.push_back(given.GetAddress(i));
     }
-    m_serverAddress = given.GetAddress(stations);
+    m_serverAddress = given.GetAddress(m_stations.GetN());
 
-    if (settings.Has("ours_radio"))
+    const bool ours = settings.Has("ours_radio");
+    uint32_t held = settings.Number("held", 4);
+    std::string radio = settings.Text("ours_radio", "");
+    std::string uplink = settings.Text("ours_uplink", "");
+    std::string options = settings.Text("ours_options", "");
+    for (uint32_t i = 0; i < m_accessPoints.GetN(); i++)
     {
-        m_ours = CreateObject<AccessPoint>();
-        uint32_t held = settings.Number("held", 4);
-        m_ours->AddPort(m_radio, settings.Text("ours_radio", ""), held);
-        m_ours->AddPort(uplink, settings.Text("ours_uplink", ""));
-        if (!m_ours->Start(settings.Text("ours_options", "")))
+        if (ours)
         {
-            throw Wrong(m_ours->GetError());
+            auto made = CreateObject<AccessPoint>();
+            m_ours.push_back(made);
+            made->AddPort(m_radios.Get(i), radio, held);
+            made->AddPort(uplinks[i], uplink);
+            if (!made->Start(options))
+            {
+                throw Wrong(made->GetError());
+            }
+        }
+        else
+        {
+            NetDeviceContainer both(m_radios.Get(i));
+            both.Add(uplinks[i]);
+            BridgeHelper().Install(m_accessPoints.Get(i), both);
         }
     }
-    else
-    {
-        NetDeviceContainer both(m_radio);
-        both.Add(uplink);
-        BridgeHelper().Install(m_ap, both);
-    }
-    settings.Finish();
-    Simulator::Schedule(Seconds(LOOK), &Cell::Look, this);
-    Simulator::Schedule(Seconds(CLOSER), &Cell::LookCloser, this);
 }
 
 Cell::~Cell()
 {
     m_flows.clear();
-    m_ours = nullptr;
+    for (auto& foreign : m_foreign)
+    {
+        foreign->Dispose();
+    }
+    m_ours.clear();
     Simulator::Destroy();
 }
 
@@ -579,6 +530,10 @@ Cell::LookCloser()
             Keep(now, "cwnd", state->GetCwndInSegments(), 0, flow->name);
             Keep(now, "recovering", state->m_congState == TcpSocketState::CA_RECOVERY, 0, flow->name);
         }
+        else if (flow->Begun() && !state && flow->SmallestRtt() > 0)
+        {
+            Keep(now, "cwnd", flow->Window(), 0, flow->name);
+        }
     }
     Simulator::Schedule(Seconds(CLOSER), &Cell::LookCloser, this);
 }
@@ -611,7 +566,7 @@ Cell::Samples() const
     return m_samples;
 }
 
-Ptr<AccessPoint>
+const std::vector<Ptr<AccessPoint>>&
 Cell::Ours() const
 {
     return m_ours;
@@ -677,14 +632,23 @@ extern "C"
         return cell->Samples().data();
     }
 
-    uint64_t cell_access_point(const ns3::Cell* cell)
+    /// The handle of the first of ours, the second; 0: there is none.
+    uint64_t cell_access_point(const ns3::Cell* cell, size_t index)
     {
-        return cell->Ours() ? cell->Ours()->GetHandle() : 0;
+        return index < cell->Ours().size() ? cell->Ours()[index]->GetHandle() : 0;
     }
 
     void cell_error(const ns3::Cell* cell, char* error, size_t room)
     {
-        Tell(error, room, cell->Ours() ? cell->Ours()->GetError() : "");
+        Tell(error, room, "");
+        for (const auto& ours : cell->Ours())
+        {
+            if (!ours->GetError().empty())
+            {
+                Tell(error, room, ours->GetError());
+                return;
+            }
+        }
     }
 
     void cell_free(ns3::Cell* cell)

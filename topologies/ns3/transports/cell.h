@@ -4,15 +4,19 @@
 //
 //     station 1 .. n --802.11-- AP node --wire-- server
 //     own queue                 queue of its radio
+//
+// With a second access point, behind the same wire and on a channel of its own, the last stations are there, and the first
+// one walks from one to the other.
 #pragma once
 
-#include "cwnd_middleware.h"
+#include "cell_flow.h"
+#include "channel.h"
 
 #include "ns3/event-id.h"
 #include "ns3/net-device-container.h"
 #include "ns3/node-container.h"
-#include "ns3/object-factory.h"
-#include "ns3/tcp-socket-base.h"
+#include "ns3/simple-channel.h"
+#include "ns3/yans-wifi-helper.h"
 
 #include <deque>
 #include <map>
@@ -25,22 +29,6 @@ namespace ns3
 
 class AccessPoint;
 
-/// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error.
-class Settings
-{
-  public:
-    /// Raises std::invalid_argument for a word without "=".
-    Settings(const char* const* words, size_t count);
-    std::string Text(const std::string& name, const std::string& otherwise);
-    double Number(const std::string& name, double otherwise);
-    bool Has(const std::string& name) const;
-    /// Raises std::invalid_argument for what was not asked for.
-    void Finish() const;
-
-  private:
-    std::map<std::string, std::string> m_values;
-};
-
 /// One measurement; times in s since the simulation's start, `time` the middle of `span`.
 struct CellSample
 {
@@ -49,61 +37,6 @@ struct CellSample
     double span;
     const char* quantity;
     const char* source;
-};
-
-/// TCP from one node to another: as much as goes, or sessions on one connection.
-class CellFlow
-{
-  public:
-    CellFlow(std::string name, Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address to, uint16_t port, Settings& settings);
-
-    std::string name;
-    Ptr<Node> sender;
-    std::string transport;
-    double start; ///< it connects
-    double send;  ///< as much as goes, from here on
-    double stop;
-
-    void Begin();
-    void End();
-    /// Bytes that arrived since the last time.
-    uint64_t TakeArrived();
-    bool Begun() const;
-    Ptr<TcpSocketState> State() const;
-    uint32_t SmallestRtt() const; ///< us; 0: none yet
-
-    struct Session
-    {
-        double start;
-        uint64_t until;      ///< bytes of the connection with it
-        double finished{-1}; ///< all of it acknowledged to the sender
-        double arrived{-1};  ///< all of it at the receiver
-    };
-
-    std::vector<Session> sessions;
-    Ptr<TcpBoundedCubic> bounded; ///< its congestion control, where that can be bounded
-    uint64_t timeouts{0}, recoveries{0};
-
-  private:
-    void Plan(double at, uint32_t bytes);
-    void Fill();
-    void Accept(Ptr<Socket> socket, const Address& from);
-    void Receive(Ptr<Socket> socket);
-    void Acknowledged(SequenceNumber32 before, SequenceNumber32 now);
-    void Measured(Time before, Time now);
-    void Changed(TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now);
-
-    Ptr<Node> m_receiver;
-    InetSocketAddress m_to;
-    bool m_ecn;
-    bool m_endless;
-    Ptr<TcpSocketBase> m_socket;
-    Ptr<Socket> m_listening;
-    Ptr<TcpCongestionOps> m_control;
-    Ptr<TcpSocketState> m_state;
-    uint64_t m_wanted{0}, m_given{0}, m_acked{0}, m_received{0}, m_taken{0};
-    uint32_t m_smallest{0};
-    bool m_over{false};
 };
 
 /// UDP from one node to another at a rate.
@@ -129,10 +62,18 @@ class Cell
     void AddMiddleware(Settings& settings);
     void Run(double until);
     const std::vector<CellSample>& Samples() const;
-    /// Of the access point of this project; null behind a bridge.
-    Ptr<AccessPoint> Ours() const;
+    /// Of the access points of this project; none behind bridges.
+    const std::vector<Ptr<AccessPoint>>& Ours() const;
 
   private:
+    void Configure(Settings& settings);
+    Ptr<YansWifiChannel> MakeAir(Settings& settings);
+    void MakeRadios(Settings& settings);
+    void Place(Settings& settings);
+    void PlaceMobile(Settings& settings);
+    void MakeWire(Settings& settings);
+    void Leave();
+    void Arrive();
     Ptr<Node> Station(Settings& settings, uint32_t& number) const;
     void Look();
     void LookCloser();
@@ -140,10 +81,15 @@ class Cell
     void Take(CellStream* stream, Ptr<Socket> socket);
     void Keep(double time, const std::string& quantity, double value, double span, const std::string& source);
 
-    NodeContainer m_stations;
-    Ptr<Node> m_ap, m_server;
-    Ptr<NetDevice> m_radio;
-    Ptr<AccessPoint> m_ours;
+    NodeContainer m_stations, m_accessPoints;
+    Ptr<Node> m_server;
+    double m_apart{0};    ///< m between two access points; 0: there is one
+    uint32_t m_beyond{0}; ///< stations at the second
+    NetDeviceContainer m_stationRadios, m_radios;
+    std::vector<WifiPhy::ChannelTuple> m_channels; ///< of the first access point, of the second, and of nobody
+    Ptr<BurstLoss> m_bursts;
+    std::vector<Ptr<ForeignTraffic>> m_foreign;
+    std::vector<Ptr<AccessPoint>> m_ours;
     Ipv4Address m_serverAddress;
     std::vector<Ipv4Address> m_addresses;
     std::vector<std::unique_ptr<CellFlow>> m_flows;

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command line: `python -m controller.agent --engine tls://HOST:PORT --name NAME --state DIRECTORY`."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import config, log
+from ..punctual import punctual
+from .process import Agent, Options
+
+
+def agent(
+    name: Annotated[str, typer.Option(help="What it would be called; who adopts it may choose another name.")],
+    engine: Annotated[list[str], typer.Option(help="tls://HOST:PORT of NATS; several of one cluster.")],
+    state: Annotated[Path, typer.Option(help="A folder of its own: its key, and what was desired last.")],
+    engine_ca: Annotated[Path, typer.Option(help="Whom the engine's certificate must come from.")],
+    enrol: Annotated[Path, typer.Option(help="The credentials with which it may announce itself.")],
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="What its access point is like, for who adopts it.")
+    ] = None,
+    log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
+) -> None:
+    """Keep one access point under control, beside its switch; with the service when it is there, and alone when not."""
+    log.begin(log_format)
+    try:
+        offered = None if config_file is None else config.load(config_file).access_points
+        if offered is not None and len(offered) != 1:
+            raise config.ConfigError(f"{config_file}: {len(offered)} access points: an agent has one")
+        asyncio.run(run(Options(engine, engine_ca, enrol, state, name, offered[0] if offered else None)))
+    except config.ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+async def run(options: Options) -> None:
+    """Run until SIGINT or SIGTERM; raises `ConfigError`."""
+    agent = Agent(options, lambda name: print(f"ready {name}", flush=True))
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    punctual()
+    print(f"agent {agent.id}", flush=True)
+    working, stopping = asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        await agent.stop()
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def main() -> None:
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    application.command()(agent)
+    application()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ack_priority` and `queue_meter`: pure ACKs first, and what each priority queue may take of its port.
+
+Group traffic has meters of its own: it leaves through every port, so the slowest one says what it may take.
+
+The loop writes the meters anew as capacities change, and as flows go ahead within their fair share
+(`PortRegulator.queue_rates`).
+
+The meter counts what arrives, not what is sent: where the filter is on, superseded ACKs never reach the wire, and the
+ACKs of a download over 14 Mb/s are 0.32 Mb/s of arrivals on an uplink of 1 Mb/s but far less of its time.
+"""
+
+from collections.abc import Iterable
+
+import finsy as fy
+
+from ..config import AccessPointConfig, QueueShares
+from .flow_table import MOST_THINNED
+from .program import (
+    GROUP_PORT,
+    QUEUE_ACKS,
+    QUEUE_BULK,
+    QUEUE_CONTROL,
+    QUEUE_NEW_FLOWS,
+    QUEUE_SCALABLE,
+    QUEUE_SPARSE,
+    QUEUE_THINNED,
+    Encodable,
+    rate_meter,
+    table_entry,
+)
+from .queue_estimate import FULL_FRAME
+
+BURST_SECONDS = 0.1
+"""A queue may take its rate of so long at once."""
+BURST_FRAMES = 10
+
+
+def entities(config: AccessPointConfig) -> list[Encodable]:
+    """The entries of `ack_priority` and the cells of `queue_meter`."""
+    wanted: list[Encodable] = []
+    features = config.features
+    for port in config.ports:
+        if features.ack_priority or features.ack_filter:
+            wanted.append(
+                table_entry(
+                    "ack_priority",
+                    {"egress_port": port.port},
+                    "prioritise",
+                    queue=QUEUE_ACKS if features.ack_priority else QUEUE_BULK,
+                    filter=int(features.ack_filter),
+                )
+            )
+    wanted.extend(queue_meter(port, queue, rate) for (port, queue), rate in meter_rates(config).items())
+    return wanted
+
+
+def meter_rates(config: AccessPointConfig) -> dict[tuple[int, int], float]:
+    """The rate of each port's and queue's meter, and of those of group traffic, as far as the configuration says it."""
+    capacities = {port.port: port.capacity for port in config.ports}
+    capacities[GROUP_PORT] = slowest(capacities.values())
+    return {
+        (port, queue): rate
+        for port, capacity in capacities.items()
+        for queue, rate in queue_rates(config.queue_shares, capacity).items()
+    }
+
+
+def slowest(capacities: Iterable[float]) -> float:
+    """The least of those that are known; 0: none is."""
+    return min((capacity for capacity in capacities if capacity), default=0.0)
+
+
+def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
+    """What each priority queue may take of a port whose flows nobody has looked at yet; all in bytes/s."""
+    return {
+        QUEUE_ACKS: shares.acks * capacity,
+        QUEUE_SPARSE: shares.sparse * capacity,
+        QUEUE_NEW_FLOWS: shares.new_flows * capacity,
+        QUEUE_CONTROL: shares.control * capacity,
+        QUEUE_SCALABLE: shares.scalable * capacity,
+        # The meter stands before the drops.
+        QUEUE_THINNED: capacity / (1 - MOST_THINNED),
+    }
+
+
+def queue_meter(port: int, queue: int, rate: float) -> fy.P4MeterEntry:
+    """The cell that lets `rate` bytes/s into one queue of a port; 0: whatever comes, while nobody knows better."""
+    config = rate_meter(8 * rate, burst(rate)) if rate else None
+    return fy.P4MeterEntry("queue_meter", index=port << 3 | queue, config=config)
+
+
+def burst(rate: float) -> int:
+    """Bytes that a queue may take at once."""
+    return max(BURST_FRAMES * FULL_FRAME, round(rate * BURST_SECONDS))

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flows of one access point as the loop sees them: arrays with one place for each flow index. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..law.base import Law
+from ..law.pi2 import MOST_DROPPED
+from ..observation import UsageObservation
+from .feedback import Floats, Rates, quantise
+from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
+
+Numbers = npt.NDArray[np.int64]
+
+SLOTS = 8193
+"""Places for stations that are known or set something for; one of them stands for nobody."""
+NOBODYS = 0
+UP, DOWN = 0, 1
+
+METER_STEP = 4
+"""A flow's sparse rate is written when it changed by one part in so many."""
+
+SMALL_BURST = 576
+"""Bytes of a small packet. A flow of these, on average, goes ahead within its fair share, and on a crowded port, where
+a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
+behind it is its time on the link. 576 is what every host takes (RFC 791)."""
+
+MOST_THINNED = MOST_DROPPED
+"""What a thinned flow may have to lose: the bound that there is for what is not ECN-capable anyway."""
+
+THIN_FROM, THIN_TO = 0.9, 1.1
+"""A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to
+lose this many times `MOST_THINNED`, so that no flow goes to and fro between two queues."""
+
+SMALL_PACKET = 128
+"""Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKind:
+    """What is known of a flow from the start."""
+
+    egress_port: int
+    tcp: bool
+    own_class: int
+    """The class that the operator's rules give it, or 0."""
+    thinned: bool
+    """Whether its entry asks for the class of flows that go ahead and are thinned."""
+    data_class: int
+    ack_class: int
+    """The built-in class of its packets when they are data, and when they are ACKs."""
+    sparse_rate: float
+    """bytes/s within which it is sparse in any case"""
+    metered_rate: float
+    """The sparse rate in its entry, bytes/s."""
+    station: int
+    """A number of its station's address."""
+    written: int
+    written_scalable: int
+    """The feedback in its entry, as 16 bits, and that for scalable senders."""
+
+
+class FlowTable:
+    """Flows by flow index."""
+
+    def __init__(self) -> None:
+        self.packets, self.bytes = np.zeros(FLOWS_SIZE, np.int64), np.zeros(FLOWS_SIZE, np.int64)
+        """Counted since it was learned."""
+        self.rates = Rates(FLOWS_SIZE)
+        """What arrives of each, in bytes/s."""
+        self.feedback, self.weight = np.zeros(FLOWS_SIZE), np.zeros(FLOWS_SIZE)
+        self.class_id, self.active = np.zeros(FLOWS_SIZE, np.uint8), np.zeros(FLOWS_SIZE, bool)
+        self.written = np.zeros(FLOWS_SIZE, np.int64)
+        self._scalable = np.zeros(FLOWS_SIZE, np.int64)
+        """What scalable senders get, of what is written."""
+        self.port = np.zeros(FLOWS_SIZE, np.int64)
+        self.acknowledges = np.zeros(FLOWS_SIZE, bool)
+        self._tcp = np.zeros(FLOWS_SIZE, bool)
+        self._own_class = np.zeros(FLOWS_SIZE, np.uint8)
+        self._classes = np.zeros((2, FLOWS_SIZE), np.uint8)
+        self.sparse_rate: Floats = np.zeros(FLOWS_SIZE)
+        """Bytes/s within which a flow is sparse."""
+        self.crowded = np.zeros(FLOWS_SIZE, bool)
+        """Whose packets are sparse only when they are small, too."""
+        self.thinned = np.zeros(FLOWS_SIZE, bool)
+        """Who goes ahead, and loses what it asks for above its fair share."""
+        self.station = np.zeros(FLOWS_SIZE, np.int64)
+        """A number of each one's station."""
+        self.held = np.zeros(FLOWS_SIZE)
+        """What a flow loses as its station asks for more than its limit."""
+        self.station_weight = np.ones(FLOWS_SIZE)
+        self._slots = np.zeros((2, FLOWS_SIZE), np.int64)
+        """Of who sends it, and who gets it."""
+        self._limits = np.zeros((2, SLOTS))
+        """In bytes/s; 0: none."""
+        self._used = np.zeros((2, SLOTS, 2), np.int64)
+        """Packets and bytes of each station, up and down."""
+        self._least_sparse_rate = np.zeros(FLOWS_SIZE)
+        self._small = np.zeros(FLOWS_SIZE, bool)
+        self._metered = np.zeros(FLOWS_SIZE)
+        self._metered_crowded = np.zeros(FLOWS_SIZE, bool)
+        """Sparse rate and burst in its entry."""
+        self._written_thinned = np.zeros(FLOWS_SIZE, bool)
+
+    def add(self, index: int, kind: FlowKind, now: float = 0.0) -> None:
+        """A flow takes a place; its weight stands there already."""
+        self.rates.forget(index, now)
+        self.packets[index] = self.bytes[index] = 0
+        self.active[index] = self.acknowledges[index] = False
+        self.feedback[index] = kind.written / FEEDBACK_MAX
+        self.port[index] = kind.egress_port
+        self._tcp[index] = kind.tcp
+        self._classes[:, index] = kind.data_class, kind.ack_class
+        self._least_sparse_rate[index] = kind.sparse_rate
+        self.sparse_rate[index] = self._metered[index] = kind.metered_rate
+        self.crowded[index] = self._metered_crowded[index] = False
+        self.thinned[index] = self._written_thinned[index] = kind.thinned
+        self.station[index], self.station_weight[index] = kind.station, 1.0
+        self.held[index] = 0.0
+        self._slots[:, index] = NOBODYS
+        self.written[index], self._scalable[index] = kind.written, kind.written_scalable
+        self.set_class(index, kind.own_class)
+
+    def set_class(self, index: int, own_class: int) -> None:
+        """The operator's rules give a flow this class; 0: none."""
+        self._own_class[index] = own_class
+        self.class_id[index] = own_class or self._classes[int(self.acknowledges[index]), index]
+
+    def take(self, at: Numbers, packets: Numbers, sizes: Numbers, now: float, tau: float) -> None:
+        """New readings of the counters of these flows; `tau` as in `Rates`."""
+        more = np.stack((packets - self.packets[at], sizes - self.bytes[at]), axis=1)
+        for way in (UP, DOWN):
+            np.add.at(self._used[way], self._slots[way, at], more)
+        self.packets[at], self.bytes[at] = packets, sizes
+        self._small[at] = sizes <= SMALL_BURST * packets
+        self.rates.update(at, sizes.astype(np.float64), now, tau)
+        # A flow of small TCP packets looks like the ACKs of the other direction.
+        acknowledges = self._tcp[at] & (sizes > 0) & (sizes < SMALL_PACKET * packets)
+        changed = acknowledges != self.acknowledges[at]
+        if changed.any():
+            at, acknowledges = at[changed], acknowledges[changed]
+            self.acknowledges[at] = acknowledges
+            own = self._own_class[at]
+            self.class_id[at] = np.where(own > 0, own, self._classes[acknowledges.astype(np.int64), at])
+
+    def elastic(self, at: Numbers, sparse: bool) -> Floats:
+        """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
+        held = ~self.acknowledges[at]
+        if sparse:
+            held &= (self.rates.value[at] > self.sparse_rate[at]) | (self.crowded[at] & ~self._small[at])
+        return held.astype(np.float64)
+
+    def allow(self, at: Numbers, rates: Floats | None, busy: bool) -> None:
+        """Those of these flows that send small packets are sparse within these rates in bytes/s; the others within
+        their least one, where that is not more than these and the port is not busy, for it is busy with such flows.
+        None: all are sparse within their least one, whatever others do."""
+        least = self._least_sparse_rate[at]
+        if rates is None:
+            self.crowded[at], self.sparse_rate[at] = False, least
+            return
+        small = self._small[at]
+        self.crowded[at] = (rates < least) | (~small & busy)
+        self.sparse_rate[at] = np.where(small, np.maximum(rates, least), least)
+
+    def thin(self, at: Numbers, fair: Floats, dropped: Floats) -> None:
+        """Those of these flows that send small packets and ask for somewhat more than these fair rates in bytes/s stay
+        ahead of the bulk, and lose what is above, of which the terms of the port and of the class take the part
+        `dropped`.
+
+        Nobody can tell whether the ACKs of QUIC or of a tunnel are ACKs, but they are as good when some are missing
+        (RFC 3449, 5.2.1), and behind the bulk all would come late. What is of TCP tells: that is left to marks.
+        """
+        asked, were = self.rates.value[at], self.thinned[at]
+        lost = 1 - fair / np.maximum(asked, 1e-9)
+        can = self._small[at] & ~self._tcp[at] & (self._own_class[at] == 0) & (asked > self._least_sparse_rate[at])
+        begins = (lost > 0) & (lost <= MOST_THINNED)
+        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MOST_THINNED)
+        self.thinned[at] = thinned = can & (begins | stays)
+        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MOST_THINNED), self.feedback[at])
+
+    def brought(self, at: Numbers) -> float:
+        """Bytes/s that those of these flows may take of the sparse queue which go ahead within their fair share, and
+        not within what is sparse in any case. ACKs of TCP have a queue of their own, and so have those that are
+        thinned."""
+        fair = self._small[at] & ~self.acknowledges[at] & (self.sparse_rate[at] > self._least_sparse_rate[at])
+        return float(self.sparse_rate[at][fair & ~self.thinned[at]].sum())
+
+    def belongs(self, index: int, sender: int, receiver: int, station: int, weight: float) -> None:
+        """Whose flow it is: the places of who sends and of who gets it, and a number and weight of its station."""
+        self._slots[:, index] = sender, receiver
+        self.station[index], self.station_weight[index] = station, weight
+
+    def set_limits(self, slot: int, down: float, up: float) -> None:
+        """What the flows of a station may have together, in bytes/s; 0: what there is."""
+        if slot != NOBODYS:
+            self._limits[DOWN, slot], self._limits[UP, slot] = down, up
+
+    def clear(self, slots: Numbers) -> None:
+        """These places are others' from now on."""
+        self._used[:, slots] = 0
+        self._limits[:, slots] = 0.0
+        gone = np.zeros(SLOTS, bool)
+        gone[slots] = True
+        self._slots[gone[self._slots]] = NOBODYS
+
+    def go_on_from(self, before: "FlowTable") -> None:
+        """A new table for the same stations: what they used and may use stays."""
+        self._used, self._limits = before._used, before._limits
+
+    def station_rates(self) -> Floats:
+        """What the flows of each place have together, up and down, in bytes/s."""
+        return np.stack([np.bincount(self._slots[way], self.rates.value, SLOTS) for way in (UP, DOWN)])
+
+    def usage(self, slot: int, rates: Floats | None = None) -> UsageObservation:
+        """What a station used, and does now; `rates` as `station_rates` has them."""
+        if slot == NOBODYS:
+            return UsageObservation(
+                packets_up=0, bytes_up=0, packets_down=0, bytes_down=0, rate_up_bps=0.0, rate_down_bps=0.0
+            )
+        up, down = (self.station_rates() if rates is None else rates)[:, slot].tolist()
+        (packets_up, bytes_up), (packets_down, bytes_down) = self._used[:, slot].tolist()
+        return UsageObservation(
+            packets_up=packets_up,
+            bytes_up=bytes_up,
+            packets_down=packets_down,
+            bytes_down=bytes_down,
+            rate_up_bps=8 * up,
+            rate_down_bps=8 * down,
+        )
+
+    def hold(self, at: Numbers) -> None:
+        """Those of these flows whose station has a limit, and asks for more, lose what is above: all of them the same
+        part. What answers to that asks for less, and what does not is cut to the limit. None of them goes ahead as
+        sparse with more than what is sparse in any case."""
+        held = np.zeros(at.size)
+        for way in (UP, DOWN):
+            slots = self._slots[way, at]
+            limits = self._limits[way, slots]
+            if limits.any():
+                asked = np.bincount(slots, self.rates.value[at], minlength=SLOTS)[slots]
+                above = 1 - limits / np.maximum(asked, 1e-9)
+                held = np.maximum(held, np.where(limits > 0, np.clip(above, 0.0, 1.0), 0.0))
+        self.held[at] = held
+        has = held > 0
+        if has.any():
+            of = at[has]
+            self.crowded[of], self.thinned[of] = True, False
+            self.sparse_rate[of] = self._least_sparse_rate[of]
+
+    def _terms(self, at: Numbers) -> Floats:
+        """The feedback of these flows, with what their stations' limits add."""
+        terms: Floats = np.minimum(1.0, self.feedback[at] + self.held[at])
+        return terms
+
+    def stop(self, at: Numbers) -> None:
+        """These flows have no feedback any more."""
+        self.feedback[at] = self.held[at] = 0.0
+        self.thinned[at] = False
+
+    def changed(self, at: Numbers, law: Law, step: int, scalable_step: int) -> list[int]:
+        """Those whose feedback differs from what is written by `step` of 65535 at least, or that of scalable senders by
+        `scalable_step`, or has become 0; and those whose sparse rate differs by one part of `METER_STEP`."""
+        terms = self._terms(at)
+        value, written = np.rint(terms * FEEDBACK_MAX), self.written[at]
+        scalable = np.rint(np.array([law.scalable(term) for term in terms.tolist()]) * FEEDBACK_MAX)
+        feedback = (np.abs(value - written) >= step) | (np.abs(scalable - self._scalable[at]) >= scalable_step)
+        feedback |= (value == 0) & (written > 0)
+        metered = self._metered[at]
+        meter = np.abs(self.sparse_rate[at] - metered) * METER_STEP > metered
+        kind = (self.crowded[at] != self._metered_crowded[at]) | (self.thinned[at] != self._written_thinned[at])
+        return at[feedback | meter | kind].tolist()
+
+    def meter(self, index: int) -> tuple[int, bool]:
+        """The sparse rate of a flow in bytes/s, and whether only its small packets are sparse: what is written now."""
+        self._metered[index] = rate = max(1, round(float(self.sparse_rate[index])))
+        self._metered_crowded[index] = crowded = bool(self.crowded[index])
+        return rate, crowded
+
+    def asks(self, index: int, flow_class: int) -> int:
+        """What a flow asks for in its entry, where the operator gave it `flow_class`: what is written now."""
+        self._written_thinned[index] = thinned = bool(self.thinned[index])
+        return FLOW_CLASS_THINNED if thinned else flow_class
+
+    def values(self, index: int, law: Law) -> tuple[int, int]:
+        """Twice 16 bits, the feedback of a flow and that for scalable senders: what is written now."""
+        term = min(1.0, float(self.feedback[index] + self.held[index]))
+        self.written[index], self._scalable[index] = values = quantise(term), quantise(law.scalable(term))
+        return values

@@ -1,0 +1,494 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of one access point: every 10 ms read counters, compute feedback, write the entries whose 16 bits changed.
+
+    one ReadRequest:  arrived, sent, filtered of each port and class, group traffic of each port, and some of the flows'
+                      counters in turn
+    one WriteRequest: port_feedback, class_feedback, flows: only what changed
+
+It is a coroutine beside the session's others and takes its time from the event loop, so in virtual time it runs in
+virtual time. Requests are put together from parts that were serialised when a flow was learned: concatenated protobuf
+messages are one message with the repeated fields of all.
+"""
+
+import asyncio
+import math
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from finsy.proto import p4r, rpc_code
+
+from ..config import AccessPointConfig
+from ..observation import TICK_BOUNDS
+from .acks import burst, meter_rates, queue_meter, queue_rates, slowest
+from .classes import class_ids, ruled_class
+from .connection import Connection
+from .feedback import Floats, quantise
+from .flow_table import METER_STEP, SMALL_BURST, FlowTable
+from .program import (
+    ECT0,
+    ECT1,
+    GROUP_COUNTERS,
+    GROUP_PORT,
+    NOT_ECT,
+    PARAM_FEEDBACK,
+    PARAM_FLOW_CLASS,
+    PARAM_SCALABLE,
+    Program,
+    canonical,
+    class_index,
+    table_entry,
+)
+from .regulator import CLASSES, LAWS, NOBODY, VOLUMES, PortRegulator, Volumes, slowest_uplink
+from .transport import RpcError, Transport
+
+if TYPE_CHECKING:
+    from .flows import Flow
+
+IDLE_INTERVAL = 0.1
+"""Seconds between ticks while nothing is regulated: counters are only looked at."""
+
+ANSWER_SECONDS = 2.0
+"""A switch that takes longer for an answer is given up."""
+
+DURATIONS = 1000
+"""Ticks whose durations are remembered."""
+
+FLOW_STEP = 256
+"""A flow's or class's feedback is written when it changed by so much of 65535: on some targets each write refills the
+flow's meter, and nobody can tell 0.4 % of probability from noise."""
+
+PORT_STEP = 32
+"""A port's feedback is written when it changed by one part in so many: senders answer to its square root."""
+
+SCALABLE_STEP = 2048
+"""The same for what scalable senders get of it, which moves by its root: they answer to each mark by its part."""
+
+MOST_WRITTEN = 128
+"""Flows that are written in one tick; the others wait for the next."""
+AT_ONCE = 32
+"""Active flows are read so many at once when there are enough: reading a few of them with every tick costs more."""
+MOST_FRESH = 64
+QUIET_SECONDS = 1.0
+MOST_QUIET = 16
+"""A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
+
+Key = tuple[int, int | None, int]
+"""A port, or a port and a class; what the ECN field of its packets says."""
+
+Change = tuple[Key | int | None, p4r.Update]
+"""What an update is of: a feedback entry of a port or class, a flow by its index, a meter."""
+
+
+class Loop:
+    """The loop of one access point; `run` ticks for one session."""
+
+    def __init__(self, config: AccessPointConfig, program: Program) -> None:
+        self._config = config
+        self._program = program
+        self.ticks = 0
+        """How many have begun."""
+        self.late = 0
+        """How many of them began more than half an interval after they were due."""
+        self.missed = 0
+        """How many were left out, because the next one was due already."""
+        self._durations: deque[float] = deque(maxlen=DURATIONS)
+        self.tick_counts = [0] * (len(TICK_BOUNDS) + 1)
+        """How many took so long, by `TICK_BOUNDS`."""
+        self.tick_seconds = 0.0
+        """What all of them took together."""
+        self._volumes = {port.port: Volumes() for port in config.ports}
+        self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
+        self._entries: dict[Key, p4r.Update] = {}
+        """The last update of each feedback entry."""
+        self.added: Callable[[Flow], None] = lambda flow: None
+        self.removed: Callable[[int], None] = lambda index: None
+        """Called with what is regulated from now on, and no more."""
+        self._releasing = False
+        self._ended: asyncio.Event | None = None
+        self._transport: Transport
+        """The way to the switch in this session."""
+        self._writes = b""
+        """What a WriteRequest begins with in it."""
+        self.forget()
+
+    def forget(self) -> None:
+        """A session begins: no flow is known, and of feedback entries there are none."""
+        config = self._config
+        self.flows = FlowTable()
+        self.ports = {
+            port.port: PortRegulator(config, port, self.flows, [], self._volumes[port.port]) for port in config.ports
+        }
+        self._by_index: dict[int, Flow] = {}
+        self._fresh: deque[Flow] = deque()
+        self._turn: deque[Flow] = deque()
+        self._quiet: deque[Flow] = deque()
+        self._turn_credit = self._quiet_credit = 0.0
+        self._to_write: dict[int, None] = {}
+        self._written: dict[Key, tuple[int, bool]] = {}
+        """Which feedback entries there are: 16 bits, and whether they only mark."""
+        self._meters = {
+            (port, queue): self._program.update(p4r.Update.MODIFY, queue_meter(port, queue, rate))
+            for (port, queue), rate in meter_rates(config).items()
+        }
+        """The last update of each port's and queue's meter."""
+        self._releasing = False
+        self._set_targets()
+        self.configure()
+
+    def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
+        """Go on with the feedback entries that the switch has; returns what has to be mended there."""
+        updates = []
+        of_ports = self._program.schema.tables["port_feedback"].id
+        for entry in entries:
+            port, *of_class, ecn = (int.from_bytes(field.exact.value) for field in entry.match)
+            feedback, *mark_only = (int.from_bytes(param.value) for param in entry.action.action.params)
+            if port not in self.ports:
+                updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
+            elif entry.table_id == of_ports:
+                self._written[port, None, ecn] = feedback, False
+            else:
+                self._written[port, of_class[0], ecn] = feedback, bool(mark_only[0])
+        return updates
+
+    def configure(self) -> None:
+        """Parameters have changed in the configuration; the ports are the same."""
+        for regulator in self.ports.values():
+            regulator.configure(self._config)
+        for index, flow in self._by_index.items():
+            if flow.flow_class:
+                self.flows.set_class(index, ruled_class(self._config, flow.flow_class))
+        self.interval = self._config.ncr.device_interval if self._config.features.ncr else IDLE_INTERVAL
+        """Seconds between two ticks."""
+        self._set_cells()
+        self._all_classes = True
+
+    def add(self, flows: "Iterable[Flow]", now: float) -> None:
+        """From now on read and regulate these flows, whose entries are in the switch."""
+        for flow in flows:
+            self.flows.add(flow.index, flow.kind(self._config), now)
+            self._by_index[flow.index] = flow
+            self.added(flow)
+            self._fresh.append(flow)
+
+    def change(self, flow: "Flow") -> None:
+        """What is known of a flow has changed: its entry is written once more."""
+        if self._by_index.get(flow.index) is flow:
+            self.flows.set_class(flow.index, ruled_class(self._config, flow.flow_class))
+            self._to_write[flow.index] = None
+
+    def remove(self, indices: Iterable[int]) -> None:
+        """These flows are gone."""
+        for index in indices:
+            if self._by_index.pop(index, None) is not None:
+                self.removed(index)
+                self.flows.active[index] = False
+                self._to_write.pop(index, None)
+                for regulator in self.ports.values():
+                    regulator.active.pop(index, None)
+
+    @property
+    def durations(self) -> Floats:
+        """Seconds from begin to end, of the last ticks, ascending."""
+        return np.sort(np.fromiter(self._durations, np.float64, len(self._durations)))
+
+    async def run(self, connection: Connection) -> None:
+        """Tick until cancelled, or for `release`; raises `RpcError`."""
+        clock = asyncio.get_running_loop().time
+        self._transport, self._writes = connection.transport, connection.asks_to_write(())
+        self._resume()
+        ended = self._ended = asyncio.Event()
+        due = clock()
+        try:
+            while not self._releasing:
+                await asyncio.sleep(due - clock())
+                began = clock()
+                missed = max(0, int((began - due) / self.interval))
+                self.ticks += 1
+                self.late += began - due > self.interval / 2
+                self.missed += missed
+                due += (missed + 1) * self.interval
+                await self._tick()
+                took = clock() - began
+                self._durations.append(took)
+                self.tick_counts[bisect_left(TICK_BOUNDS, took)] += 1
+                self.tick_seconds += took
+            await self._write(self._taken_back())
+        finally:
+            self._ended = None
+            ended.set()
+
+    async def release(self) -> None:
+        """Tick no more, and take all feedback back: nobody would ever lower it again."""
+        self._releasing = True
+        if self._ended is not None:
+            await self._ended.wait()
+
+    async def _tick(self) -> None:
+        asked = {flow.match: flow for flow in self._next_flows()}
+        request = b"".join([self._asks_cells, *[flow.reading for flow in asked.values()]])
+        try:
+            answer = await self._transport.call("Read", request, timeout=ANSWER_SECONDS)
+        except RpcError as error:
+            if not asked or error.codes != {rpc_code.NOT_FOUND}:
+                raise
+            # One of these flows was removed while this was on its way; the next tick asks without it.
+            self._quiet.extend(asked.values())
+            return
+        now = asyncio.get_running_loop().time()
+        self._count(p4r.ReadResponse.FromString(answer).entities, asked, now)
+        await self._write(self._regulate(now))
+
+    async def _write(self, changes: list[Change]) -> None:
+        """Write what changed; with that a tick ends."""
+        if not changes:
+            return
+        request = p4r.WriteRequest(updates=[update for _, update in changes])
+        try:
+            await self._transport.call("Write", self._writes + request.SerializeToString(), timeout=ANSWER_SECONDS)
+        except RpcError as error:
+            for number, part in error.parts.items():
+                what = changes[number][0] if number < len(changes) else None
+                if part.canonical_code != rpc_code.NOT_FOUND or what is None:
+                    raise
+                # A flow may have ended meanwhile. An entry of a port or class that is gone is inserted anew.
+                if isinstance(what, tuple):
+                    del self._written[what]
+                    self._all_classes = True
+            if not error.parts:
+                raise
+
+    def _resume(self) -> None:
+        """Where an earlier controller left off."""
+        for number, regulator in self.ports.items():
+            of_classes = {
+                class_id: self._written[number, class_id, ECT0][0] / 65535
+                for class_id in range(CLASSES)
+                if (number, class_id, ECT0) in self._written
+            }
+            value, _ = self._written.get((number, None, ECT0), (0, False))
+            regulator.resume(value / 65535, of_classes)
+
+    def _taken_back(self) -> list[Change]:
+        """All feedback is 0."""
+        of_flows = [index for index in self._by_index if self.flows.written[index]]
+        self.flows.stop(np.array(of_flows, np.int64))
+        changes = [self._entry(key, 0) for key, (value, _) in self._written.items() if value]
+        return changes + self._flow_updates(of_flows)
+
+    def _set_targets(self) -> None:
+        for regulator in self.ports.values():
+            regulator.ack_capacity = slowest_uplink([*self.ports.values()], regulator)
+            regulator.aim()
+
+    def _set_cells(self) -> None:
+        """The cells of every port and class in use. What left is read first: read between the two, a packet then
+        shows as queued, never as a negative queue."""
+        classes = class_ids(self._config)
+        self._cells: dict[tuple[int, int], tuple[list[int], list[int], int]] = {}
+        """By counter and index: where packets and bytes are kept, and at which place there."""
+        arrived, sent = GROUP_COUNTERS
+        ids = {name: number for number, name in self._counters.items()}
+        request = p4r.ReadRequest(device_id=self._config.device_id)
+        for name in (sent, *reversed(VOLUMES), arrived):
+            for port, regulator in self.ports.items():
+                packets, sizes = (getattr(regulator.volumes, f"{name}_{unit}") for unit in ("packets", "bytes"))
+                for place in (0,) if name in GROUP_COUNTERS else classes:
+                    index = port if name in GROUP_COUNTERS else class_index(port, place)
+                    request.entities.add().counter_entry.MergeFrom(
+                        p4r.CounterEntry(counter_id=ids[name], index=p4r.Index(index=index))
+                    )
+                    self._cells[ids[name], index] = packets, sizes, place
+        for regulator in self.ports.values():
+            regulator.use(classes)
+        self._asks_cells = request.SerializeToString()
+
+    def _next_flows(self) -> "list[Flow]":
+        """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
+        chosen = self._next_of(self._fresh, MOST_FRESH) if self._fresh else []
+        active, quiet = len(self._turn), len(self._quiet)
+        if active:
+            credit = self._turn_credit + active * self.interval / self._config.ncr.flow_interval
+            self._turn_credit = min(active, credit)
+            if self._turn_credit >= min(active, AT_ONCE) - 1e-6:
+                count = math.ceil(self._turn_credit - 1e-6)
+                self._turn_credit = 0.0
+                chosen += self._next_of(self._turn, count)
+        if quiet:
+            self._quiet_credit = min(MOST_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
+            if self._quiet_credit >= min(quiet, MOST_QUIET / 2):
+                count = int(self._quiet_credit)
+                self._quiet_credit -= count
+                chosen += self._next_of(self._quiet, count)
+        return chosen
+
+    def _next_of(self, source: "deque[Flow]", count: int) -> "list[Flow]":
+        turn = [source.popleft() for _ in range(min(count, len(source)))]
+        return [flow for flow in turn if self._by_index.get(flow.index) is flow]
+
+    def _count(self, answer: Iterable[p4r.Entity], asked: "dict[tuple[bytes | int, ...], Flow]", now: float) -> None:
+        """Take the answer to a Read, in whichever order it came and whatever is missing or too much in it."""
+        flows: list[Flow] = []
+        counts: list[tuple[int, int, int]] = []
+        for entity in answer:
+            if entity.HasField("counter_entry"):
+                cell = entity.counter_entry
+                # It may have been asked for before the classes changed.
+                place = self._cells.get((cell.counter_id, cell.index.index))
+                if place is not None:
+                    packets, sizes, number = place
+                    packets[number], sizes[number] = cell.data.packet_count, cell.data.byte_count
+                continue
+            reading = entity.direct_counter_entry
+            entry = reading.table_entry
+            flow = asked.pop((entry.table_id, *[field.exact.value for field in entry.match]), None)
+            # It may have been removed meanwhile.
+            if flow is not None and self._by_index.get(flow.index) is flow:
+                flows.append(flow)
+                counts.append((flow.index, reading.data.packet_count, reading.data.byte_count))
+        self._quiet.extend(asked.values())
+        if not flows:
+            return
+        at, packets_of, sizes_of = np.array(counts, np.int64).T.copy()
+        table, ncr = self.flows, self._config.ncr
+        table.take(at, packets_of, sizes_of, now, LAWS[ncr.law].averaging(ncr.smoothing_ms / 1000))
+        for flow, is_idle in zip(flows, table.rates.idle(at, now).tolist(), strict=True):
+            if is_idle:
+                self._quiet.append(flow)
+                continue
+            self._turn.append(flow)
+            regulator = self.ports.get(flow.key.egress_port)
+            if regulator is not None:
+                regulator.active[flow.index] = None
+                table.active[flow.index] = True
+
+    def _count_group(self) -> None:
+        """Tell each port of the group traffic that came in through the others."""
+        volumes = [regulator.volumes for regulator in self.ports.values()]
+        packets = sum([each.group_arrived_packets[0] for each in volumes])
+        size = sum([each.group_arrived_bytes[0] for each in volumes])
+        for regulator, each in zip(self.ports.values(), volumes, strict=True):
+            goes_back = regulator.port.reflects
+            each.others_packets = packets - (0 if goes_back else each.group_arrived_packets[0])
+            each.others_bytes = size - (0 if goes_back else each.group_arrived_bytes[0])
+
+    def _regulate(self, now: float) -> list[Change]:
+        """Compute; returns what has to be written."""
+        self._count_group()
+        law, changes, changed = LAWS[self._config.ncr.law], list[Change](), self._all_classes
+        for number, regulator in self.ports.items():
+            capacity = regulator.capacity
+            looked_at = regulator.update(now)
+            if regulator.capacity != capacity:
+                changed = True
+                if regulator.port.role == "uplink":
+                    self._set_targets()
+            feedback = regulator.feedback
+            changes += self._changed((number, None, NOT_ECT), law.dropped(feedback))
+            changes += self._changed((number, None, ECT1), law.scalable(feedback))
+            changes += self._changed((number, None, ECT0), feedback)
+            # Of classes and flows nothing is new between two `flow_interval`s.
+            if looked_at is not NOBODY or self._all_classes:
+                for class_id in regulator.classes:
+                    of_class = regulator.class_feedback.get(class_id, 0.0)
+                    changes += self._changed((number, class_id, NOT_ECT), of_class)
+                    changes += self._changed((number, class_id, ECT1), law.scalable(of_class))
+                    changes += self._changed((number, class_id, ECT0), of_class)
+            if looked_at is not NOBODY:
+                # Before the flows that may take more of their queue.
+                changes += self._queue_meters(number, regulator.queue_rates())
+                steps = (1, 1) if law.exact else (FLOW_STEP, SCALABLE_STEP)
+                self._to_write.update(dict.fromkeys(self.flows.changed(looked_at, law, *steps)))
+        if changed:
+            # Those of group traffic, by the slowest port that is known.
+            capacity = slowest(regulator.capacity for regulator in self.ports.values())
+            changes += self._queue_meters(GROUP_PORT, queue_rates(self._config.queue_shares, capacity))
+        self._all_classes = False
+        if self._to_write:
+            turn = list(self._to_write)[:MOST_WRITTEN]
+            for index in turn:
+                del self._to_write[index]
+            changes += self._flow_updates(turn)
+        return changes
+
+    def _step(self, key: Key, before: int) -> int:
+        """What the feedback of a port or class has to change by to be written; `before`: what is."""
+        if LAWS[self._config.ncr.law].exact:
+            return 1
+        _, class_id, ecn = key
+        if class_id is None:
+            return max(1, before // PORT_STEP)
+        return SCALABLE_STEP if ecn == ECT1 else FLOW_STEP
+
+    def _changed(self, key: Key, feedback: float) -> list[Change]:
+        """The update of a port's or class's feedback, if it changed by a step or became 0."""
+        value = quantise(feedback)
+        before, marking_only = self._written.get(key, (0, None))
+        mark_only = key[1] is not None and self._config.ncr.mark_only
+        same = mark_only == bool(marking_only)
+        if same and abs(value - before) < self._step(key, before) and not (value == 0 and before):
+            return []
+        return [self._entry(key, value)]
+
+    def _entry(self, key: Key, value: int) -> Change:
+        """The update that writes the feedback of a port, or of one of its classes; the first one inserts the entry."""
+        update = self._entries.get(key)
+        if update is None:
+            update = self._entries[key] = self._program.update(p4r.Update.INSERT, feedback_entry(key))
+        mark_only = key[1] is not None and self._config.ncr.mark_only
+        update.type = p4r.Update.MODIFY if key in self._written else p4r.Update.INSERT
+        params = update.entity.table_entry.action.action.params
+        params[0].value = canonical(value)
+        if key[1] is not None:
+            params[1].value = canonical(int(mark_only))
+        self._written[key] = value, mark_only
+        return key, update
+
+    def _queue_meters(self, port: int, rates: dict[int, float]) -> list[Change]:
+        """The updates of the meters whose rate has changed by one part of `METER_STEP`."""
+        changes: list[Change] = []
+        for queue, rate in rates.items():
+            if not rate:
+                continue
+            update = self._meters[port, queue]
+            meter = update.entity.meter_entry.config
+            if abs(rate - meter.cir) * METER_STEP > meter.cir:
+                meter.cir = meter.pir = max(1, round(rate))
+                meter.cburst = meter.pburst = burst(rate)
+                changes.append((None, update))
+        return changes
+
+    def _flow_updates(self, indices: list[int]) -> list[Change]:
+        """The updates that write the feedback of flows."""
+        law, changes = LAWS[self._config.ncr.law], list[Change]()
+        for index in indices:
+            flow = self._by_index[index]
+            value, scalable = self.flows.values(index, law)
+            entry = flow.change.entity.table_entry
+            params = entry.action.action.params
+            params[PARAM_FLOW_CLASS].value = canonical(self.flows.asks(index, flow.flow_class))
+            params[PARAM_FEEDBACK].value = canonical(value)
+            params[PARAM_SCALABLE].value = canonical(scalable)
+            meter = entry.meter_config
+            rate, crowded = self.flows.meter(index)
+            meter.cir = meter.pir = rate
+            meter.cburst = meter.pburst = SMALL_BURST if crowded else self._config.sparse.burst_bytes
+            changes.append((index, flow.change))
+        return changes
+
+
+def feedback_entry(key: Key) -> Any:
+    """A feedback entry; the loop puts the values in."""
+    port, class_id, ecn = key
+    match: dict[str, object] = {"egress_port": port, "ecn": ecn}
+    if class_id is None:
+        return table_entry("port_feedback", match, "add_port_feedback", feedback=0)
+    match["class_id"] = class_id
+    return table_entry("class_feedback", match, "add_class_feedback", feedback=0, mark_only=0)
+
+
+def percentile(ascending: Floats, part: float) -> float:
+    """Such a part of the values is below; 0 without values."""
+    return float(ascending[math.ceil(part * (ascending.size - 1))]) if ascending.size else 0.0

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: one access point, beside its switch, in a process of its own.
+
+What it shall be comes over the engine and is kept on its own disk, so that it goes on without engine and service, also
+after a restart. It says once a second what it sees, and keeps its samples of history until the engine has them.
+
+Two agents of one access point: the switch tells who is primary, as it is the one that knows who is there; the lease in
+the engine gives the election id, which is its epoch. Without the engine an agent takes the highest id that the switch
+told of, and a little more: a takeover never waits.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config import AccessPointConfig, ConfigError, missing_file, one_line
+from ..fleet.credentials import VALID_DAYS, Credentials, Key, claims_of, key_of, write
+from ..fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
+from ..fleet.messages import (
+    MOST_BYTES,
+    MOST_ROWS,
+    Adopted,
+    Announcement,
+    Answer,
+    Desired,
+    Lease,
+    Order,
+    Samples,
+    Seen,
+    Unusable,
+    parse,
+    text,
+)
+from ..samples import FLUSH_SECONDS, Recorder
+from .connection import State
+from .control import Control, Refused
+
+LOG = logging.getLogger(__name__)
+
+SECOND = 1.0
+ASK_SECONDS = 5.0
+"""How soon what is desired is known, should nobody have told."""
+ANNOUNCE_SECONDS = 2.0
+ATTEMPT_SECONDS = 15.0
+"""What was tried and not desired after so long is taken back."""
+ELECTION_SECONDS = 0.15
+"""How long a takeover waits for the engine."""
+MOST_UNSENT = 1000
+"""Messages of history that wait for the engine: about three hours of four ports. Then the oldest are lost."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    servers: list[str]
+    ca: Path
+    enrol: Path
+    state: Path
+    name: str
+    config: AccessPointConfig | None
+
+
+class Disk:
+    """What an agent has to know again after a restart. Raises `ConfigError` for what it cannot use."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if (seed := self._read("identity")) is None:
+                self.key = Key("U")
+                write(directory / "identity", self.key.seed)
+            else:
+                self.key = Key("U", seed.decode("ascii").strip())
+        except ValueError as error:
+            raise ConfigError(f"{directory}/identity: no key: {error}: remove it to begin anew") from None
+        except OSError as error:
+            raise ConfigError(
+                f"{directory}: {(error.strerror or str(error)).lower()}: name a folder with --state"
+            ) from None
+
+    def _read(self, name: str) -> bytes | None:
+        path = self._directory / name
+        try:
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise ConfigError(f"{path}: longer than anything that an agent writes: remove it")
+            return data
+        except FileNotFoundError:
+            return None
+
+    def adopted(self) -> Adopted | None:
+        """The token, while it is good."""
+        data = self._read("adopted.json")
+        try:
+            found = None if data is None else parse(Adopted, data)
+            return found if found and claims_of(found.jwt)["exp"] > time.time() else None
+        except (Unusable, ValueError, KeyError, TypeError):
+            return None
+
+    def adopt(self, adopted: Adopted) -> None:
+        """Keep the token."""
+        write(self._directory / "adopted.json", text(adopted))
+
+    def desired(self) -> Desired | None:
+        """What was desired last."""
+        data = self._read("desired.json")
+        try:
+            return None if data is None else parse(Desired, data)
+        except Unusable as error:
+            LOG.warning("%s/desired.json: %s; waiting for the engine", self._directory, error)
+            return None
+
+    def desire(self, desired: Desired) -> None:
+        """Keep it. A disk that cannot is one line: the access point goes on all the same."""
+        try:
+            write(self._directory / "desired.json", text(desired))
+        except OSError as error:
+            LOG.warning(
+                "%s/desired.json: %s: after a restart it will be what was before", self._directory, error.strerror
+            )
+
+
+class Agent:
+    """One access point under control, with the engine or without it."""
+
+    def __init__(self, options: Options, ready: Callable[[str], None]) -> None:
+        self._options = options
+        self._disk = Disk(options.state)
+        self.id = self._disk.key.public
+        self.name = options.name
+        self.control = Control(ready, elect=self._elect)
+        self._desired = Desired(revision=0, config=None)
+        self._running = 0
+        """The revision that the access point is held to."""
+        self._problem: str | None = None
+        self._lock = asyncio.Lock()
+        self._told = asyncio.Event()
+        self._recorder = Recorder()
+        self._unsent: deque[tuple[str, bytes]] = deque()
+        self._number = 0
+        self._start = secrets.token_hex(4)
+        self._lost = 0
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._engine: Engine | None = None
+
+    async def run(self) -> None:
+        """For ever."""
+        adopted = self._disk.adopted()
+        if adopted is not None:
+            self.name = adopted.name
+        kept = self._disk.desired()
+        if kept is not None and (kept.config or {}).get("name") == self.name:
+            await self._follow(kept)
+        await asyncio.gather(self._observe(), self._with_engine(adopted))
+
+    async def stop(self) -> None:
+        """The end: no feedback stays behind."""
+        await self.control.stop()
+
+    async def _with_engine(self, adopted: Adopted | None) -> None:
+        while True:
+            if adopted is None:
+                try:
+                    enrol = Credentials.load(self._options.enrol)
+                except ConfigError as error:
+                    if not self.control.access_points:
+                        raise
+                    # Whatever becomes of its token, the access point goes on.
+                    self._wrong(f"{self.name}: its token has run out, and it cannot announce itself: {error}")
+                    await asyncio.sleep(ASK_SECONDS)
+                    continue
+                adopted = await self._announce(enrol)
+                self._disk.adopt(adopted)
+                LOG.info("adopted as %s", adopted.name)
+                self.name, self._running = adopted.name, 0
+            credentials = Credentials(self._disk.key, adopted.jwt)
+            engine = Engine(self._options.servers, self._options.ca, credentials, f"agent {self.name}")
+            await engine.hear(f"$KV.{DESIRED}.{key_of(self.name)}", lambda subject, data: self._told.set())
+            await engine.answer(f"ap.{key_of(self.name)}.do", self._do)
+            self._engine = engine
+            adopted = await self._work(engine, credentials)
+
+    async def _work(self, engine: Engine, credentials: Credentials) -> Adopted | None:
+        """Until another token is needed; returns it, or None for one that is refused."""
+        renewed: asyncio.Future[Adopted] = asyncio.get_running_loop().create_future()
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(engine.run()),
+            asyncio.create_task(self._ask(engine)),
+            asyncio.create_task(self._send(engine)),
+            asyncio.create_task(self._renew(engine, credentials, renewed)),
+            asyncio.create_task(engine.refused.wait()),
+        ]
+        try:
+            done, _ = await asyncio.wait([*tasks, renewed], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            return renewed.result() if renewed.done() else None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _announce(self, credentials: Credentials) -> Adopted:
+        """Say that we are here until somebody adopts us."""
+        engine = Engine(self._options.servers, self._options.ca, credentials, f"announcing {self.name}")
+        running = asyncio.create_task(engine.run())
+        try:
+            LOG.info("%s waits to be adopted: apctl adopt %s %s", self.name, self.id, self.name)
+            while True:
+                with contextlib.suppress(Away):
+                    if (adopted := await self._asked_to_be(engine)) is not None:
+                        return adopted
+                await asyncio.sleep(ANNOUNCE_SECONDS)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _asked_to_be(self, engine: Engine) -> Adopted | None:
+        options = self._options
+        announcement = Announcement(id=self.id, name=self.name, host=socket.gethostname()[:64], config=options.config)
+        # As it was said: what is left out follows the defaults.
+        said = announcement.model_dump_json(exclude_unset=True, exclude_none=True).encode()
+        answer = await engine.ask("fleet.announce", said)
+        try:
+            adopted = parse(Adopted, answer.data) if answer.data else None
+        except Unusable as error:
+            LOG.warning("what the service answers cannot be used: %s", error)
+            return None
+        return adopted if adopted and claims_of(adopted.jwt).get("sub") == self.id else None
+
+    async def _renew(self, engine: Engine, credentials: Credentials, renewed: "asyncio.Future[Adopted]") -> None:
+        """Another token in time, when a third of this one's days is left."""
+        ends = float(claims_of(credentials.jwt)["exp"])
+        while True:
+            await asyncio.sleep(max(ANNOUNCE_SECONDS, ends - VALID_DAYS * 86_400 / 3 - time.time()))
+            with contextlib.suppress(Away):
+                adopted = await self._asked_to_be(engine)
+                if adopted is not None and not renewed.done():
+                    self._disk.adopt(adopted)
+                    renewed.set_result(adopted)
+
+    async def _ask(self, engine: Engine) -> None:
+        """Do what is desired, as soon as it is; for ever."""
+        while True:
+            with contextlib.suppress(Away):
+                await self._look(engine)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ASK_SECONDS if engine.connected else SECOND / 4):
+                    await self._told.wait()
+            self._told.clear()
+
+    async def _look(self, engine: Engine) -> None:
+        found = await engine.value(DESIRED, self.name)
+        if found is None:
+            return
+        try:
+            desired = parse(Desired, found[1])
+        except Unusable as error:
+            self._wrong(f"{self.name}: what the engine says of it is of no use: {error}")
+            return
+        if desired.revision != self._running or self._problem:
+            await self._follow(desired)
+            if self._problem is None:
+                self._disk.desire(desired)
+
+    async def _follow(self, desired: Desired) -> None:
+        """Bring the access point to what is desired. What cannot be is one line, and it stays what it was."""
+        try:
+            config = None if desired.config is None else AccessPointConfig.model_validate(desired.config)
+            if config is not None and (missing := missing_file(config)):
+                raise ConfigError(missing)
+            async with self._lock:
+                await self._bring(config)
+        except ValueError as error:
+            self._wrong(f"{self.name}: revision {desired.revision} is of no use here: {one_line(error)}")  # type: ignore[arg-type]
+        except (ConfigError, Refused) as error:
+            self._wrong(f"{self.name}: revision {desired.revision} cannot be followed: {error}")
+        else:
+            self._running, self._problem, self._desired = desired.revision, None, desired
+
+    async def _bring(self, config: AccessPointConfig | None) -> None:
+        """Raises `Refused`."""
+        there = [*self.control.access_points]
+        for name in there:
+            if config is None or name != config.name:
+                await self.control.remove(name)
+        if config is None:
+            return
+        # The election id is the lease's.
+        config = config.model_copy(update={"election_id": 1})
+        if config.name in there:
+            await self.control.change(config)
+        else:
+            self.control.add(config)
+
+    def _wrong(self, problem: str) -> None:
+        if problem != self._problem:
+            LOG.warning("%s", problem)
+        self._problem = problem
+
+    async def _observe(self) -> None:
+        """Look once a second; say it, and keep it for history. For ever."""
+        flushed = due = time.monotonic()
+        while True:
+            # A clock that jumps makes no work to catch up with.
+            due = max(due + SECOND, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            for name in [*self.control.access_points]:
+                seen = self.control.observe(name)
+                if seen["state"] == State.READY.value:
+                    self._recorder.add(seen)
+                message = Seen.model_construct(
+                    version=1,
+                    agent=self.id,
+                    revision=self._running,
+                    lost=self._lost,
+                    problem=self._problem,
+                    observation=seen,
+                )
+                if self._engine is not None:
+                    await self._engine.say(f"ap.{key_of(name)}.seen", text(message))
+            if time.monotonic() - flushed >= FLUSH_SECONDS:
+                flushed = time.monotonic()
+                self._keep()
+
+    def _keep(self) -> None:
+        """Make messages of the samples that are finished."""
+        done = [*self._recorder.take().items()]
+        for start in range(0, len(done), MOST_ROWS):
+            self._number += 1
+            data = text(Samples.of(dict(done[start : start + MOST_ROWS])))
+            self._unsent.append((f"{self.id}-{self._start}-{self._number}", data))
+        while len(self._unsent) > MOST_UNSENT:
+            self._unsent.popleft()
+            self._lost += 1
+
+    async def _send(self, engine: Engine) -> None:
+        """Bring history to the engine, each message once however often it takes; for ever."""
+        while True:
+            try:
+                while self._unsent:
+                    once, data = self._unsent[0]
+                    await engine.log(f"ap.{key_of(self.name)}.history", data, once)
+                    if self._unsent and self._unsent[0][0] == once:
+                        self._unsent.popleft()
+            except Away:
+                pass
+            await asyncio.sleep(SECOND)
+
+    async def _do(self, data: bytes) -> bytes | None:
+        """What is asked; only a primary answers."""
+        ap = self.control.access_points.get(self.name)
+        if ap is None or ap.connection.state != State.READY:
+            return None
+        try:
+            order = parse(Order, data)
+            answer = Answer(answer=await self._ordered(order.do, order.arguments))
+        except Unusable as error:
+            answer = Answer(status=502, detail=f"{self.name}: its agent cannot understand what it is asked: {error}")
+        except Refused as error:
+            answer = Answer(status=error.status, detail=error.detail)
+        except (TypeError, ValueError) as error:
+            answer = Answer(status=502, detail=f"{self.name}: its agent cannot do that: {' '.join(str(error).split())}")
+        return text(answer)
+
+    async def _ordered(self, do: str, arguments: dict[str, Any]) -> Any:
+        if do == "attempt":
+            return await self._attempt(AccessPointConfig.model_validate(arguments["config"]))
+        return await getattr(self.control, do)(self.name, **arguments)
+
+    async def _attempt(self, config: AccessPointConfig) -> None:
+        """Try a change that is desired only when the switch takes it. If nobody then desires it, it is taken back."""
+        if config.name != self.name:
+            raise Refused(422, f"this is the agent of {self.name}")
+        running = self._running
+        async with self._lock:
+            await self._bring(config)
+
+        async def take_back() -> None:
+            await asyncio.sleep(ATTEMPT_SECONDS)
+            if self._running == running:
+                await self._follow(self._desired)
+
+        task = asyncio.create_task(take_back())
+        self._attempts.add(task)
+        task.add_done_callback(self._attempts.discard)
+
+    async def _elect(self, highest: int) -> int:
+        """The election id for the switch: the epoch of the lease for who holds it, less for who does not."""
+        number = random.randrange(1, 1 << 31)
+        engine = self._engine
+        if engine is None or not engine.connected:
+            return highest + number
+        try:
+            held = await engine.value(LEASE, self.name, ELECTION_SECONDS)
+            if highest == 0 and held is not None and parse(Lease, held[1]).agent != self.id:
+                # Another agent holds it. If it is gone the switch says so, and tells of the highest.
+                return number
+            lease = text(Lease(agent=self.id))
+            epoch = await engine.put(LEASE, self.name, lease, held[0] if held else 0, ELECTION_SECONDS)
+        except Conflict:
+            # Another one was faster.
+            return number
+        except Unusable as error:
+            LOG.warning("%s: the lease in the engine is of no use: %s: it is written anew", self.name, error)
+            with contextlib.suppress(Away, Conflict):
+                await engine.put(LEASE, self.name, text(Lease(agent=self.id)), held[0] if held else 0)
+            return highest + number
+        except Away:
+            return highest + number
+        return max(epoch << 32, highest + number)

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One port of one access point: from what was counted to what is fed back. Pure: time is an argument.
+
+volumes, flow rates -> queue estimate -> device term            every tick
+                                      -> class and flow terms   every `flow_interval`
+"""
+
+import math
+
+import numpy as np
+
+from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
+from ..law.base import IDLE_SECONDS, Law
+from ..law.paper import Paper
+from ..law.pi2 import BUSY_QUEUE, Pi2
+from .acks import queue_rates
+from .capacity import Capacity
+from .feedback import Floats, Rate
+from .flow_table import FlowTable, Numbers
+from .program import QUEUE_SPARSE
+from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+
+LAWS: dict[str, Law] = {law.name: law for law in (Paper(), Pi2())}
+"""By the names that the configuration has."""
+
+LEAST_SHARED = 0.01
+"""Of the capacity: what is shared in any case, however much group traffic there is."""
+
+NOBODY = np.zeros(0, np.int64)
+
+CLASSES = 8
+
+
+VOLUMES = ("arrived", "sent", "filtered")
+"""Counters of each port and class that the loop reads."""
+
+
+class Volumes:
+    """What a port counted since the pipeline was pushed: a place for each class; group traffic has one place in all."""
+
+    def __init__(self) -> None:
+        self.arrived_packets, self.sent_packets, self.filtered_packets = ([0] * CLASSES for _ in VOLUMES)
+        self.arrived_bytes, self.sent_bytes, self.filtered_bytes = ([0] * CLASSES for _ in VOLUMES)
+        self.group_arrived_packets, self.group_sent_packets = [0], [0]
+        self.group_arrived_bytes, self.group_sent_bytes = [0], [0]
+        self.others_packets = self.others_bytes = 0
+        """Group traffic that came in through the other ports, and through this one where it goes back: a copy of each
+        packet has entered this one's queue."""
+
+    def drop(self, class_id: int) -> None:
+        """Nothing is known of this class any more."""
+        self.arrived_packets[class_id] = self.sent_packets[class_id] = self.filtered_packets[class_id] = 0
+        self.arrived_bytes[class_id] = self.sent_bytes[class_id] = self.filtered_bytes[class_id] = 0
+
+    def together(self) -> PortCounters:
+        """All classes, and group traffic."""
+        sent_bytes = sum(self.sent_bytes) + self.group_sent_bytes[0]
+        return PortCounters(
+            arrived_packets=sum(self.arrived_packets) + self.others_packets,
+            arrived_bytes=sum(self.arrived_bytes) + self.others_bytes,
+            gone_packets=sum(self.sent_packets) + sum(self.filtered_packets) + self.group_sent_packets[0],
+            gone_bytes=sent_bytes + sum(self.filtered_bytes),
+            sent_bytes=sent_bytes,
+        )
+
+
+def slowest_uplink(regulators: "list[PortRegulator]", but: "PortRegulator") -> float:
+    """The capacity that limits the ACKs of what leaves through a station's port; else infinite. A slow station must not
+    lengthen the queue that it shares with faster ones: only uplinks count."""
+    if but.port.role != "station":
+        return math.inf
+    uplinks = [other.capacity for other in regulators if other.port.role == "uplink" and other.capacity]
+    return min(uplinks, default=math.inf)
+
+
+def class_weight(config: AccessPointConfig, class_id: int) -> float:
+    """W of a class (3.2.2)."""
+    weights = config.class_weights
+    return {CLASS_DOWNLINK: weights.downlink, CLASS_UPLINK: weights.uplink}.get(class_id, weights.other)
+
+
+def queue_target(capacity: float, ncr: Ncr, ack_capacity: float = math.inf) -> float:
+    """q* in bytes of a port with `capacity` bytes/s; the ACKs of what it sends return over `ack_capacity` bytes/s."""
+    delay, least = ncr.queue_target_ms / 1000, ncr.queue_target_packets * FULL_FRAME
+    return LAWS[ncr.law].queue_target(capacity, delay, least, FULL_FRAME / ack_capacity)
+
+
+class PortRegulator:
+    """The feedback of what leaves through one port; `classes`: those in use, `volumes`: what it counted before."""
+
+    def __init__(
+        self,
+        config: AccessPointConfig,
+        port: Port,
+        flows: FlowTable,
+        classes: list[int],
+        volumes: Volumes | None = None,
+    ) -> None:
+        self.port = port
+        self.classes = classes
+        self.volumes = volumes or Volumes()
+        self.active: dict[int, None] = {}
+        """Indices of flows with traffic."""
+        self.link = Capacity(port.capacity)
+        self.capacity = self.link.value
+        """C in bytes/s; 0 as long as nothing is known."""
+        self.ack_capacity = math.inf
+        """Of the slowest uplink that the ACKs of what leaves here return through."""
+        self.estimate = QueueEstimate(self.capacity, port.queue_limit)
+        self.class_rates = [0.0] * CLASSES
+        """Bytes/s that arrive and are not filtered: only those need the link."""
+        self._flows = flows
+        self._arrivals = [Rate() for _ in range(CLASSES)]
+        self._filtered = [Rate() for _ in range(CLASSES)]
+        self._group = Rate()
+        self._shared = self.capacity
+        """Bytes/s that group traffic leaves to classes and flows."""
+        self._arrived = 0
+        self._shares_at = self._busy_at = -math.inf
+        self._shared_arrived = -1
+        self.law = LAWS[config.ncr.law]
+        self._reset()
+        self.configure(config)
+
+    def _reset(self) -> None:
+        self.device = self.law.device()
+        self.feedback = 0.0
+        self.class_feedback: dict[int, float] = {}
+        self.class_desired = [0.0] * CLASSES
+        self.largest_flow_feedback = 0.0
+        self.fair_sparse = 0.0
+        """Bytes/s of flows that go ahead within their fair share."""
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the queue of now has left; 0: nothing is known of the link."""
+        return self.estimate.bytes / self.capacity if self.capacity else 0.0
+
+    @property
+    def target_delay(self) -> float:
+        """q* in seconds; 0: nothing is known of the link."""
+        return self.target / self.capacity if self.capacity else 0.0
+
+    def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
+        """Go on from the feedback that the switch has, where an earlier loop left off."""
+        self.estimate.start_empty()
+        self.feedback = feedback
+        self.device.resume(feedback)
+        self.class_feedback = dict(class_feedback)
+
+    def use(self, classes: list[int]) -> None:
+        """These classes are read from now on."""
+        for class_id in set(range(CLASSES)) - set(classes):
+            # What it counted last would look like a queue for ever.
+            self.volumes.drop(class_id)
+        if not set(self.classes) <= set(classes):
+            self.estimate.start_empty()
+        self.classes = classes
+
+    def configure(self, config: AccessPointConfig) -> None:
+        """Parameters have changed."""
+        self.config = config
+        if self.law.name != config.ncr.law:
+            self.law = LAWS[config.ncr.law]
+            self.device = self.law.device()
+            self.device.resume(self.feedback)
+        self.regulated = config.features.ncr and self.port.regulated
+        self.aim()
+        self._weights = [class_weight(config, class_id) for class_id in range(CLASSES)]
+
+    def aim(self) -> None:
+        """Find q* in bytes."""
+        self.target = queue_target(self.capacity, self.config.ncr, self.ack_capacity)
+
+    def update(self, now: float) -> Numbers:
+        """Compute; returns the indices of the flows whose feedback was looked at."""
+        counters = self.volumes.together()
+        estimate, link = self.estimate, self.link
+        estimate.update(counters, now)
+        link.update(counters.sent_bytes, counters.gone_packets, estimate.packets - estimate.doubt, now)
+        if link.value != self.capacity:
+            self.capacity = estimate.capacity = link.value
+            self.aim()
+        arriving = counters.arrived_packets != self._arrived
+        self._arrived = counters.arrived_packets
+        ncr = self.config.ncr
+        if self.regulated:
+            self.feedback = self.device.update(
+                now, self.estimate.bytes, self.target, arriving,
+                gamma=ncr.gamma, kappa1=ncr.kappa1, kappa2=ncr.kappa2, interval=ncr.device_interval,
+                limit=ncr.device_limit,
+            )  # fmt: skip
+        elapsed = now - self._shares_at
+        # The tick that is nearest: no tick is on time to the microsecond.
+        if elapsed < ncr.flow_interval - ncr.device_interval / 2:
+            return NOBODY
+        self._shares_at = now
+        moved = counters.arrived_packets != self._shared_arrived
+        if self.regulated and not (moved or self.active or self.class_feedback):
+            # Ports without traffic cost nothing.
+            return NOBODY
+        self._shared_arrived = counters.arrived_packets
+        looked_at = np.fromiter(self.active, np.int64, len(self.active))
+        gone = looked_at[self._flows.rates.idle(looked_at, now)]
+        for index in gone.tolist():
+            del self.active[index]
+        self._flows.active[gone] = False
+        active = looked_at if not gone.size else np.fromiter(self.active, np.int64, len(self.active))
+        if self.regulated:
+            fullness = self.estimate.bytes / self.target
+            if fullness >= BUSY_QUEUE:
+                self._busy_at = now
+            elapsed = elapsed if math.isfinite(elapsed) else 0.0
+            elastic = self._flows.elastic(active, self.config.features.sparse)
+            self._group.update(float(self.volumes.others_bytes), now, ncr.smoothing_ms / 1000)
+            self._shared = max(self.capacity - self._group.value, self.capacity * LEAST_SHARED)
+            self._share_among_classes(now, elapsed, fullness, active, elastic)
+            self._share_among_flows(now, elapsed, fullness, active, elastic)
+            self._flows.stop(gone)
+        else:
+            self._reset()
+            self._flows.stop(looked_at)
+        return looked_at
+
+    def queue_rates(self) -> dict[int, float]:
+        """What each priority queue may take, in bytes/s. A flow that goes ahead within its fair share has a meter of
+        its own, and brings what that lets through: together they are fair shares of the port, which are never more
+        than it carries. The queue's own share is for those whose demand nobody has computed."""
+        rates = queue_rates(self.config.queue_shares, self.capacity)
+        rates[QUEUE_SPARSE] = min(self.capacity, rates[QUEUE_SPARSE] + self.fair_sparse)
+        return rates
+
+    def _share_among_classes(
+        self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats
+    ) -> None:
+        ncr = self.config.ncr
+        tau = self.law.averaging(ncr.smoothing_ms / 1000)
+        for class_id in self.classes:
+            arrivals, filtered = self._arrivals[class_id], self._filtered[class_id]
+            arrivals.update(float(self.volumes.arrived_bytes[class_id]), now, tau)
+            filtered.update(float(self.volumes.filtered_bytes[class_id]), now, tau)
+            self.class_rates[class_id] = max(0.0, arrivals.value - filtered.value)
+        held = np.bincount(
+            self._flows.class_id[flows], self._flows.rates.value[flows] * elastic, minlength=CLASSES
+        ).tolist()  # fmt: skip
+        at = [class_id for class_id in self.classes if not self._arrivals[class_id].idle(now)]
+        rates = [self.class_rates[class_id] for class_id in at]
+        feedback, desired = self.law.shares(
+            [self.class_feedback.get(class_id, 0.0) for class_id in at],
+            elapsed,
+            self._shared,
+            rates,
+            [self._weights[class_id] for class_id in at],
+            [min(1.0, held[class_id] / rate) if rate > 0 else 0.0 for class_id, rate in zip(at, rates, strict=True)],
+            gain=ncr.beta,
+            interval=ncr.flow_interval,
+            limit=ncr.class_limit,
+            fullness=fullness,
+        )
+        # Who is missing has gone idle and starts anew.
+        self.class_desired, self.class_feedback = [0.0] * CLASSES, dict(zip(at, feedback, strict=True))
+        for class_id, wanted in zip(at, desired, strict=True):
+            self.class_desired[class_id] = wanted
+
+    def _share_among_flows(self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats) -> None:
+        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2); with `isolate_stations`
+        first in equal parts to the stations that have flows of the class.
+
+        A flow is counted before its ACKs are filtered; what is left is taken to be the same part of each in a class.
+        """
+        ncr, table = self.config.ncr, self._flows
+        classes, weights = table.class_id[flows], table.weight[flows]
+        if ncr.isolate_stations and flows.size:
+            _, of = np.unique(np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_inverse=True)
+            of = of.reshape(-1)
+            weights = weights / np.bincount(of, weights)[of]
+        weights = weights * table.station_weight[flows]
+        of_class = self._weights / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9)
+        kept = np.array(
+            [
+                min(1.0, rate / arrivals.value) if arrivals.value > 0 else 1.0
+                for rate, arrivals in zip(self.class_rates, self._arrivals, strict=True)
+            ]
+        )
+        weights = weights * of_class[classes]
+        terms, volumes = self.law.shares(
+            table.feedback[flows].tolist(),
+            elapsed,
+            self._shared,
+            (table.rates.value[flows] * kept[classes]).tolist(),
+            weights.tolist(),
+            elastic.tolist(),
+            gain=ncr.alpha,
+            interval=ncr.flow_interval,
+            limit=ncr.flow_limit,
+            fullness=fullness,
+        )
+        feedback, desired = np.array(terms), np.array(volumes)
+        table.feedback[flows] = feedback
+        if flows.size:
+            # What the largest gets, by weight: who is far below that is no reason for the queue.
+            level, part = float((desired / weights).max()), self.config.sparse.fair_share
+            fair = part * level * weights if part else None
+            table.allow(flows, fair, now - self._busy_at < IDLE_SECONDS)
+            if fair is not None and self.config.features.sparse and not self.law.exact:
+                of_port = self.law.dropped(self.feedback)
+                of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
+                table.thin(flows, fair, np.array(of_class_too))
+        table.hold(flows)
+        self.fair_sparse = table.brought(flows)
+        self.largest_flow_feedback = float(feedback.max(initial=0.0))

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which MAC address is behind which port, VLAN by VLAN: learned from source digests, aged by `learn`'s idle timeout.
+
+A known address has an entry in `learn` (no further digest) and one in `forward` (no flooding). An address that shows up
+behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the old ones in one write. Flows need no
+hand: those between other ports are other flows, and those of before go idle. A locked address is never anywhere else,
+and the others do not move for ever: who moves too often stays where it is until that was long enough ago.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import finsy as fy
+from finsy.proto import p4r
+
+from ..config import AccessPointConfig
+from .connection import Connection
+from .program import Program, digest_members, table_entry
+from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, Refusals
+
+STATIONS_SIZE = 4096
+"""Size of `learn` and `forward`."""
+
+LOST_SECONDS = 1.0
+"""As of flows."""
+
+MOVES_SECONDS = 180.0
+"""In which moves are counted: M of RFC 7432, section 15.1."""
+
+
+def written(mac: int) -> str:
+    """A MAC address as people write it."""
+    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6))
+
+
+@dataclass(slots=True)
+class Station:
+    """A MAC address behind a port; servers behind the uplink are learned the same way."""
+
+    mac: int
+    outer_vid: int
+    inner_vid: int
+    port: int
+    since: float
+    """Seconds since the epoch."""
+    moves: int = 0
+    moved: deque[float] = field(default_factory=deque)
+    """When it did lately, by the event loop's clock."""
+    confirmed: float = 0.0
+    """When the switch last had its entries, by the same clock."""
+    blocked: bool = False
+    """Whether its entry drops what is sent to it."""
+
+    @property
+    def address(self) -> str:
+        """The MAC address as people write it."""
+        return written(self.mac)
+
+
+def number(mac: int, outer_vid: int, inner_vid: int) -> int:
+    """An address in its VLAN; these numbers are in the order of addresses."""
+    return mac << 24 | outer_vid << 12 | inner_vid
+
+
+class Stations:
+    """The MAC addresses of one access point, each in its VLAN."""
+
+    def __init__(self, config: AccessPointConfig, program: Program) -> None:
+        self._config = config
+        self._program = program
+        self.by_number: dict[int, Station] = {}
+        self.at: dict[tuple[int, int, int], set[int]] = {}
+        """The MAC addresses behind each port, in each VLAN."""
+        self._by_port: Counter[int] = Counter()
+        self.changed: Callable[[], None] = lambda: None
+        """Called when another one is behind a port."""
+        self.refused = Refusals(config.name, LOCKED, MOVES, PORT, TABLE, SWITCH)
+
+    def forget(self) -> None:
+        """The pipeline was pushed anew: nobody is known."""
+        self.by_number.clear()
+        self.at.clear()
+        self._by_port.clear()
+
+    def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
+        """Go on with the entries of `learn` and `forward` that the switch has; returns what has to be mended there."""
+        learned: dict[tuple[int, int, int, int], p4r.TableEntry] = {}
+        forwards: dict[tuple[int, int, int], p4r.TableEntry] = {}
+        for entry in entries:
+            values = {match.field_id: int.from_bytes(match.exact.value) for match in entry.match}
+            if entry.table_id == self._program.learn_id:
+                learned[values[1], values[3], values[4], values[2]] = entry
+            else:
+                forwards[values[1], values[2], values[3]] = entry
+        updates = []
+        idle = round(self._config.station_idle_timeout * 1e9)
+        for (*place, port), entry in learned.items():
+            mac, outer_vid, inner_vid = place
+            forward = forwards.get((mac, outer_vid, inner_vid))
+            goes_to = None if forward is None else egress_port(forward)
+            is_there = goes_to in (port, self._program.target.nowhere) and self._config.port(port)
+            if not is_there or self._locked(mac) not in (None, port):
+                updates.append(_delete(entry))
+                continue
+            del forwards[mac, outer_vid, inner_vid]
+            station = Station(mac, outer_vid, inner_vid, port, time.time(), blocked=goes_to != port)
+            self.by_number[number(mac, outer_vid, inner_vid)] = station
+            self._arrive(station)
+            if entry.idle_timeout_ns != idle:
+                entry.idle_timeout_ns = idle
+                updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(table_entry=entry)))
+        return updates + [_delete(entry) for entry in forwards.values()]
+
+    async def learn(self, connection: Connection, digest: p4r.DigestList) -> None:
+        """Handle a digest list of sources."""
+        for data in digest.data:
+            mac, port, outer_vid, inner_vid = (int.from_bytes(member) for member in digest_members(data))
+            await self._learn(connection, mac, (outer_vid, inner_vid), port)
+
+    async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
+        now, place = asyncio.get_running_loop().time(), number(mac, *vlan)
+        known = self.by_number.get(place)
+        stays = known is not None and known.port == port
+        # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+        if known is not None and stays and now - known.confirmed <= LOST_SECONDS:
+            return
+        if not stays and not self._may_learn(mac, known, port, now):
+            return
+        blocked = self._blocked(mac)
+        forward = self._forward(mac, *vlan, port, blocked)
+        learn = learn_entry(mac, *vlan, port, "known_source")
+        learn.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
+        updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
+        if known is not None and not stays:
+            # First the old entry: in a full table there is no room for another one.
+            await connection.write_existing([self._update(p4r.Update.DELETE, learn_entry(mac, *vlan, known.port))])
+            updates[1] = self._update(p4r.Update.MODIFY, forward)
+        refused = await connection.insert(updates)
+        if refused:
+            self.refused.add(SWITCH, "the switch refuses a station: %s", next(iter(refused.values())))
+            if known is not None:
+                # Nothing says any more where it is: what goes there is flooded, and it is learned when there is room.
+                self._forget(known)
+                await connection.write_existing([self._update(p4r.Update.DELETE, forward_entry(mac, *vlan))])
+            return
+        if known is None:
+            known = self.by_number[place] = Station(mac, *vlan, port, time.time())
+            self._arrive(known)
+        elif not stays:
+            known.moved.append(now)
+            self._leave(known)
+            known.port, known.moves = port, known.moves + 1
+            self._arrive(known)
+        known.confirmed, known.blocked = now, blocked
+
+    def _forget(self, known: Station) -> None:
+        del self.by_number[number(known.mac, known.outer_vid, known.inner_vid)]
+        self._leave(known)
+
+    def _arrive(self, station: Station) -> None:
+        self._by_port[station.port] += 1
+        self.at.setdefault((station.port, station.outer_vid, station.inner_vid), set()).add(station.mac)
+        self.changed()
+
+    def _leave(self, station: Station) -> None:
+        self._by_port[station.port] -= 1
+        place = station.port, station.outer_vid, station.inner_vid
+        self.at[place].discard(station.mac)
+        if not self.at[place]:
+            del self.at[place]
+        self.changed()
+
+    def _forward(self, mac: int, outer_vid: int, inner_vid: int, port: int, blocked: bool) -> fy.P4TableEntry:
+        nowhere = self._program.target.nowhere
+        to = nowhere if blocked and nowhere is not None else port
+        return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
+
+    async def sync(self, connection: Connection) -> None:
+        """Bring what is known to what is said of it now: who is locked elsewhere is forgotten, what is sent to who is
+        blocked is dropped."""
+        for known in [*self.by_number.values()]:
+            where = known.mac, known.outer_vid, known.inner_vid
+            if self._locked(known.mac) not in (None, known.port):
+                self._forget(known)
+                await self._take_back(connection, known)
+            elif self._blocked(known.mac) != known.blocked:
+                blocked = not known.blocked
+                forward = self._forward(*where, known.port, blocked)
+                await connection.write_existing([self._update(p4r.Update.MODIFY, forward)])
+                known.blocked = blocked
+
+    async def _take_back(self, connection: Connection, known: Station) -> None:
+        where = known.mac, known.outer_vid, known.inner_vid
+        for entry in (learn_entry(*where, known.port), forward_entry(*where)):
+            await connection.write_existing([self._update(p4r.Update.DELETE, entry)])
+
+    async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
+        """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
+        mac, port, outer_vid, inner_vid = (int.from_bytes(match[field]) for field in range(1, 5))
+        known = self.by_number.get(number(mac, outer_vid, inner_vid))
+        if known is None or known.port != port:
+            return
+        self._forget(known)
+        await self._take_back(connection, known)
+
+    def _may_learn(self, mac: int, known: Station | None, port: int, now: float) -> bool:
+        """Whether the address may be behind the port; what is refused is counted. Others never keep a locked address
+        from its port, as long as there is room."""
+        locked, limits = self._locked(mac), self._config.limits
+        if known is None and len(self.by_number) >= STATIONS_SIZE:
+            self.refused.add(TABLE, "%d MAC addresses are known, more are flooded", STATIONS_SIZE)
+        elif locked is not None:
+            if locked == port:
+                return True
+            self.refused.add(
+                LOCKED, "station %s is locked to port %d, not learned behind %d", written(mac), locked, port
+            )
+        elif self._by_port[port] >= limits.stations_per_port:
+            self.refused.add(PORT, "port %d has %d MAC addresses, more are flooded", port, self._by_port[port])
+        elif known is not None and self._moves(known, now) >= limits.moves:
+            self.refused.add(MOVES, "station %s moves too often, it stays at port %d", known.address, known.port)
+        else:
+            return True
+        return False
+
+    def _locked(self, mac: int) -> int | None:
+        """The port that the address is locked to."""
+        station = self._config.stations.get(written(mac))
+        return station.locked_port if station else None
+
+    def _blocked(self, mac: int) -> bool:
+        station = self._config.stations.get(written(mac))
+        return station is not None and station.blocked
+
+    @staticmethod
+    def _moves(known: Station, now: float) -> int:
+        """How often it did lately."""
+        before = now - MOVES_SECONDS
+        while known.moved and known.moved[0] < before:
+            known.moved.popleft()
+        return len(known.moved)
+
+    def _update(self, kind: p4r.Update.Type.ValueType, entry: fy.P4TableEntry) -> p4r.Update:
+        return self._program.update(kind, entry)
+
+
+def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str | None = None) -> fy.P4TableEntry:
+    """An entry of `learn`, or with no action its key."""
+    match: dict[str, object] = {
+        "src_addr": mac,
+        "ingress_port": port,
+        "outer_vid": outer_vid,
+        "inner_vid": inner_vid,
+    }
+    return table_entry("learn", match, action)
+
+
+def forward_entry(
+    mac: int, outer_vid: int, inner_vid: int, action: str | None = None, **params: int
+) -> fy.P4TableEntry:
+    """An entry of `forward`, or with no action its key."""
+    match: dict[str, object] = {"dst_addr": mac, "outer_vid": outer_vid, "inner_vid": inner_vid}
+    return table_entry("forward", match, action, **params)
+
+
+def egress_port(forward: p4r.TableEntry) -> int:
+    """Where an entry of `forward` sends packets."""
+    return int.from_bytes(forward.action.action.params[0].value)
+
+
+def _delete(entry: p4r.TableEntry) -> p4r.Update:
+    return p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry))

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose flow is whose: what each station sends and gets, and what was set for it.
+
+A flow is told by its addresses of IP, a station by its MAC address. Which of them belong together is heard: the table
+`punt` has the switch copy ARP and the multicast of neighbour discovery to the controller, as an address of IP is looked
+for (RFC 826, RFC 4861). Where a port has one station only, in a VLAN, what comes from there is that station's anyway.
+What is neither heard nor told by its port is nobody's, and no setting applies to it.
+
+Counted is what arrives of a station's known flows, before anything is dropped.
+"""
+
+import asyncio
+import logging
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+import finsy as fy
+import numpy as np
+from finsy.proto import p4r
+
+from ..config import AccessPointConfig, Station
+from ..observation import UsageObservation
+from .connection import Connection
+from .flow_table import NOBODYS, SLOTS, FlowTable
+from .flows import Flow
+from .program import Program
+from .refusals import PACKETS
+from .stations import Stations, number, written
+
+LOG = logging.getLogger(__name__)
+
+ETHERTYPE_ARP, ETHERTYPE_IPV6 = 0x0806, 0x86DD
+TAGS = (0x8100, 0x88A8)
+BROADCAST = (1 << 48) - 1
+SOLICITED, SOLICITED_MASK = 0x3333_FF00_0000, 0xFFFF_FF00_0000
+"""Where neighbours are looked for (RFC 4291, 2.7.1; RFC 2464, 7)."""
+PUNTED: tuple[dict[str, object], ...] = (
+    {"ether_type": ETHERTYPE_ARP},
+    {"ether_type": TAGS[0], "dst_addr": BROADCAST},
+    {"ether_type": TAGS[1], "dst_addr": BROADCAST},
+    {"dst_addr": f"{SOLICITED:#x}/&{SOLICITED_MASK:#x}"},
+)
+"""What is copied to the controller."""
+
+MOST_HEARD = 100
+"""Packets in a second; a storm of more stays outside for a while."""
+STORM_SECONDS = 10.0
+MOST_BINDINGS = 16_384
+PIECE = 250
+SETTLE_SECONDS = 0.2
+"""What changes all flows is done once for what comes together."""
+INGRESS_PORT = 1
+"""The field of `packet_in`."""
+
+Place = tuple[int, int, int]
+"""Port and VLAN."""
+
+
+class Usage:
+    """The flows of one access point by their stations."""
+
+    def __init__(self, config: AccessPointConfig, program: Program, stations: Stations, flows: FlowTable) -> None:
+        self._config, self._program, self._stations = config, program, stations
+        self._flows: dict[int, Flow] = {}
+        self.table = flows
+        self._heard: dict[tuple[Place, bytes], int] = {}
+        """Whose address of IP it is: a MAC address."""
+        self._slots: dict[int, int] = {}
+        self._free = list(range(SLOTS - 1, 0, -1))
+        self._settings: dict[int, Station] = {}
+        self._in_second = 0
+        self._second = 0.0
+        self._deaf = False
+        self.changed = asyncio.Event()
+        self.configure()
+
+    def forget(self) -> None:
+        """A session begins: no flow is known."""
+        self._flows.clear()
+        self._heard.clear()
+
+    def configure(self) -> None:
+        """Settings have changed."""
+        settings = {int(address.replace(":", ""), 16): station for address, station in self._config.stations.items()}
+        for mac in {*self._settings, *settings}:
+            slot, station = self._slot(mac), settings.get(mac, Station())
+            self.table.set_limits(slot, (station.limit_down_bps or 0) / 8, (station.limit_up_bps or 0) / 8)
+        self._settings = settings
+        self.changed.set()
+
+    def use(self, table: FlowTable) -> None:
+        """The loop begins anew, with a table of its own."""
+        table.go_on_from(self.table)
+        self.table = table
+
+    def _slot(self, mac: int) -> int:
+        """The place of a station in the table; with none left nobody's."""
+        if mac not in self._slots:
+            if not self._free:
+                self._tidy()
+            if not self._free:
+                return NOBODYS
+            self._slots[mac] = self._free.pop()
+        return self._slots[mac]
+
+    def _tidy(self) -> None:
+        """Who is neither known nor set anything for makes room."""
+        known = {station.mac for station in self._stations.by_number.values()} | self._settings.keys()
+        gone = [self._slots.pop(mac) for mac in [*self._slots] if mac not in known]
+        self.table.clear(np.array(gone, np.int64))
+        self._free += gone
+
+    def add(self, flow: Flow) -> None:
+        """A flow is regulated from now on."""
+        self._flows[flow.index] = flow
+        self._resolve(flow)
+
+    def remove(self, index: int) -> None:
+        """It is no more."""
+        self._flows.pop(index, None)
+        self.table.belongs(index, NOBODYS, NOBODYS, 0, 1.0)
+
+    def _resolve(self, flow: Flow) -> None:
+        key = flow.key
+        vlan = key.outer_vid, key.inner_vid
+        sender = self._whose((key.ingress_port, *vlan), key.src_addr)
+        receiver = self._whose((key.egress_port, *vlan), key.dst_addr)
+        mac = receiver if flow.direction == "downlink" else sender
+        said = None if mac is None else self._settings.get(mac)
+        # Shares are by addresses of IP, as ever, but for who has a weight: that is one for all addresses together.
+        station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
+        weight = 1.0 if said is None else said.weight
+        slots = [NOBODYS if each is None else self._slot(each) for each in (sender, receiver)]
+        self.table.belongs(flow.index, slots[0], slots[1], station, weight)
+
+    def _whose(self, place: Place, address: bytes) -> int | None:
+        port = self._config.port(place[0])
+        if port is None or port.role != "station":
+            # Behind the uplink is the rest of the world.
+            return None
+        mac = self._heard.get((place, address))
+        if mac is not None:
+            known = self._stations.by_number.get(number(mac, *place[1:]))
+            if known is not None and known.port == place[0]:
+                return mac
+        there = self._stations.at.get(place, ())
+        return next(iter(there)) if len(there) == 1 else None
+
+    async def run(self, connection: Connection) -> None:
+        """Look at all flows again, a piece at a time, when something changed that says whose they are; for ever."""
+        await self._listen(connection, True)
+        while True:
+            await self.changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
+            self.changed.clear()
+            for start, flow in enumerate([*self._flows.values()]):
+                if self._flows.get(flow.index) is flow:
+                    self._resolve(flow)
+                if start % PIECE == PIECE - 1:
+                    await asyncio.sleep(0)
+            if self._deaf:
+                # Whoever sends so much is not listened to.
+                await self._listen(connection, False)
+                await asyncio.sleep(STORM_SECONDS)
+                self._deaf = False
+                await self._listen(connection, True)
+
+    async def _listen(self, connection: Connection, wanted: bool) -> None:
+        if self._program.schema.tables.get("punt") is None:
+            return
+        updates = [
+            self._program.update(
+                p4r.Update.INSERT if wanted else p4r.Update.DELETE,
+                fy.P4TableEntry("punt", match=fy.Match(match), action=fy.Action("copy_to_cpu"), priority=1),
+            )
+            for match in PUNTED
+        ]
+        if wanted:
+            for refused in (await connection.insert(updates)).values():
+                LOG.warning("%s: the switch tells of no addresses: %s", self._config.name, refused)
+        else:
+            await connection.write_existing(updates)
+
+    def hear(self, connection: Connection, packet: p4r.PacketIn, now: float) -> None:
+        """A packet that was copied to the controller; `now` by the event loop's clock."""
+        if now - self._second >= 1:
+            self._second, self._in_second = now, 0
+        self._in_second += 1
+        if self._in_second > MOST_HEARD:
+            connection.lost.add(PACKETS, "more than %d packets in a second tell addresses", MOST_HEARD)
+            self._deaf = True
+            self.changed.set()
+            return
+        ports = [int.from_bytes(field.value) for field in packet.metadata if field.metadata_id == INGRESS_PORT]
+        told = tells(packet.payload)
+        if told is None or not ports or self._config.port(ports[0]) is None:
+            return
+        mac, vlan, address = told
+        key = (ports[0], *vlan), address
+        if self._heard.get(key) == mac:
+            return
+        if len(self._heard) >= MOST_BINDINGS and key not in self._heard:
+            del self._heard[next(iter(self._heard))]
+        self._heard[key] = mac
+        self.changed.set()
+
+    def of(self, *macs: int) -> list[UsageObservation]:
+        """What stations used since they were first heard, and do now."""
+        rates = self.table.station_rates()
+        return [self.table.usage(self._slots.get(mac, NOBODYS), rates) for mac in macs]
+
+    def named(self, most: int) -> list[dict[str, Any]]:
+        """Those that something is said of, so many at most."""
+        told = [*self._settings.items()][:most]
+        used = self.of(*(mac for mac, _ in told)) if told else []
+        return [
+            {"address": written(mac), "name": station.name or "", **each}
+            for (mac, station), each in zip(told, used, strict=True)
+        ]
+
+
+def tells(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
+    """Which MAC address has which address of IP in which VLAN, as ARP and neighbour solicitations say; None for what
+    says nothing of the kind."""
+    mac, at, vids = frame[6:12], 12, list[int]()
+    while len(vids) < 2 and int.from_bytes(frame[at : at + 2]) in TAGS:
+        vids.append(int.from_bytes(frame[at + 2 : at + 4]) & 0xFFF)
+        at += 4
+    kind, body = int.from_bytes(frame[at : at + 2]), frame[at + 2 :]
+    if kind == ETHERTYPE_ARP and body[:6] == bytes.fromhex("000108000604") and len(body) >= 28:
+        address = body[14:18]
+        if body[8:14] != mac or not int.from_bytes(address) or IPv4Address(address).is_multicast:
+            return None
+    elif kind == ETHERTYPE_IPV6 and len(body) >= 64 and body[6] == 58 and body[40] == 135:
+        address = body[8:24]
+        if not int.from_bytes(address):
+            # It asks whether somebody has the address that it is about to take.
+            address = body[48:64]
+        if IPv6Address(address).is_multicast:
+            return None
+    else:
+        return None
+    outer, inner = ([*vids, 0, 0])[:2]
+    return int.from_bytes(mac), (outer, inner), address

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History out of the engine into the database, each sample once.
+
+How far the log was read stands in the database, and changes in the transaction that writes the samples. So it does not
+matter how many replicas read, and which one is killed: of two that write the same, the second finds that the first has.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..samples import Bucket, Key
+from ..state.database import SETTINGS, explain
+from ..state.history import Archive
+from .engine import Away, Engine
+from .messages import Samples, Unusable, parse
+
+LOG = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 200
+"""Messages in one transaction."""
+PAUSE_SECONDS = 1.0
+ASIDE_SECONDS = 10.0
+"""How long a replica leaves it to another one that was faster."""
+ROW = "history"
+
+
+class Behind(Exception):
+    """Another replica has written this already."""
+
+
+def position(engine: sa.Engine, begun: str) -> int:
+    """How far the log that was begun then was read."""
+    with engine.connect() as connection:
+        value = connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == ROW))
+    log, _, number = (value or "").rpartition("#")
+    return int(number) if log == begun else 0
+
+
+def advance(connection: sa.Connection, begun: str, before: int, now: int) -> None:
+    """Say how far it was read, within the transaction that writes it; raises `Behind`."""
+    values = {"value": f"{begun}#{now}", "revision": 0}
+    is_row = SETTINGS.c.name == ROW
+    if before == 0:
+        # Nothing of this log was read: there is no row, or one of another log.
+        row = connection.execute(sa.select(SETTINGS.c.value).where(is_row).with_for_update()).first()
+        if row is None:
+            connection.execute(sa.insert(SETTINGS).values(name=ROW, **values))
+            return
+        if row.value.startswith(f"{begun}#"):
+            raise Behind
+        connection.execute(sa.update(SETTINGS).where(is_row).values(**values))
+        return
+    where = is_row & (SETTINGS.c.value == f"{begun}#{before}")
+    if not connection.execute(sa.update(SETTINGS).where(where).values(**values)).rowcount:
+        raise Behind
+
+
+async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]]:
+    """What comes next in the log, and how far that is; raises `Away`."""
+    found: list[tuple[str, bytes]] = []
+    while len(found) < MOST_AT_ONCE:
+        following = await engine.logged(after, "ap.*.history")
+        if following is None:
+            break
+        after = following[0]
+        found.append((following[1].split(".")[1].replace("=", "."), following[2]))
+    return after, found
+
+
+def write(
+    archive: Archive, begun: str, before: int, now: int, messages: list[tuple[str, bytes]], known: set[str]
+) -> None:
+    """Write what can be used, in one transaction; raises `Behind` and `SQLAlchemyError`."""
+    done: dict[Key, Bucket] = {}
+    for name, data in messages:
+        if name not in known:
+            # It was removed, and its history with it.
+            continue
+        try:
+            buckets = parse(Samples, data).buckets(name)
+        except Unusable as error:
+            LOG.warning("%s: history that its agent sent is of no use: %s", name, error)
+            continue
+        for key, bucket in buckets.items():
+            if (other := done.get(key)) is None:
+                done[key] = bucket
+            else:
+                # Two agents, or one that was started anew within a sample's time.
+                other.join(bucket)
+    archive.write(done, lambda connection: advance(connection, begun, before, now))
+
+
+class Archivist:
+    """Reads for ever.
+
+    Args:
+        engine: has the log.
+        archive: gets it.
+        database: of the archive.
+        run: does what blocks, elsewhere.
+        known: the access points that there are.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        archive: Archive,
+        database: sa.Engine,
+        run: Callable[..., Awaitable[Any]],
+        known: Callable[[], list[str]],
+    ) -> None:
+        self._engine, self._archive, self._database = engine, archive, database
+        self._run, self._known = run, known
+        self.problem: str | None = None
+
+    async def run(self) -> None:
+        """Never ends."""
+        while True:
+            seconds = PAUSE_SECONDS
+            try:
+                more = await self._step()
+                self.problem = None
+                if more:
+                    continue
+            except Behind:
+                seconds = ASIDE_SECONDS
+            except Away:
+                self.problem = self._engine.problem or "the engine does not answer"
+            except SQLAlchemyError as error:
+                self.problem = explain(error)
+            # Replicas not at the same time.
+            await asyncio.sleep(random.uniform(1, 2) * seconds)
+
+    async def _step(self) -> bool:
+        """Read and write some; whether there may be more."""
+        if not self._engine.connected:
+            raise Away(self._engine.problem)
+        begun = await self._engine.begun()
+        before = await self._run(position, self._database, begun)
+        after, messages = await read(self._engine, before)
+        if after != before:
+            await self._run(write, self._archive, begun, before, after, messages, {*self._known()})
+        return len(messages) == MOST_AT_ONCE

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents and replicas say to each other, as JSON.
+
+What comes in is checked whole before anything is done with it: it may be of another release, or of somebody who writes
+what is not theirs to write.
+"""
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ..config import AccessPointConfig, one_line
+from ..observation import Observation
+from ..samples import MEANS, RETENTION, SUMS, Bucket, Key
+
+VERSION: Literal[1] = 1
+"""Of the messages; another one is of another release."""
+MOST_BYTES = 1_000_000
+"""Of one message: what the engine takes."""
+MOST_ROWS = 1000
+"""Samples in one message."""
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+Text = Annotated[str, Field(max_length=64)]
+
+
+class Unusable(Exception):
+    """A message that cannot be understood; the text is one line, without who sent it."""
+
+
+class Message(BaseModel):
+    """The version says of which release it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = VERSION
+
+
+class Desired(Message):
+    """What an access point shall be, as of a revision; None: it was removed."""
+
+    revision: Count
+    config: dict[str, Any] | None
+
+
+class Lease(Message):
+    """Which agent is primary; the revision of this value is the lease's epoch."""
+
+    agent: Text
+
+
+class Seen(Message):
+    """What an agent sees, once a second."""
+
+    agent: Text
+    revision: Count
+    """Of what it holds the access point to."""
+    lost: Count
+    """Samples of history that it could not keep any longer."""
+    problem: str | None
+    """What keeps it from doing what is desired."""
+    observation: Observation
+
+
+class Samples(Message):
+    """Finished samples of an access point: resolution, port, time, number, longest delay, means, sums."""
+
+    rows: Annotated[
+        list[tuple[Literal[tuple(RETENTION)], Count, Count, Count, Count, list[float], list[Count]]],  # type: ignore[valid-type]
+        Field(max_length=MOST_ROWS),
+    ]
+
+    @classmethod
+    def of(cls, done: dict[Key, Bucket]) -> "Samples":
+        """What a recorder took."""
+        rows = [
+            (key[0], key[2], key[3], bucket.samples, bucket.delay_max_us, bucket.means, bucket.sums)
+            for key, bucket in done.items()
+        ]
+        return cls.model_construct(version=VERSION, rows=rows)
+
+    def buckets(self, name: str) -> dict[Key, Bucket]:
+        """What can be written; raises `Unusable`."""
+        done: dict[Key, Bucket] = {}
+        for resolution, port, time, number, longest, means, sums in self.rows:
+            if len(means) != len(MEANS) or len(sums) != len(SUMS) or not number or port > 511 or time >= 2**31:
+                raise Unusable("a sample is not what samples are")
+            done[resolution, name, port, time] = Bucket(number, longest, means, sums)
+        return done
+
+
+class Order(Message):
+    """What an agent is asked to do."""
+
+    do: Literal["flows", "stations", "flow", "usage", "change_flow", "counters", "attempt"]
+    arguments: dict[str, Any]
+
+
+class Answer(Message):
+    """What came of it; with a `status` it was refused."""
+
+    answer: Any = None
+    status: int | None = None
+    detail: str = ""
+
+
+class Announcement(Message):
+    """An agent that would like to be adopted, or to have its token renewed."""
+
+    id: Text
+    """Its public key."""
+    name: Name
+    host: Text
+    config: AccessPointConfig | None = None
+    """What it would be, if nobody knows better."""
+
+
+class Adopted(Message):
+    """The answer to that: the token with which it may do its work."""
+
+    name: Name
+    jwt: Annotated[str, Field(max_length=8192)]
+
+
+M = TypeVar("M", bound=Message)
+_ADAPTERS: dict[type[Message], TypeAdapter[Any]] = {}
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    """Raises `Unusable`."""
+    adapter = _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+    try:
+        found: M = adapter.validate_json(data)
+        return found
+    except ValidationError as error:
+        try:
+            given = json.loads(data)
+            version = given.get("version") if isinstance(given, dict) else None
+        except ValueError:
+            version = None
+        if isinstance(version, int) and version != VERSION:
+            raise Unusable(
+                f"it speaks version {version}, and this release version {VERSION}: use the same release on both"
+            ) from None
+        raise Unusable(one_line(error)) from None
+
+
+def text(message: Message) -> bytes:
+    """As it is sent."""
+    return message.model_dump_json(exclude_unset=False).encode()

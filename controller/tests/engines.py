@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine of a test's own: nats-server on loopback, with credentials made for it."""
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+from controller.fleet.credentials import Credentials, Key, agent, init, load_key
+from controller.fleet.engine import Engine
+from topologies.fleet import engine as program
+from topologies.namespaces.contain import end_with_parent
+
+from .switches import end, free_port
+
+
+def missing_engine() -> str | None:
+    """Why there can be none here, or None."""
+    return None if program() else "nats-server is missing: apt-get install nats-server"
+
+
+class Server:
+    """The engine, which may be killed and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.keys = directory / "engine"
+        self.port = free_port()
+        init(self.keys, ["127.0.0.1"], f"127.0.0.1:{self.port}")
+        self.url = f"tls://127.0.0.1:{self.port}"
+        self._log = directory / "engine.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Again, with what it has on its disk."""
+        command = [str(program()), "-c", str(self.keys / "nats.conf")]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent)
+
+    def kill(self) -> None:
+        """By SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """The end."""
+        if self._process is not None:
+            end(self._process)
+
+    @property
+    def account(self) -> Key:
+        """What signs tokens."""
+        return load_key("A", self.keys / "account.seed")
+
+    def client(self, credentials: Credentials | None = None, name: str = "test") -> Engine:
+        """One that is not connected yet; without credentials the service's."""
+        return Engine(
+            [self.url], self.keys / "ca.pem", credentials or Credentials.load(self.keys / "service.creds"), name
+        )
+
+    def agent(self, name: str) -> Engine:
+        """A client with what the agent of an access point has."""
+        key = Key("U")
+        return self.client(Credentials(key, agent(self.account, key.public, name)))
+
+
+@contextlib.contextmanager
+def server(directory: Path) -> Iterator[Server]:
+    """A running one."""
+    made = Server(directory)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(client: Engine) -> AsyncIterator[Engine]:
+    """While the block runs."""
+    running = asyncio.create_task(client.run())
+    try:
+        async with asyncio.timeout(60):
+            await client.reconnected.wait()
+        yield client
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    """Waits."""
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.02)

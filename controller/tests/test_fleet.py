@@ -1,0 +1,453 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents, replicas and the engine between them, with a real NATS: who may say what, and what is lost when something is
+killed, which is nothing."""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from controller.agent.control import Control
+from controller.agent.process import Agent, Disk, Options
+from controller.api.app import create_app
+from controller.api.service import Service
+from controller.config import AccessPointConfig, ConfigError
+from controller.fleet import archive
+from controller.fleet.adoption import Adoption
+from controller.fleet.credentials import Credentials, Key, agent, claims_of, init, is_user
+from controller.fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
+from controller.fleet.fleet import Fleet
+from controller.fleet.messages import Announcement, Desired, Samples, Seen, Unusable, parse, text
+from controller.observation import Observation
+from controller.samples import MEANS, SUMS, Bucket
+from controller.samples import Key as Place
+from controller.state.agents import access_point_of
+from controller.state.database import connect
+from controller.state.history import Archive
+
+from .engines import Server, connected, missing_engine, server, until
+from .test_config import PORTS, access_point
+from .test_entries import PIPELINE
+
+NAMES = ["ap1", "ap.2"]
+
+
+def config(name: str, **fields: Any) -> AccessPointConfig:
+    return AccessPointConfig.model_validate(access_point(name=name, pipeline=PIPELINE, **fields))
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[Server]:
+    if reason := missing_engine():
+        pytest.skip(reason)
+    with server(tmp_path) as made:
+        yield made
+
+
+class Replica:
+    """One of the service, without a process of its own."""
+
+    def __init__(self, nats: Server, database: sa.Engine) -> None:
+        self.engine = nats.client()
+        self.fleet = Fleet(self.engine, lambda name: self.service.read(self.service.store.standing, name))
+        self.service = Service(database, self.fleet)
+        self.service.adoption = Adoption(
+            self.engine, nats.account, lambda id: self.service.read(access_point_of, database, id)
+        )
+        self.archivist = archive.Archivist(
+            self.engine, self.service.archive, database, self.service.write, lambda: self.service.names
+        )
+        self.app = create_app(self.service)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Replica":
+        await self.service.load([config(name) for name in NAMES])
+        await self.fleet.listen()
+        assert self.service.adoption is not None
+        await self.service.adoption.listen()
+        self.service.start()
+        work = self.engine.run(), self.fleet.mend(), self.archivist.run()
+        self._tasks = [*map(asyncio.create_task, work), *self.service.tasks()]
+        await until(lambda: self.engine.connected)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.service.close()
+
+    def client(self) -> httpx.AsyncClient:
+        secret = self.service.store.new_token("admin", "admin")[1]
+        transport = httpx.ASGITransport(self.app.state.guard, client=("192.0.2.7", 1))
+        headers = {"authorization": f"Bearer {secret}"}
+        return httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers, timeout=60)
+
+    async def desired(self, name: str) -> Desired | None:
+        with contextlib.suppress(Away):
+            found = await self.engine.value(DESIRED, name)
+            return parse(Desired, found[1]) if found else None
+        return None
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[sa.Engine]:
+    made = connect(f"sqlite:///{tmp_path / 'state.db'}")
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+async def replica(nats: Server, database: sa.Engine) -> AsyncIterator[Replica]:
+    async with Replica(nats, database) as made:
+        yield made
+
+
+async def eventually(what: Any, seconds: float = 60.0) -> Any:
+    """Waits until what it awaits is true."""
+    async with asyncio.timeout(seconds):
+        while not (found := await what()):
+            await asyncio.sleep(0.05)
+        return found
+
+
+async def test_an_agent_reaches_its_own_subjects_and_no_others(replica: Replica, nats: Server) -> None:
+    await eventually(lambda: replica.desired("ap.2"))
+    heard: list[str] = []
+    await replica.engine.hear("ap.*.history", lambda subject, data: heard.append(subject))
+    async with connected(nats.agent("ap1")) as mine:
+        assert await mine.value(DESIRED, "ap1") is not None
+        with pytest.raises(Away):
+            await mine.value(DESIRED, "ap.2", 1.0)
+        with pytest.raises(Away):
+            await mine.put(DESIRED, "ap1", b"{}", 0, 1.0)
+        with pytest.raises(Away):
+            await mine.put(LEASE, "ap.2", b"{}", 0, 1.0)
+        await mine.say("ap.ap=2.history", b"another one's")
+        await mine.log("ap.ap1.history", text(Samples(rows=[])), "once")
+        await until(lambda: heard)
+        assert heard == ["ap.ap1.history"]
+        assert mine.connected
+
+
+async def test_only_one_of_two_puts_on_top_of_the_same(nats: Server, replica: Replica) -> None:
+    async with connected(nats.agent("ap1")) as mine:
+        first = await eventually(lambda: put(mine, b"1", 0))
+        with pytest.raises(Conflict):
+            await mine.put(LEASE, "ap1", b"2", 0)
+        assert await mine.put(LEASE, "ap1", b"3", first) > first
+        found = await mine.value(LEASE, "ap1")
+        assert found is not None and found[1] == b"3"
+
+
+async def put(engine: Engine, data: bytes, based_on: int) -> int | None:
+    """None while the bucket is not made yet."""
+    with contextlib.suppress(Away):
+        return await engine.put(LEASE, "ap1", data, based_on)
+    return None
+
+
+async def test_what_somebody_else_wrote_into_the_engine_is_put_right(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:
+    right = await eventually(lambda: replica.desired("ap1"))
+    wrong = [
+        b"not even JSON",
+        text(Desired(revision=10**6, config={"name": "ap1"})),
+        text(Desired(revision=0, config=None)),
+    ]
+    for data in (*wrong, right.model_copy(update={"version": 2}).model_dump_json().encode()):
+        found = await replica.engine.value(DESIRED, "ap1")
+        assert found is not None
+        await replica.engine.put(DESIRED, "ap1", data, found[0])
+
+        async def is_right() -> bool:
+            with contextlib.suppress(Unusable):
+                return await replica.desired("ap1") == right
+            return False
+
+        await eventually(is_right)
+    assert "ap1: the engine says revision 1000000, which the database has not given" in caplog.text
+    assert "it speaks version 2, and this release version 1: use the same release on both" in caplog.text
+    # Of what nobody desires nothing stays.
+    await replica.engine.put(DESIRED, "ghost", text(Desired(revision=1, config={"name": "ghost"})), 0)
+
+    async def is_gone() -> bool:
+        found = await replica.desired("ghost")
+        return found is not None and found.config is None
+
+    await eventually(is_gone)
+
+
+async def test_a_removal_is_told_and_an_older_replica_does_not_undo_it(
+    nats: Server, replica: Replica, database: sa.Engine
+) -> None:
+    await eventually(lambda: replica.desired("ap1"))
+    async with replica.client() as client:
+        assert (await client.delete("/api/v1/access-points/ap1")).status_code == 204
+
+        async def is_gone() -> bool:
+            found = await replica.desired("ap1")
+            return found is not None and found.config is None
+
+        await eventually(is_gone)
+        async with Replica(nats, database) as second:
+            # It hears late: what it has is older.
+            second.fleet.keep("ap1", config("ap1"), 1)
+            await asyncio.sleep(0.5)
+            assert await is_gone()
+            answer = await client.post("/api/v1/access-points", json=access_point(name="ap1", pipeline=PIPELINE))
+            assert answer.status_code == 201, answer.text
+
+            async def is_back() -> bool:
+                found = await replica.desired("ap1")
+                return found is not None and found.config is not None
+
+            await eventually(is_back)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "agents"])
+async def test_200_concurrent_changes_at_two_replicas(
+    elsewhere: bool, tmp_path: Path, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is lost, and each is answered right, with agents on machines of their own as without."""
+    monkeypatch.setattr("controller.api.service.FOLLOW_SECONDS", 0.02)
+    async with contextlib.AsyncExitStack() as stack:
+        clients = []
+        if elsewhere:
+            if reason := missing_engine():
+                pytest.skip(reason)
+            nats = stack.enter_context(server(tmp_path))
+            for _ in range(2):
+                made = await stack.enter_async_context(Replica(nats, database))
+                clients.append(await stack.enter_async_context(made.client()))
+        else:
+            for _ in range(2):
+                control = Control(lambda name: None)
+                service = Service(database, control)
+                await service.load([config(name, enabled=False) for name in NAMES])
+                stack.push_async_callback(service.close)
+                stack.push_async_callback(control.stop)
+                secret = service.store.new_token("admin", "admin")[1]
+                transport = httpx.ASGITransport(create_app(service).state.guard, client=("192.0.2.7", 1))
+                headers = {"authorization": f"Bearer {secret}"}
+                client = httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers, timeout=60)
+                clients.append(await stack.enter_async_context(client))
+        path = "/api/v1/access-points/ap1/class-weights"
+        lost, at_once = 0, asyncio.Semaphore(8)
+
+        async def add_one(number: int) -> None:
+            nonlocal lost
+            client = clients[number % 2]
+            while True:
+                seen = await client.get(path)
+                if seen.status_code == 200:
+                    body = {"downlink": seen.json()["downlink"] + 1}
+                    answer = await client.patch(path, json=body, headers={"if-match": seen.headers["etag"]})
+                    if answer.status_code == 200:
+                        return
+                    assert answer.status_code in (409, 412, 429), answer.text
+                    lost += answer.status_code == 412
+                await asyncio.sleep(0.01)
+
+        start = (await clients[0].get(path)).json()["downlink"]
+
+        async def some(number: int) -> None:
+            async with at_once:
+                await add_one(number)
+
+        await asyncio.gather(*(some(number) for number in range(200)))
+        last = max([(await client.get(path)).json()["downlink"] for client in clients])
+        assert last == start + 200
+        assert lost, "nobody was ever in another one's way"
+
+
+def sample(number: int) -> bytes:
+    """A message of history: one sample of 1000 ms."""
+    key: Place = (1, "ap1", 1, 1_700_000_000 + number)
+    return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
+
+
+async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
+    nats: Server, replica: Replica, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(archive, "ASIDE_SECONDS", 0.05)
+    monkeypatch.setattr(archive, "MOST_AT_ONCE", 7)
+    async with Replica(nats, database), connected(nats.agent("ap1")) as mine:
+        for number in range(60):
+            if number == 30:
+                nats.kill()
+                nats.start()
+
+            async def said(number: int = number) -> bool:
+                with contextlib.suppress(Away):
+                    await mine.log("ap.ap1.history", sample(number), f"m{number}")
+                    return True
+                return False
+
+            await eventually(said)
+            # Whoever does not know that it arrived says it again.
+            await eventually(said)
+
+        def written() -> list[int]:
+            found = Archive(database).query("ap1", None, 1_700_000_000, 1_700_000_100, 1)
+            return [int(samples) for samples in found.get(1, {}).get("samples", ())]
+
+        await until(lambda: len(written()) == 60)
+        await asyncio.sleep(0.3)
+        assert written() == [1] * 60
+
+
+async def observed() -> Observation:
+    control = Control(lambda name: None)
+    control.prepare([config("ap1")])
+    return control.observe("ap1")
+
+
+async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, caplog: pytest.LogCaptureFixture) -> None:
+    seen = Seen.model_construct(
+        version=1, agent="me", revision=1, lost=3, problem=None, observation=await observed() | {"state": "ready"}
+    )
+    good = text(seen)
+    bad = [
+        b"",
+        b"[]",
+        b"\xff",
+        good.replace(b'"version":1', b'"version":9'),
+        good.replace(b'"ticks":0', b'"ticks":"x"'),
+    ]
+    bad.append(good.replace(b'"name":"ap1"', b'"name":"ap9"'))
+    async with connected(nats.agent("ap1")) as mine, replica.client() as client:
+        for data in bad:
+            await mine.say("ap.ap1.seen", data)
+        await until(lambda: "it tells of ap9" in caplog.text)
+        answer = (await client.get("/api/v1/access-points/ap1")).json()
+        assert answer["state"] == "connecting" and "no agent has told of it" in answer["problem"]
+        await mine.say("ap.ap1.seen", good)
+
+        async def is_ready() -> bool:
+            return (await client.get("/api/v1/access-points/ap1")).json()["state"] == "ready"
+
+        await eventually(is_ready)
+        assert "controller_lost_samples_total 3.0" in (await client.get("/metrics")).text
+    assert "it speaks version 9, and this release version 1" in caplog.text
+    assert replica.engine.connected
+
+
+async def test_an_agent_that_announces_itself_waits_until_it_is_adopted(nats: Server, replica: Replica) -> None:
+    key = Key("U")
+    said = Announcement(id=key.public, name="ap3", host="there", config=config("ap3"))
+    enrol = nats.client(Credentials.load(nats.keys / "enrol.creds"))
+    async with connected(enrol) as mine, replica.client() as client:
+        announcement = said.model_dump_json(exclude_unset=True).encode()
+        assert (await mine.ask("fleet.announce", announcement, 10)).data == b""
+        with pytest.raises(Away):
+            await mine.value(DESIRED, "ap1", 1.0)
+        waiting = (await client.get("/api/v1/agents")).json()
+        assert [(each["id"], each["access_point"], each["offers"]) for each in waiting] == [(key.public, None, True)]
+        path = f"/api/v1/agents/{key.public}"
+        assert (
+            await client.put(path.replace(key.public[5:9], "AAAA"), json={"access_point": "ap3"})
+        ).status_code == 404
+        adopted = await client.put(path, json={"access_point": "ap3"})
+        assert adopted.status_code == 200 and adopted.json()["access_point"] == "ap3", adopted.text
+        # What the agent said of itself.
+        assert [port["port"] for port in (await client.get("/api/v1/access-points/ap3/config")).json()["ports"]] == [
+            port["port"] for port in PORTS
+        ]
+        answer = json.loads((await mine.ask("fleet.announce", announcement, 10)).data)
+        assert claims_of(answer["jwt"])["sub"] == key.public
+        async with connected(nats.client(Credentials(key, answer["jwt"]))) as own:
+            await eventually(lambda: own.value(DESIRED, "ap3"))
+        assert (await client.delete(path)).status_code == 204
+        assert (await mine.ask("fleet.announce", announcement, 10)).data == b""
+
+
+async def test_the_lease_gives_the_election_ids(nats: Server, replica: Replica, tmp_path: Path) -> None:
+    def made(number: int) -> Agent:
+        options = Options(
+            [nats.url], nats.keys / "ca.pem", nats.keys / "enrol.creds", tmp_path / f"{number}", "ap1", None
+        )
+        return Agent(options, lambda name: None)
+
+    await eventually(lambda: replica.desired("ap1"))
+    first, second = made(1), made(2)
+    async with connected(nats.agent("ap1")) as one, connected(nats.agent("ap1")) as other:
+        first._engine, second._engine = one, other
+        held = await first._elect(0)
+        assert held >= 1 << 32 and await second._elect(0) < 1 << 32
+        # The switch tells the other one that nobody is primary any more.
+        taken = await second._elect(held)
+        assert taken > held
+        # Who is back does not push it aside.
+        assert await first._elect(0) < 1 << 32
+    # Without the engine a takeover does not wait.
+    assert await first._elect(taken) > taken
+
+
+async def test_wrong_credentials_are_one_line(nats: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    init(tmp_path / "other", ["127.0.0.1"], "127.0.0.1:1")
+    for keys, ca, line in (
+        (tmp_path / "other", nats.keys, "it does not take these credentials"),
+        (nats.keys, tmp_path / "other", "certificate verify failed"),
+    ):
+        caplog.clear()
+        client = Engine([nats.url], ca / "ca.pem", Credentials.load(keys / "service.creds"), "test")
+        running = asyncio.create_task(client.run())
+        await until(lambda line=line, client=client: line in (client.problem or ""))  # type: ignore[misc]
+        await asyncio.sleep(1.2)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert len(lines) == 1, caplog.text
+
+
+def test_keys_are_those_of_nats() -> None:
+    key = Key("U")
+    assert is_user(key.public) and key.seed.startswith("SU") and Key("U", key.seed).public == key.public
+    assert not is_user("U" + "A" * 55) and not is_user(Key("A").public) and not is_user("")
+    with pytest.raises(ValueError, match="another kind"):
+        Key("A", key.seed)
+    with pytest.raises(ValueError, match="checksum"):
+        Key("U", key.seed[:20] + ("A" if key.seed[20] != "A" else "B") + key.seed[21:])
+    claims = claims_of(agent(Key("A"), key.public, "a.b"))
+    assert "$KV.lease.a=b" in claims["nats"]["pub"]["allow"] and ">" not in claims["nats"]["pub"]["allow"]
+
+
+def test_an_agents_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk(tmp_path / "state")
+    assert disk.desired() is None and disk.adopted() is None
+    desired = Desired(revision=7, config=config("ap1").model_dump(mode="json"))
+    disk.desire(desired)
+    again = Disk(tmp_path / "state")
+    assert again.key.public == disk.key.public and again.desired() == desired
+    assert (tmp_path / "state/identity").stat().st_mode & 0o77 == 0
+    # Half a file, or another release's.
+    for damaged in (text(desired)[:-20], b'{"version": 9}', b"\xff\xfe"):
+        (tmp_path / "state/desired.json").write_bytes(damaged)
+        assert again.desired() is None
+    assert "desired.json" in caplog.text
+    (tmp_path / "state/desired.json").write_bytes(b" " * 2_000_000)
+    with pytest.raises(ConfigError, match="longer than anything"):
+        again.desired()
+    (tmp_path / "state/identity").write_text("nonsense")
+    with pytest.raises(ConfigError, match="remove it to begin anew"):
+        Disk(tmp_path / "state")
+    with pytest.raises(ConfigError, match="name a folder with --state"):
+        Disk(tmp_path / "state/identity")
+
+
+def test_an_engine_is_not_made_twice(tmp_path: Path) -> None:
+    init(tmp_path / "engine", ["engine.example", "192.0.2.1"], "0.0.0.0:4222")
+    with pytest.raises(ConfigError, match="is there already"):
+        init(tmp_path / "engine", ["127.0.0.1"], "127.0.0.1:1")
+    assert {path.stat().st_mode & 0o77 for path in (tmp_path / "engine").iterdir()} == {0}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keeps a connection's subflows: opens the first, brings in the other interfaces, replaces the dead, sees the connection to its
+//! end (paper 003, sections 3.1 to 3.3).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
+use super::link::Link;
+use super::transport::{MAX_SUBFLOWS, Shared, State};
+use super::{Interface, Mark, Options, seal};
+
+/// For TCP's handshake, and then for the hello's answer.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+/// Between two attempts on an interface, growing from the one to the other.
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// Between two looks for new interfaces.
+const DISCOVER: Duration = Duration::from_secs(1);
+/// How long subflows are waited for once both directions are complete, or after a reset.
+const FAREWELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
+
+/// The end that opens subflows: where to, and from which interfaces.
+pub struct Client {
+    pub peers: Vec<SocketAddr>,
+    pub interfaces: Vec<Interface>,
+    /// No interfaces were named: all that lead to the peer are used, whenever they appear.
+    pub discover: bool,
+    discovered: Instant,
+    attempts: Vec<Attempt>,
+    joining: JoinSet<(usize, io::Result<Joined>)>,
+    sequence: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Attempt {
+    busy: bool,
+    not_before: Instant,
+    wait: Duration,
+}
+
+impl Client {
+    /// `interfaces`: wired ones go first (section 3.1); none: those with a route to the first peer.
+    pub fn new(peers: &[SocketAddr], interfaces: &[Interface]) -> Self {
+        let mut interfaces = interfaces.to_vec();
+        let discover = interfaces.is_empty();
+        if discover && let Some(&peer) = peers.first() {
+            interfaces = Interface::towards(peer.ip());
+        }
+        interfaces.sort_by_key(|interface| !interface.is_wired());
+        interfaces.truncate(MAX_SUBFLOWS);
+        let peers = peers.to_vec();
+        let discovered = Instant::now();
+        Self { peers, interfaces, discover, discovered, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
+    }
+
+    /// Starts joins for the interfaces that have no subflow that gets on. Returns when to come again.
+    fn join_missing(&mut self, shared: &Arc<Shared>, now: Instant) {
+        if self.discover && now.saturating_duration_since(self.discovered) >= DISCOVER {
+            self.discovered = now;
+            for found in Interface::towards(self.peers[0].ip()) {
+                if self.interfaces.len() < MAX_SUBFLOWS && !self.interfaces.iter().any(|i| i.name == found.name) {
+                    self.interfaces.push(found);
+                }
+            }
+        }
+        self.attempts.resize(self.interfaces.len(), Attempt { busy: false, not_before: now, wait: RETRY.0 });
+        let state = shared.state();
+        let covered = |number| state.subflows.values().any(|s| usize::from(s.number) == number && !s.stalled);
+        for (number, attempt) in self.attempts.iter_mut().enumerate() {
+            if attempt.busy || attempt.not_before > now || covered(number) {
+                continue;
+            }
+            attempt.busy = true;
+            self.sequence += 1;
+            let (shared, peers, interface) = (shared.clone(), self.peers.clone(), self.interfaces[number].clone());
+            let sequence = self.sequence;
+            self.joining
+                .spawn(async move { (number, join(&shared, &peers, &interface, number as u8, sequence).await) });
+        }
+    }
+
+    fn joined(&mut self, shared: &Arc<Shared>, number: usize, result: io::Result<Joined>) {
+        let attempt = &mut self.attempts[number];
+        attempt.busy = false;
+        match result {
+            Ok(Joined::In(link)) => {
+                attempt.wait = RETRY.0;
+                shared.add(number as u8, self.interfaces[number].clone(), *link);
+            }
+            // The key is that of both ends only. What anybody can say, a TCP reset or an open listener's word, ends nothing.
+            Ok(Joined::Unknown) if !shared.options.key.is_open() && !shared.state().is_alive() => {
+                let peer = self.peers[0];
+                let text = format!("{peer} no longer knows this connection: its program ended or was restarted");
+                shared.fail(io::ErrorKind::ConnectionReset, text);
+            }
+            Ok(Joined::Unknown) | Err(_) => {}
+        }
+        attempt.not_before = Instant::now() + attempt.wait;
+        attempt.wait = (2 * attempt.wait).min(RETRY.1);
+    }
+}
+
+/// What became of a join.
+enum Joined {
+    In(Box<Link>),
+    /// The listener has proved that it has the shared key, and does not know the connection.
+    Unknown,
+}
+
+/// A TCP connection from `interface` to the first of `peers` that it gets through to; peer `number` has the first try.
+/// `mark`: what its SYN carries. The flag: whether the peer said that it speaks BATCP.
+async fn reach(
+    peers: &[SocketAddr],
+    interface: &Interface,
+    number: u8,
+    mark: Mark,
+    options: &Options,
+) -> io::Result<(TcpStream, bool)> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
+    for k in 0..peers.len() {
+        let peer = peers[(usize::from(number) + k) % peers.len()];
+        let attempt = async {
+            let socket = interface.socket(peer)?;
+            options.negotiation.prepare(socket.as_fd(), mark)?;
+            let socket = TcpSocket::from_std_stream(socket.into());
+            let stream = timeout(HANDSHAKE, socket.connect(peer)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+            let answered = options.negotiation.answered(stream.as_fd())?;
+            Ok((stream, answered))
+        };
+        match attempt.await {
+            Ok(reached) => return Ok(reached),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn exchange(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
+    let answer = async {
+        stream.write_all(&hello.encode()).await?;
+        let mut octets = [0; ANSWER];
+        stream.read_exact(&mut octets).await?;
+        Answer::decode(&octets).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    };
+    timeout(HANDSHAKE, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+/// What [`open`] gives: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
+pub enum Opened {
+    Batcp(Arc<Shared>),
+    Plain(TcpStream),
+}
+
+/// Opens the first subflow, on the first interface that gets through. Errors: none does; each is named.
+pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
+    let connection = rand::random_range(0..10_000);
+    let mut failures = Vec::new();
+    for (number, interface) in client.interfaces.iter().enumerate() {
+        let mark = Mark { interface: number as u8, connection };
+        // The first SYN tells how many interfaces there are (section 3.7).
+        let first = Mark { interface: client.interfaces.len() as u8, connection };
+        let ours: [u8; 16] = rand::random();
+        let sealed = !options.key.is_open();
+        let hello = Hello::open(mark, interface, ours, options.window as u64, sealed);
+        let attempt = async {
+            let (mut stream, answered) = reach(&client.peers, interface, mark.interface, first, options).await?;
+            if !answered {
+                return Ok(Opened::Plain(stream));
+            }
+            let answer = exchange(&mut stream, &hello).await?;
+            let Answer::Welcome { nonce: theirs, token, window, .. } = answer else {
+                let busy = "the peer serves as many connections as it may, try again later";
+                let why = if answer == Answer::Busy { busy } else { "the peer refuses the connection" };
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
+            };
+            let keys = Keys::new(&options.key, ours, theirs);
+            if !answer.is_authentic(&hello, &options.key, &keys) {
+                let ours = options.key.is_open();
+                let what =
+                    if ours { "the peer has a key: give it here too" } else { "the peer has another key, or none" };
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            stream.write_all(&keys.proof(&hello, &answer)).await?;
+            let seal = if sealed { Some(seal::open(&mut stream, &keys.secret(&hello)).await?) } else { None };
+            let link = Link::new(stream, HELLO + PROOF, seal, options.timeout)?;
+            let shared = Shared::new(options.clone(), connection, keys, token, window);
+            shared.add(mark.interface, interface.clone(), link);
+            Ok(Opened::Batcp(shared))
+        };
+        match attempt.await {
+            Ok(opened) => {
+                if let Opened::Batcp(shared) = &opened {
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        keep(&shared, Some(client)).await;
+                        part(&shared).await;
+                    });
+                }
+                return Ok(opened);
+            }
+            Err(error) => failures.push((error.kind(), format!("{interface}: {error}"))),
+        }
+    }
+    let kind = failures.first().map_or(io::ErrorKind::NotFound, |failure| failure.0);
+    let texts: Vec<String> = failures.into_iter().map(|failure| failure.1).collect();
+    let texts = if texts.is_empty() { "no interface has a route there".into() } else { texts.join("; ") };
+    Err(io::Error::new(kind, texts))
+}
+
+/// A further subflow (the SYN segments from the other interfaces of section 3.1).
+async fn join(
+    shared: &Shared,
+    peers: &[SocketAddr],
+    interface: &Interface,
+    number: u8,
+    sequence: u32,
+) -> io::Result<Joined> {
+    let mark = Mark { interface: number, connection: shared.id };
+    let (mut stream, answered) = reach(peers, interface, number, mark, &shared.options).await?;
+    if !answered {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the option does not get through this way"));
+    }
+    let sealed = !shared.options.key.is_open();
+    let hello = Hello::join(mark, interface, shared.token, sequence, &shared.keys, sealed);
+    let answer = exchange(&mut stream, &hello).await?;
+    match (answer.is_authentic(&hello, &shared.options.key, &shared.keys), answer) {
+        (true, Answer::Joined { .. }) => {
+            let secret = shared.keys.secret(&hello);
+            let seal = if sealed { Some(seal::open(&mut stream, &secret).await?) } else { None };
+            Ok(Joined::In(Box::new(Link::new(stream, HELLO, seal, shared.options.timeout)?)))
+        }
+        (true, Answer::Unknown { .. }) => Ok(Joined::Unknown),
+        (_, Answer::Refused) => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the join was refused")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "who answers is not the peer")),
+    }
+}
+
+/// Runs beside a connection from its first subflow until all is said, or it failed. Then it is to [`part`].
+pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
+    let peer = match (&client, shared.state().subflows.values().next()) {
+        (Some(client), _) => client.peers[0].to_string(),
+        (None, Some(subflow)) => subflow.link.peer.to_string(),
+        (None, None) => "the peer".to_owned(),
+    };
+    let mut progress = (0, Instant::now());
+    loop {
+        let now = Instant::now();
+        let pause = {
+            let mut state = shared.state();
+            let pause = state.look(now, shared.options.timeout, &peer);
+            let acknowledged = state.sender.acknowledged();
+            if acknowledged > progress.0 {
+                progress = (acknowledged, now);
+            }
+            // Nobody waits here any more: a peer whose kernel answers and whose program takes nothing is not waited for.
+            if let Some(dropped) = state.dropped
+                && now - dropped.max(progress.1) > shared.options.timeout
+            {
+                state.fail(io::ErrorKind::TimedOut, "the peer neither takes what was sent nor closes its end".into());
+            }
+            if state.error.is_some() || state.is_done() {
+                break;
+            }
+            pause
+        };
+        match &mut client {
+            Some(client) => {
+                client.join_missing(shared, now);
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = shared.changed.notified() => {}
+                    Some(Ok((number, result))) = client.joining.join_next(), if !client.joining.is_empty() => {
+                        client.joined(shared, number, result);
+                    }
+                }
+            }
+            None => {
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = shared.changed.notified() => {}
+                }
+            }
+        }
+    }
+}
+
+/// Lets the subflows end: TCP's FIN on each when both directions are complete, else the reset.
+pub async fn part(shared: &Shared) {
+    let deadline = Instant::now() + if shared.state().error.is_none() { FAREWELL.0 } else { FAREWELL.1 };
+    loop {
+        {
+            let (mut state, now) = (shared.state(), Instant::now());
+            state.look(now, shared.options.timeout, "the peer");
+            state.wake_writers();
+            if !state.is_alive() || now > deadline {
+                end(&mut state);
+                break;
+            }
+        }
+        tokio::select! {
+            () = sleep(Duration::from_millis(50)) => {}
+            () = shared.changed.notified() => {}
+        }
+    }
+    shared.ended.notify_waiters();
+}
+
+fn end(state: &mut State) {
+    let failed = state.error.is_some();
+    for subflow in std::mem::take(&mut state.subflows).into_values() {
+        subflow.tasks.iter().for_each(AbortHandle::abort);
+        if failed {
+            let _ = SockRef::from(&subflow.link.stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+    state.ended = true;
+    state.wake_program();
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A subflow's socket, and what the kernel says of it.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use hosts_base::tcp;
+
+use super::seal::{MESSAGE, OVERHEAD, Seal};
+
+/// What the kernel says of a subflow's path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Path {
+    pub rtt: Duration,
+    pub rtt_variation: Duration,
+    pub min_rtt: Duration,
+    /// Bytes that may be in flight, by the round-trip time: the throughput until one has been measured.
+    pub window_rate: f64,
+    /// Since the peer's kernel was last heard.
+    pub silence: Duration,
+}
+
+/// A subflow's socket, shared by its tasks and the connection's bookkeeping.
+pub struct Link {
+    pub stream: TcpStream,
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+    /// An idle peer's kernel is asked for a sign of life this often.
+    pub keepalive: Duration,
+    /// The writer waits for this while it has nothing to write.
+    pub ready: Notify,
+    /// What is carried is sealed with these.
+    pub seal: Option<Seal>,
+    /// Bytes given to the kernel, the hello among them.
+    written: AtomicU64,
+}
+
+impl Link {
+    /// Takes over a connected socket on which `hello` octets were written. `timeout`: of the connection.
+    pub fn new(stream: TcpStream, hello: usize, seal: Option<Seal>, timeout: Duration) -> io::Result<Self> {
+        let hello = hello + seal.as_ref().map_or(0, |_| MESSAGE);
+        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        let keepalive = (timeout / 4).max(Duration::from_secs(1));
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(keepalive).with_interval(keepalive).with_retries(3))?;
+        socket.set_tcp_user_timeout(Some(timeout))?;
+        Ok(Self { stream, local, peer, keepalive, ready: Notify::new(), seal, written: AtomicU64::new(hello as u64) })
+    }
+
+    fn fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    /// Octets that a frame becomes longer on this subflow.
+    pub fn overhead(&self) -> usize {
+        self.seal.as_ref().map_or(0, |_| OVERHEAD)
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the peer's kernel has acknowledged.
+    pub fn delivered(&self) -> u64 {
+        let written = self.written();
+        let mut queued: libc::c_int = 0;
+        // SAFETY: the descriptor is open and SIOCOUTQ (TIOCOUTQ) writes one int.
+        let done = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &mut queued) };
+        if done == 0 { written.saturating_sub(queued.max(0) as u64) } else { 0 }
+    }
+
+    /// TCP_INFO of the socket.
+    pub fn path(&self) -> Path {
+        let Ok(info) = tcp::info(&self.stream) else { return Path::default() };
+        let micros = |value: u32| Duration::from_micros(value.into());
+        let rtt = micros(info.tcpi_rtt);
+        let window = f64::from(info.tcpi_snd_cwnd) * f64::from(info.tcpi_snd_mss);
+        Path {
+            rtt,
+            rtt_variation: micros(info.tcpi_rttvar),
+            min_rtt: if info.tcpi_min_rtt == u32::MAX { rtt } else { micros(info.tcpi_min_rtt) },
+            window_rate: window / rtt.as_secs_f64().max(1e-5),
+            silence: Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into()),
+        }
+    }
+
+    /// Bytes that the kernel takes without having sent them: what waits there can no longer go elsewhere.
+    pub fn limit_unsent(&self, bytes: u32) {
+        // An error leaves a longer queue, nothing worse.
+        let _ = SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes);
+    }
+
+    /// What is not sent yet is thrown away when the socket closes.
+    pub fn discard(&self) {
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Waits until the kernel's unsent queue is short. tokio remembers that a socket was writable until a write fails, but here
+    /// nothing is at hand to be tried: poll(2) asks, and arms the next event.
+    pub async fn writable(&self) -> io::Result<()> {
+        loop {
+            let _ = self.stream.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one pollfd is given, and it lives here.
+            if unsafe { libc::poll(&mut poll, 1, 0) } != 0 {
+                return Ok(());
+            }
+            self.stream.writable().await?;
+        }
+    }
+
+    /// Writes all of `pieces`, none of which is empty. Errors: the subflow is dead.
+    pub async fn write_all(&self, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        while !pieces.is_empty() {
+            // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
+            match SockRef::from(&self.stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL) {
+                Ok(length) => {
+                    IoSlice::advance_slices(&mut pieces, length);
+                    self.written.fetch_add(length as u64, Ordering::Release);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

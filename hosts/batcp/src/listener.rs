@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Waits for connections and brings their subflows together.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Serialize;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::hello::{ANSWER, Answer, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
+use super::keeper::{HANDSHAKE, keep, part};
+use super::link::Link;
+use super::seal::{self, Seal};
+use super::transport::Shared;
+use super::{Connection, Options};
+use hosts_base::places::{BACKLOG, Places};
+
+/// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
+const PENDING: usize = 256;
+/// Bytes that all connections of an open listener together keep at most in each direction, and what a connection gets at least.
+const OPEN_WINDOWS: usize = 64 << 20;
+const LEAST_WINDOW: usize = 64 << 10;
+
+/// What has come to a listener so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Arrivals {
+    /// Connections that speak BATCP, and plain ones.
+    pub opened: u64,
+    pub plain: u64,
+    /// Further subflows of connections.
+    pub joined: u64,
+    /// Hellos that were none, late, or of a connection that they could not prove to belong to.
+    pub refused: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    opened: AtomicU64,
+    plain: AtomicU64,
+    joined: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Accepts connections, from clients that speak BATCP and, where the negotiation can tell, from plain ones.
+///
+/// While it lives, its connections can take in further subflows; those that it has accepted outlive it with the subflows they have.
+pub struct Listener {
+    local: SocketAddr,
+    accepted: mpsc::Receiver<Connection>,
+    counters: Arc<Counters>,
+    accepting: AbortHandle,
+}
+
+impl Listener {
+    /// Listens on one address; port 0 takes a free one. Must be called within a tokio runtime.
+    pub fn bind(address: SocketAddr, options: Options) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        Self::from_socket(socket, options)
+    }
+
+    /// Listens on a bound socket: for what `bind` cannot express, as IP_TRANSPARENT.
+    pub fn from_socket(socket: Socket, mut options: Options) -> io::Result<Self> {
+        if options.key.is_open() {
+            options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(LEAST_WINDOW));
+        }
+        options.negotiation.listen(socket.as_fd())?;
+        socket.set_nonblocking(true)?;
+        socket.listen(BACKLOG as i32)?;
+        let listener = TcpListener::from_std(socket.into())?;
+        let local = listener.local_addr()?;
+        let (accept, accepted) = mpsc::channel(PENDING);
+        let counters = Arc::<Counters>::default();
+        let permits = Arc::new(Semaphore::new(options.connections));
+        let desk = Desk { options, accept, counters: counters.clone(), permits, connections: Arc::default() };
+        let accepting = tokio::spawn(receive(listener, Arc::new(desk))).abort_handle();
+        Ok(Self { local, accepted, counters, accepting })
+    }
+
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    /// The next connection. Its subflows are accepted in the background, even while nobody waits here.
+    /// Errors: the listening socket is broken. Clients that fail are counted, not reported.
+    pub async fn accept(&mut self) -> io::Result<Connection> {
+        self.accepted.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    pub fn arrivals(&self) -> Arrivals {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { opened, plain, joined, refused } = &*self.counters;
+        Arrivals { opened: count(opened), plain: count(plain), joined: count(joined), refused: count(refused) }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+struct Desk {
+    options: Options,
+    accept: mpsc::Sender<Connection>,
+    counters: Arc<Counters>,
+    /// For connections that have not come to their end.
+    permits: Arc<Semaphore>,
+    connections: Arc<Mutex<Connections>>,
+}
+
+/// By their tokens; none: the opener's proof is on its way, and another interface's join may be quicker.
+type Connections = HashMap<u64, Option<Arc<Shared>>>;
+
+/// A token that is welcome, until the opener has proved who it is or is gone.
+struct Opening {
+    connections: Arc<Mutex<Connections>>,
+    token: u64,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut connections = self.connections.lock().expect("no panic holds it");
+        if connections.get(&self.token).is_some_and(Option::is_none) {
+            connections.remove(&self.token);
+        }
+    }
+}
+
+async fn receive(listener: TcpListener, desk: Arc<Desk>) {
+    let places = Places::new(PENDING);
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (desk, places) = (desk.clone(), places.clone());
+                tokio::spawn(async move {
+                    let counter = match places.hold(peer.ip(), desk.greet(stream)).await {
+                        Some(Ok(counter)) => counter(&desk.counters),
+                        _ => &desk.counters.refused,
+                    };
+                    counter.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            // The process has no descriptor left, or the client was gone already: the next may fare better.
+            Err(_) => sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+type Counter = fn(&Counters) -> &AtomicU64;
+
+impl Desk {
+    /// Reads a hello and does what it asks. Until the client has proved that it has the key, it costs this task and a
+    /// socket. Errors: the subflow is refused.
+    async fn greet(&self, mut stream: TcpStream) -> io::Result<Counter> {
+        if !self.options.negotiation.received(stream.as_fd())? {
+            self.hand_over(Connection::plain(stream)?)?;
+            return Ok(|counters| &counters.plain);
+        }
+        // Who says nothing, or something else, is not worth the kernel's lingering.
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+        let hello = match Hello::decode(&read(&mut stream).await?) {
+            Ok(hello) => hello,
+            Err(error) => {
+                if error == OTHER_VERSION {
+                    refuse(stream, &Answer::Refused).await?;
+                }
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        };
+        match hello.purpose {
+            Purpose::Open { nonce, window } => self.open(stream, &hello, nonce, window).await,
+            Purpose::Join { token, sequence, .. } => self.join(stream, &hello, token, sequence).await,
+        }
+    }
+
+    async fn open(&self, mut stream: TcpStream, hello: &Hello, theirs: [u8; 16], limit: u64) -> io::Result<Counter> {
+        if self.permits.available_permits() == 0 {
+            refuse(stream, &Answer::Busy).await?;
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let (nonce, token): ([u8; 16], u64) = (rand::random(), rand::random());
+        let keys = Keys::new(&self.options.key, theirs, nonce);
+        let answer = Answer::welcome(hello, nonce, token, self.options.window as u64, &keys);
+        self.connections.lock().expect("no panic holds it").insert(token, None);
+        let _opening = Opening { connections: self.connections.clone(), token };
+        stream.write_all(&answer.encode()).await?;
+        if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a client that has another key"));
+        }
+        let seal = seal(&mut stream, hello, &keys).await?;
+        SockRef::from(&stream).set_linger(None)?;
+        let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
+        let shared = Shared::new(self.options.clone(), hello.mark.connection, keys, token, limit);
+        // Others may have come since it was asked.
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
+        self.connections.lock().expect("no panic holds it").insert(token, Some(shared.clone()));
+        shared.add(hello.mark.interface, hello.interface.clone(), link);
+        let connection = Connection::new(shared.clone());
+        let connections = self.connections.clone();
+        tokio::spawn(async move {
+            keep(&shared, None).await;
+            drop(permit); // one that only takes its leave keeps nobody out
+            part(&shared).await;
+            connections.lock().expect("no panic holds it").remove(&token);
+        });
+        self.hand_over(connection?)?;
+        Ok(|counters| &counters.opened)
+    }
+
+    async fn join(&self, mut stream: TcpStream, hello: &Hello, token: u64, sequence: u32) -> io::Result<Counter> {
+        // As long as an opener may take for its proof.
+        let known = loop {
+            match self.connections.lock().expect("no panic holds it").get(&token) {
+                Some(None) => {}
+                Some(Some(shared)) => break Some(shared.clone()),
+                None => break None,
+            }
+            sleep(Duration::from_millis(1)).await;
+        };
+        let proves_nothing = || io::Error::new(io::ErrorKind::PermissionDenied, "a join that proves nothing");
+        let Some(shared) = known else {
+            refuse(stream, &Answer::unknown(hello, &self.options.key)).await?;
+            return Err(proves_nothing());
+        };
+        let is_meant = shared.id == hello.mark.connection && hello.is_authentic(&shared.keys);
+        if !is_meant || !shared.admits(hello.mark.interface, sequence) {
+            refuse(stream, &Answer::Refused).await?;
+            return Err(proves_nothing());
+        }
+        stream.write_all(&Answer::joined(hello, &shared.keys).encode()).await?;
+        let seal = seal(&mut stream, hello, &shared.keys).await?;
+        SockRef::from(&stream).set_linger(None)?;
+        let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
+        shared.add(hello.mark.interface, hello.interface.clone(), link);
+        Ok(|counters| &counters.joined)
+    }
+
+    /// Errors: too many wait to be accepted already, or the listener is gone; the connection is reset.
+    fn hand_over(&self, connection: Connection) -> io::Result<()> {
+        self.accept.try_send(connection).map_err(|_| io::ErrorKind::QuotaExceeded.into())
+    }
+}
+
+/// The keys of a subflow whose opener has proved that it knows the connection's, and wants it sealed.
+async fn seal(stream: &mut TcpStream, hello: &Hello, keys: &Keys) -> io::Result<Option<Seal>> {
+    Ok(if hello.sealed { Some(seal::answer(stream, &keys.secret(hello)).await?) } else { None })
+}
+
+/// What a client has to say, in the time that a handshake has.
+async fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
+    let mut octets = [0; N];
+    timeout(HANDSHAKE, stream.read_exact(&mut octets)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    Ok(octets)
+}
+
+/// An answer after which the subflow closes; it is to arrive. It fits the socket's buffer, so nobody waits.
+async fn refuse(mut stream: TcpStream, answer: &Answer) -> io::Result<()> {
+    SockRef::from(&stream).set_linger(None)?;
+    stream.write_all(&answer.encode()).await
+}

@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections of other programs over several interfaces: a SOCKS5 proxy, and a pair of transparent proxies.
+//!
+//! The paper asks that the extension be "transparent to users and applications" (paper 003, section 1). Programs that
+//! know SOCKS ask a proxy on their own host; those that do not are caught at connect(2). Either way the bytes go over
+//! BATCP, to the destination itself where it supports BATCP, or to a remote proxy that connects to it by plain TCP.
+
+mod catch;
+pub mod destination;
+mod pair;
+mod relay;
+mod socks;
+mod spare;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use self::catch::{Catcher, Net};
+use self::destination::{Destination, Prefix, Reply, Rule, Rules};
+use self::socks::Credentials;
+use self::spare::{SpareOptions, Spares};
+use super::transfer::{ReceiverOptions, TransportOptions};
+use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
+use hosts_base::log::report;
+use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::{About, Error};
+
+/// A destination that does not answer in this time is given up; a client waits for its reply longer.
+const CONNECT: Duration = Duration::from_secs(15);
+/// All addresses of a destination, and its name: a local proxy waits for 30 s.
+const CONNECT_ALL: Duration = Duration::from_secs(28);
+/// How often the networks of this host's interfaces are looked up.
+const NETWORKS: Duration = Duration::from_secs(2);
+/// Clients that have not said who they are and where to, at a time.
+const UNKNOWN: usize = 256;
+/// Connections of the transport beyond those that are served: theirs is told, or they are on their way out.
+const BEYOND: usize = 16;
+
+/// What all proxies can choose.
+#[derive(Args)]
+struct ProxyOptions {
+    /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
+    #[arg(long)]
+    in_band: bool,
+    /// Connections at one time; further ones are refused at once. Without a key, at `remote`, whoever has the most of them
+    /// loses the oldest
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: u16,
+}
+
+impl ProxyOptions {
+    /// `beyond`: connections of the transport that are not served.
+    fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
+        let negotiation: Arc<dyn Negotiation> =
+            if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
+        let connections = usize::from(self.connections) + beyond;
+        Ok(Options { negotiation, key: key.clone(), connections, ..transport.options()? })
+    }
+}
+
+#[derive(Args)]
+pub struct SocksOptions {
+    /// Where programs find the proxy
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
+    listen: SocketAddr,
+    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to
+    /// the destination, over several interfaces if it supports BATCP and by plain TCP if not
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    via: Vec<SocketAddr>,
+    /// File with the key that the remote proxy knows too
+    #[arg(long, value_name = "FILE", requires = "via")]
+    key_file: Option<PathBuf>,
+    /// File with the line NAME:PASSWORD that clients must know; needed to listen elsewhere than on loopback
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    #[command(flatten)]
+    spare: SpareOptions,
+    /// Destinations that may be asked for, without --via [default: all but this host's own and its links']
+    #[arg(long, value_name = "PREFIX[:PORT]", conflicts_with = "via")]
+    allow: Vec<Rule>,
+    #[command(flatten)]
+    transport: TransportOptions,
+    #[command(flatten)]
+    proxy: ProxyOptions,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Catch the connects of this network namespace and carry them to a remote proxy
+    Local(LocalOptions),
+    /// Connect for other hosts' proxies to where their programs want to go
+    Remote(RemoteOptions),
+}
+
+#[derive(Args)]
+pub struct LocalOptions {
+    /// The remote proxy, once for each of its addresses
+    #[arg(long, value_name = "ADDRESS:PORT", required = true)]
+    via: Vec<SocketAddr>,
+    /// File with the key that the remote proxy knows too
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    spare: SpareOptions,
+    /// Catch only processes of this cgroup, named as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    cgroup: String,
+    /// Catch only connects to these destinations [default: all but private ones, this host's own and its links']
+    #[arg(long, value_name = "PREFIX")]
+    only: Vec<Prefix>,
+    /// Never catch connects to these destinations
+    #[arg(long, value_name = "PREFIX")]
+    except: Vec<Prefix>,
+    /// Catch connects to private networks and to those of this host's interfaces, too: the remote proxy is a way there
+    #[arg(long, conflicts_with = "only")]
+    private: bool,
+    #[command(flatten)]
+    transport: TransportOptions,
+    #[command(flatten)]
+    proxy: ProxyOptions,
+}
+
+#[derive(Args)]
+pub struct RemoteOptions {
+    /// Where local proxies find this one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// File with the key that local proxies must know
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Destinations that may be asked for [default with a key: all but this host's own and its links']
+    #[arg(long, value_name = "PREFIX[:PORT]")]
+    allow: Vec<Rule>,
+    #[command(flatten)]
+    transport: ReceiverOptions,
+    #[command(flatten)]
+    proxy: ProxyOptions,
+}
+
+/// Runs the SOCKS5 proxy (RFC 1928) until the process ends.
+pub fn socks(options: SocksOptions) -> Result<(), Error> {
+    let credentials = options.credentials.as_deref().map(read_credentials).transpose()?.map(Arc::new);
+    if credentials.is_none() && !options.listen.ip().is_loopback() {
+        return Err(Error::new(format!(
+            "{} is not loopback, so every host could use the proxy: give --credentials, or listen on 127.0.0.1",
+            options.listen
+        )));
+    }
+    let key = read_key(options.key_file.as_deref())?;
+    let carrier = Arc::new(Carrier {
+        via: options.via,
+        rules: Rules(options.allow),
+        options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
+        spares: Arc::new(Spares::new(options.spare.spare)),
+        interfaces: options.transport.interface,
+    });
+    run_async(async {
+        let listener = places::listen(options.listen).about(format!("listen on {}", options.listen))?;
+        carrier.keep_spares();
+        ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
+        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        accept_all(&[listener], |stream, peer| {
+            let (carrier, credentials, gate) = (carrier.clone(), credentials.clone(), gate.clone());
+            async move { serve_socks(stream, peer.ip(), &carrier, credentials.as_deref(), &gate).await }
+        })
+        .await
+    })
+}
+
+/// Runs one of the transparent proxies (paper 003, section 1) until the process ends.
+pub fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Local(options) => local(options),
+        Command::Remote(options) => remote(options),
+    }
+}
+
+fn local(options: LocalOptions) -> Result<(), Error> {
+    let key = read_key(options.key_file.as_deref())?;
+    let carrier = Arc::new(Carrier {
+        via: options.via,
+        rules: Rules::default(),
+        options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
+        spares: Arc::new(Spares::new(options.spare.spare)),
+        interfaces: options.transport.interface,
+    });
+    run_async(async {
+        let ipv4 = places::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
+        let ipv6 = places::listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
+        let listeners: Vec<_> = [Some(ipv4), ipv6].into_iter().flatten().collect();
+        let mut addresses = Vec::new();
+        for listener in &listeners {
+            addresses.push(listener.local_addr().about("address of the listening socket")?);
+        }
+        // Who names destinations, or says that private ones are meant, gets them.
+        let all = options.private || !options.only.is_empty();
+        let mut except = options.except.clone();
+        if !all {
+            except.extend(Prefix::private());
+        }
+        let catcher = Arc::new(Catcher::start(&Net {
+            cgroup: &options.cgroup,
+            ipv4: addresses[0],
+            ipv6: addresses.get(1).copied(),
+            only: if options.only.is_empty() { &[Prefix::ALL] } else { &options.only },
+            except: &except,
+            via: &carrier.via,
+        })?);
+        if !all {
+            let mut before = except.into_iter().collect::<HashSet<_>>();
+            let asked: HashSet<_> = before.clone();
+            follow_networks(&catcher, &asked, &mut before)?;
+            let catcher = catcher.clone();
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(NETWORKS).await;
+                    if let Err(error) = follow_networks(&catcher, &asked, &mut before) {
+                        report(error);
+                    }
+                }
+            });
+        }
+        carrier.keep_spares();
+        let families = if addresses.len() == 2 { "" } else { "IPv4 " };
+        ready(format_args!("catching {families}connects for {}", carrier.via[0]));
+        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        accept_all(&listeners, |stream, peer| {
+            let (carrier, catcher, gate) = (carrier.clone(), catcher.clone(), gate.clone());
+            async move { serve_caught(stream, peer, &carrier, &catcher, &gate).await }
+        })
+        .await
+    })
+}
+
+/// Spares what was `asked` for and the networks that this host's interfaces are in now; `before`: those that are spared already.
+fn follow_networks(catcher: &Catcher, asked: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
+    let mut now = catch::connected().about("read the networks of this host's interfaces")?;
+    now.extend(asked);
+    catcher.spare(before, &now)?;
+    *before = now;
+    Ok(())
+}
+
+fn remote(options: RemoteOptions) -> Result<(), Error> {
+    if options.key_file.is_none() && options.allow.is_empty() {
+        return Err(Error::new("everyone could reach everything through this proxy: give --key-file or --allow"));
+    }
+    let key = read_key(options.key_file.as_deref())?;
+    // Spare connections of local proxies, which have proved the key, wait to be asked for.
+    let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
+    let transport = options.proxy.options(&options.transport, &key, beyond)?;
+    let gate = Gate::new(options.proxy.connections, key.is_open());
+    let remote = Arc::new(Remote { key, rules: Rules(options.allow), gate });
+    run_async(async {
+        let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
+        ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
+        loop {
+            let connection = listener.accept().await.about(format!("listen on {}", options.listen))?;
+            let remote = remote.clone();
+            tokio::spawn(async move {
+                if let Err(error) = remote.serve(connection).await {
+                    report(error);
+                }
+            });
+        }
+    })
+}
+
+/// Who is served when. Clients take one of `unknown` until they have proved who they are and said where to; so those that never do
+/// keep no place of the others, and a flood of them pushes out its own.
+struct Gate {
+    unknown: Places,
+    /// Local proxies' spare connections: these have proved the key.
+    spare: Places,
+    served: Semaphore,
+    /// Nobody proves anything: all clients are unknown as long as they are here.
+    open: bool,
+}
+
+impl Gate {
+    fn new(connections: u16, open: bool) -> Self {
+        let connections = usize::from(connections);
+        let unknown = Places::new(if open { connections } else { UNKNOWN });
+        Self { unknown, spare: Places::new(UNKNOWN), served: Semaphore::new(connections), open }
+    }
+
+    /// A place among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
+    /// hears nothing could not tell why.
+    fn enter(&self) -> Result<SemaphorePermit<'_>, &'static str> {
+        self.served.try_acquire().map_err(|_| "as many connections as may be are served already (--connections)")
+    }
+}
+
+/// What a client is told that had to make room.
+const MADE_ROOM: &str = "it had to make room for others";
+
+/// The way from here to destinations.
+struct Carrier {
+    via: Vec<SocketAddr>,
+    rules: Rules,
+    interfaces: Vec<Interface>,
+    options: Options,
+    spares: Arc<Spares>,
+}
+
+impl Carrier {
+    /// Keeps connections open for who asks next. Without a key the remote proxy waits for nobody.
+    fn keep_spares(self: &Arc<Self>) {
+        if self.via.is_empty() || self.options.key.is_open() {
+            return;
+        }
+        let carrier = self.clone();
+        tokio::spawn(self.spares.clone().keep(move || {
+            let carrier = carrier.clone();
+            async move {
+                let mut connection = connect(&carrier.via, &carrier.interfaces, &carrier.options).await?;
+                if connection.is_plain() {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                let greeting = pair::greet(&mut connection).await?;
+                Ok((connection, greeting))
+            }
+        }));
+    }
+
+    /// A connection that ends at `destination`. Errors: why there is none, and the line that says it.
+    async fn open(&self, destination: &Destination) -> Result<Connection, (Reply, String)> {
+        let failed = |what: &str| {
+            let line = format!("{destination}: {what}");
+            move |error: io::Error| (Reply::from(&error), format!("{line}: {error}"))
+        };
+        let refused = |reply| (reply, format!("{destination}: {reply}"));
+        let connect = async |addresses: &[SocketAddr], what| {
+            let connection = timeout(CONNECT, connect(addresses, &self.interfaces, &self.options)).await;
+            connection.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed(what))
+        };
+        if self.via.is_empty() {
+            let addresses = destination.resolve(&self.rules).await.map_err(refused)?;
+            return connect(&addresses, "connect").await;
+        }
+        let spare = match self.spares.take() {
+            Some((mut connection, greeting)) => {
+                let asked = pair::ask(&mut connection, &self.options.key, greeting, destination).await;
+                asked.ok().map(|reply| (connection, reply))
+            }
+            None => None,
+        };
+        // A spare one that broke meanwhile says less than a new one.
+        let (mut connection, reply) = match spare {
+            Some(asked) => asked,
+            None => {
+                let mut connection = connect(&self.via, "connect to the remote proxy").await?;
+                let asked = async {
+                    let greeting = pair::greet(&mut connection).await?;
+                    pair::ask(&mut connection, &self.options.key, greeting, destination).await
+                };
+                let reply = asked.await.map_err(failed("ask the remote proxy"))?;
+                (connection, reply)
+            }
+        };
+        match reply {
+            Reply::Succeeded => Ok(connection),
+            reply => {
+                let _ = timeout(pair::PATIENCE, connection.shutdown()).await;
+                Err((reply, format!("{destination}: the remote proxy says: {reply}")))
+            }
+        }
+    }
+}
+
+/// The error is a line for the log; `None` says that there is nothing to say.
+type Served = Result<(), String>;
+
+async fn serve_socks(
+    mut stream: TcpStream,
+    peer: IpAddr,
+    carrier: &Carrier,
+    credentials: Option<&Credentials>,
+    gate: &Gate,
+) -> Served {
+    let accepted = gate.unknown.hold(peer, socks::accept(&mut stream, credentials)).await;
+    let destination = match accepted.ok_or_else(|| format!("SOCKS5 client {peer}: {MADE_ROOM}"))? {
+        Ok(destination) => destination,
+        Err(error) => {
+            // What it was told is to arrive.
+            let _ = SockRef::from(&stream).set_linger(None);
+            return Err(format!("SOCKS5 client: {error}"));
+        }
+    };
+    let permit = gate.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
+    let opened = match &permit {
+        Ok(_) => carrier.open(&destination).await,
+        Err(refused) => Err(refused.clone()),
+    };
+    match opened {
+        Ok(connection) => {
+            let line = |error: io::Error| format!("{destination}: {error}");
+            let bound = connection.local_address().map_err(line)?;
+            socks::confirm(&mut stream, bound).await.map_err(line)?;
+            relay::relay(stream, connection).await.map_err(line)
+        }
+        Err((reply, line)) => {
+            let _ = SockRef::from(&stream).set_linger(None);
+            let _ = socks::refuse(&mut stream, reply).await;
+            Err(line)
+        }
+    }
+}
+
+async fn serve_caught(
+    stream: TcpStream,
+    peer: SocketAddr,
+    carrier: &Carrier,
+    catcher: &Catcher,
+    gate: &Gate,
+) -> Served {
+    let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
+    let _permit = gate.enter().map_err(|error| format!("{original}: {error}"))?;
+    let connection = carrier.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
+    relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
+}
+
+/// What the remote proxy serves with.
+struct Remote {
+    key: Key,
+    rules: Rules,
+    gate: Gate,
+}
+
+impl Remote {
+    async fn serve(&self, mut connection: Connection) -> Served {
+        let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
+        let line = |error: io::Error| format!("local proxy {peer}: {error}");
+        let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
+        if self.gate.open {
+            let served = async {
+                let request = pair::hear(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
+                self.carry(connection, peer, request).await
+            };
+            return self.gate.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
+        }
+        let (places, patience) = match connection.is_plain() {
+            true => (&self.gate.unknown, pair::PATIENCE),
+            false => (&self.gate.spare, 2 * spare::LAPSE),
+        };
+        let request = match places.hold(peer.ip(), pair::hear(&mut connection, &self.key, patience)).await {
+            // A spare connection that nobody needed.
+            Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
+            request => request.ok_or_else(made_room)?.map_err(line)?,
+        };
+        let _permit = match (&request, self.gate.enter()) {
+            (None, _) => None,
+            (Some(_), Ok(permit)) => Some(permit),
+            (Some(request), Err(error)) => {
+                request.reply(&mut connection, Reply::Failed).await.map_err(line)?;
+                part(connection).await;
+                return Err(format!("local proxy {peer}: {error}"));
+            }
+        };
+        self.carry(connection, peer, request).await
+    }
+
+    /// Goes where the request says. `None`: its key was another one, and the client was told.
+    async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: Option<pair::Request<'_>>) -> Served {
+        let Some(request) = request else {
+            part(connection).await;
+            return Err(format!("local proxy {peer}: wrong key"));
+        };
+        let name = request.destination.to_string();
+        let line = |error: io::Error| format!("{name}: {error}");
+        let connected = timeout(CONNECT_ALL, connect_plain(&request.destination, &self.rules)).await;
+        match connected.unwrap_or(Err(Reply::TimedOut)) {
+            Ok(stream) => {
+                request.reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
+                relay::relay(stream, connection).await.map_err(line)
+            }
+            Err(reply) => {
+                let told = request.reply(&mut connection, reply).await;
+                part(connection).await;
+                told.map_err(line)?;
+                Err(format!("local proxy {peer}: {name}: {reply}"))
+            }
+        }
+    }
+}
+
+/// Ends a connection whose client was told why. One that does not take it is not waited for.
+async fn part(mut connection: Connection) {
+    let _ = timeout(pair::PATIENCE, async {
+        connection.shutdown().await?;
+        connection.read(&mut [0]).await
+    })
+    .await;
+}
+
+async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpStream, Reply> {
+    let mut last = Reply::Failed;
+    for address in destination.resolve(rules).await? {
+        let connected = timeout(CONNECT, TcpStream::connect(address)).await;
+        match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(stream) => return relay::guard(&stream).map(|()| stream).map_err(|error| Reply::from(&error)),
+            Err(error) => last = Reply::from(&error),
+        }
+    }
+    Err(last)
+}
+
+/// Serves what `listeners` accept. Errors: none of one connection; a listener that is broken.
+async fn accept_all<F>(listeners: &[TcpListener], serve: impl Fn(TcpStream, SocketAddr) -> F) -> Result<(), Error>
+where
+    F: Future<Output = Served> + Send + 'static,
+{
+    loop {
+        let accepted = match listeners {
+            [first, second] => tokio::select! {
+                accepted = first.accept() => accepted,
+                accepted = second.accept() => accepted,
+            },
+            others => others[0].accept().await,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let serving = relay::guard(&stream).map(|()| serve(stream, peer));
+                tokio::spawn(async move {
+                    let served = match serving {
+                        Ok(serving) => serving.await,
+                        Err(error) => Err(format!("{peer}: {error}")),
+                    };
+                    if let Err(line) = served {
+                        report(line);
+                    }
+                });
+            }
+            // The client is gone already, or there are no file descriptors for now.
+            Err(error) => {
+                report(format_args!("accept: {error}"));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+fn run_async(program: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    raise_descriptor_limit();
+    tokio::runtime::Runtime::new().about("start the runtime")?.block_on(program)
+}
+
+/// The line that whoever started a proxy waits for.
+fn ready(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn read_key(path: Option<&Path>) -> Result<Key, Error> {
+    path.map(Key::read).transpose().map(Option::unwrap_or_default)
+}
+
+fn read_credentials(path: &Path) -> Result<Credentials, Error> {
+    let mut secret = hosts_base::key::secret(path)?;
+    while secret.last().is_some_and(|byte| b"\r\n".contains(byte)) {
+        secret.pop();
+    }
+    let colon = secret.iter().position(|byte| *byte == b':');
+    colon
+        .and_then(|colon| Credentials::new(&secret[..colon], &secret[colon + 1..]))
+        .ok_or_else(|| Error::new(format!("{}: write one line NAME:PASSWORD, each of 1 to 255 bytes", path.display())))
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What two proxies say to each other at the start of a connection, before they pass bytes on.
+//!
+//! ```text
+//! remote: version (1 byte), challenge (32)
+//! local:  nonce (32), tag (32), destination (RFC 1928: type, address, port)
+//! remote: reply (1, REP of RFC 1928), tag (32)
+//! ```
+//!
+//! The tags are HMAC-SHA-256 (RFC 2104) under the shared key over a word for the direction, challenge, nonce and what
+//! the message says. They prove that both know the key, now and for this destination; a replay fails, as the challenge
+//! is new. Without a key the key is empty. A connection over BATCP has proved the key before,
+//! and is sealed; over plain TCP this is the only proof, and the bytes that follow are the application's affair (TLS).
+
+use std::io;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use rand::RngExt;
+use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::destination::{Destination, Reply};
+use crate::Key;
+
+const VERSION: u8 = 1;
+const RANDOM: usize = 32;
+/// A client that has not said where to by then is cut off.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The remote proxy may take that long to connect.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// What ties the messages of one connection together.
+struct Session<'k> {
+    key: &'k Key,
+    challenge: [u8; RANDOM],
+    nonce: [u8; RANDOM],
+}
+
+impl Session<'_> {
+    fn mac(&self, direction: &[u8], says: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::new_from_slice(&self.key.0).expect("HMAC takes keys of any length");
+        for part in [direction, &self.challenge, &self.nonce, says] {
+            mac.update(part);
+        }
+        mac
+    }
+
+    fn tag(&self, direction: &[u8], says: &[u8]) -> Vec<u8> {
+        self.mac(direction, says).finalize().into_bytes().to_vec()
+    }
+
+    fn verify(&self, direction: &[u8], says: &[u8], tag: &[u8]) -> bool {
+        self.mac(direction, says).verify_slice(tag).is_ok()
+    }
+
+    async fn reply<S: AsyncWrite + Unpin>(&self, stream: &mut S, reply: Reply) -> io::Result<()> {
+        let says = [reply as u8];
+        stream.write_all(&[&says[..], &self.tag(REPLY, &says)].concat()).await?;
+        stream.flush().await
+    }
+}
+
+const REQUEST: &[u8] = b"BATCP proxy request";
+const REPLY: &[u8] = b"BATCP proxy reply";
+
+/// The remote proxy's challenge.
+pub struct Greeting([u8; RANDOM]);
+
+/// Hears what the remote proxy at the other end of `stream` says first. Errors: a peer that is no proxy (`InvalidData`), a
+/// silent one (`TimedOut`).
+pub async fn greet<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting> {
+    let mut challenge = [0; RANDOM];
+    let version = timeout(PATIENCE, async {
+        let version = stream.read_u8().await?;
+        stream.read_exact(&mut challenge).await?;
+        io::Result::Ok(version)
+    })
+    .await??;
+    if version != VERSION {
+        return Err(invalid("the peer is no remote proxy of this version"));
+    }
+    Ok(Greeting(challenge))
+}
+
+/// Asks a remote proxy that has been heard for a connection: its reply (RFC 1928, section 6), authenticated by HMAC (RFC
+/// 2104). Errors: a peer that has another key (`InvalidData`), a silent one (`TimedOut`).
+pub async fn ask<S>(stream: &mut S, key: &Key, greeting: Greeting, destination: &Destination) -> io::Result<Reply>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let session = Session { key, challenge: greeting.0, nonce: rand::rng().random() };
+    let says = destination.encode();
+    let message = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
+    stream.write_all(&message).await?;
+    stream.flush().await?;
+    let mut reply = [0; 1 + RANDOM];
+    timeout(CONNECT, stream.read_exact(&mut reply)).await??;
+    if !session.verify(REPLY, &reply[..1], &reply[1..]) {
+        return Err(invalid("the remote proxy has another key"));
+    }
+    Ok(Reply::from_byte(reply[0]))
+}
+
+/// What a local proxy with the key has asked for.
+pub struct Request<'k> {
+    session: Session<'k>,
+    pub destination: Destination,
+}
+
+/// The remote proxy's part: hears where `stream` is to go and checks the client's HMAC (RFC 2104); a client with another key is
+/// told so, and gets `None`. Errors: a client that breaks off, sends no request, or takes longer than `patience`.
+pub async fn hear<'k, S>(stream: &mut S, key: &'k Key, patience: Duration) -> io::Result<Option<Request<'k>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut session = Session { key, challenge: rand::rng().random(), nonce: [0; RANDOM] };
+    timeout(patience, async {
+        stream.write_all(&[&[VERSION], &session.challenge[..]].concat()).await?;
+        stream.flush().await?;
+        let mut tag = [0; RANDOM];
+        stream.read_exact(&mut session.nonce).await?;
+        stream.read_exact(&mut tag).await?;
+        let destination = Destination::read(stream).await?;
+        if session.verify(REQUEST, &destination.encode(), &tag) {
+            return Ok(Some(Request { session, destination }));
+        }
+        session.reply(stream, Reply::NotAllowed).await?;
+        Ok(None)
+    })
+    .await?
+}
+
+impl Request<'_> {
+    /// Tells the client what became of it (RFC 1928, section 6). Errors: it does not take that within `PATIENCE`.
+    pub async fn reply<S: AsyncWrite + Unpin>(&self, stream: &mut S, reply: Reply) -> io::Result<()> {
+        timeout(PATIENCE, self.session.reply(stream, reply)).await?
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn meet(local: &[u8], remote: &[u8], reply: Result<(), Reply>) -> (io::Result<Reply>, Option<Destination>) {
+        let (mut a, mut b) = tokio::io::duplex(4096);
+        let (local, remote) = (Key(local.into()), Key(remote.into()));
+        let to = Destination::Name("example.org".into(), 80);
+        let serve = async {
+            let heard = hear(&mut b, &remote, PATIENCE).await.unwrap()?;
+            heard.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
+            Some(heard.destination)
+        };
+        let asking = async {
+            let greeting = greet(&mut a).await?;
+            ask(&mut a, &local, greeting, &to).await
+        };
+        tokio::join!(asking, serve)
+    }
+
+    #[tokio::test]
+    async fn proxies_with_one_key_agree() {
+        let to = Some(Destination::Name("example.org".into(), 80));
+        for key in [&b"a key of sixteen"[..], b""] {
+            assert!(matches!(meet(key, key, Ok(())).await, (Ok(Reply::Succeeded), asked) if asked == to));
+            assert!(matches!(meet(key, key, Err(Reply::Refused)).await, (Ok(Reply::Refused), asked) if asked == to));
+        }
+    }
+
+    #[tokio::test]
+    async fn another_key_connects_nowhere() {
+        for (local, remote) in [(&b"one"[..], &b"other"[..]), (b"", b"other"), (b"one", b"")] {
+            let (reply, asked) = meet(local, remote, Ok(())).await;
+            assert_eq!((reply.unwrap_err().kind(), asked), (io::ErrorKind::InvalidData, None));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replayed_request_is_refused() {
+        let key = Key(b"key".into());
+        let (mut a, mut b) = tokio::io::duplex(4096);
+        let session = Session { key: &key, challenge: [1; RANDOM], nonce: [2; RANDOM] };
+        let says = Destination::Address(([10, 0, 0, 1], 80).into()).encode();
+        let replayed = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
+        a.write_all(&replayed).await.unwrap();
+        assert!(hear(&mut b, &key, PATIENCE).await.unwrap().is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_connect_nowhere(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(async {
+                let (mut a, mut b) = tokio::io::duplex(4096);
+                a.write_all(&bytes).await.unwrap();
+                a.shutdown().await.unwrap();
+                assert!(matches!(hear(&mut b, &Key(b"key".into()), PATIENCE).await, Err(_) | Ok(None)));
+            });
+        }
+    }
+}

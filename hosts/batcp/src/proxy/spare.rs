@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections to the remote proxy that are open before a program asks for one. A request over a new connection waits for TCP's
+//! handshake, two of BATCP's and the challenge; over a spare one it is sent at once, so that a program's connect takes one round
+//! trip, as a plain one does.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+
+use super::pair::Greeting;
+use crate::Connection;
+
+/// Without a request for so long no spare connection is kept; one is not used any more when it is that old. The remote proxy waits
+/// twice as long.
+pub const LAPSE: Duration = Duration::from_secs(300);
+/// When it is tried again to open one.
+const RETRY: Duration = Duration::from_secs(10);
+
+#[derive(Args)]
+pub struct SpareOptions {
+    /// Connections to the remote proxy that are kept open for programs to come, with --key-file, until five minutes after the last
+    /// one. A browser has six connections, each of which is over after two round trips; a new spare one takes five
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(..=128))]
+    pub spare: u16,
+}
+
+struct Spare {
+    connection: Connection,
+    greeting: Greeting,
+    since: Instant,
+    /// Dropped, it lets another one be opened
+    _place: OwnedSemaphorePermit,
+}
+
+/// What is ready.
+pub struct Spares {
+    ready: Mutex<VecDeque<Spare>>,
+    places: Arc<Semaphore>,
+    asked: Mutex<Instant>,
+    /// Somebody has asked after a long time.
+    woken: Notify,
+}
+
+impl Spares {
+    /// `most`: how many; 0: none.
+    pub fn new(most: u16) -> Self {
+        let places = Arc::new(Semaphore::new(most.into()));
+        Self { ready: Mutex::default(), places, asked: Mutex::new(Instant::now()), woken: Notify::new() }
+    }
+
+    /// The oldest that still serves.
+    pub fn take(&self) -> Option<(Connection, Greeting)> {
+        *self.asked.lock().expect("no holder panics") = Instant::now();
+        self.woken.notify_one();
+        self.purge();
+        self.ready().pop_front().map(|spare| (spare.connection, spare.greeting))
+    }
+
+    /// Keeps them ready until the process ends: opens one by `open` for each that is taken or lapses.
+    pub async fn keep<F>(self: Arc<Self>, open: impl Fn() -> F)
+    where
+        F: Future<Output = io::Result<(Connection, Greeting)>> + Send + 'static,
+    {
+        loop {
+            let wanted = self.asked.lock().expect("no holder panics").elapsed() < LAPSE;
+            tokio::select! {
+                place = self.places.clone().acquire_owned(), if wanted => {
+                    let (spares, opened) = (self.clone(), open());
+                    tokio::spawn(async move {
+                        let place = place.expect("it is never closed");
+                        match opened.await {
+                            Ok((connection, greeting)) => {
+                                spares.ready().push_back(Spare { connection, greeting, since: Instant::now(), _place: place });
+                            }
+                            // Whoever needs one is told why there is none; here the place just stays empty for a while.
+                            Err(_) => sleep(RETRY).await,
+                        }
+                    });
+                }
+                () = sleep(RETRY) => self.purge(),
+                () = self.woken.notified() => {}
+            }
+        }
+    }
+
+    /// Lets go of those that are old, or broken meanwhile.
+    fn purge(&self) {
+        let mut ready = self.ready();
+        let serves = |spare: &Spare| spare.since.elapsed() < LAPSE && spare.connection.is_quiet();
+        let (serve, gone): (VecDeque<_>, VecDeque<_>) = ready.drain(..).partition(serves);
+        *ready = serve;
+        drop(ready);
+        drop(gone); // not while it is locked
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<Spare>> {
+        self.ready.lock().expect("no holder panics")
+    }
+}

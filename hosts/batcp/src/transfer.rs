@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files over a connection: the example of the library, and the tool that the measurements use.
+//!
+//! The sender writes the length of a header (4 octets, network byte order), the header (JSON: `name`, `size`), the file and its
+//! SHA-256; the receiver answers with its own SHA-256 of what it has stored, safe from a loss of power, or with nothing when
+//! the two differ.
+
+use std::ffi::CString;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::sender::PIECE;
+use super::{Announcer, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
+use hosts_base::log::report;
+use hosts_base::output::Format;
+use hosts_base::places::{Places, raise_descriptor_limit};
+use hosts_base::{About, Error};
+
+const CHUNK: usize = 4 * PIECE;
+const MAX_HEADER: usize = 4096;
+/// Bytes of a file's name: with what a part has beside it, it is a name in any file system.
+const MAX_NAME: usize = 200;
+
+#[derive(Args)]
+pub struct SendOptions {
+    /// File to send
+    file: PathBuf,
+    /// The receiver, as HOST:PORT; again for its other addresses, in the order of the interfaces
+    #[arg(long, required = true, value_name = "HOST:PORT")]
+    to: Vec<String>,
+    /// File with the key that the receiver has too
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    transport: TransportOptions,
+    #[command(flatten)]
+    negotiation: NegotiationOptions,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args)]
+pub struct ReceiveOptions {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Folder for the files; with a key, one of the same name is replaced once the new one is complete
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// File with the key that senders must have too
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Take files of everybody who reaches the address; then no file is ever replaced
+    #[arg(long, conflicts_with = "key_file")]
+    open: bool,
+    /// Files at a time; further senders are told that the receiver is busy, or, with --open, the one that has the most
+    /// loses its oldest
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: u16,
+    /// Bytes of the largest file
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 36, value_parser = clap::value_parser!(u64).range(1..))]
+    largest: u64,
+    /// End after so many files
+    #[arg(long)]
+    count: Option<u64>,
+    #[command(flatten)]
+    receiver: ReceiverOptions,
+    #[command(flatten)]
+    negotiation: NegotiationOptions,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// What both ends can choose.
+#[derive(Args)]
+pub struct ReceiverOptions {
+    /// How segments are spread over the interfaces
+    #[arg(long, value_enum, default_value = "earliest")]
+    scheduler: Scheduler,
+    /// Bytes kept for a connection at most, in each direction
+    #[arg(long, default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(65_536..=1 << 30))]
+    window: u32,
+    /// Seconds without a word from the peer after which the connection ends
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// Let a connection's subflows share one congestion control (BALIA) for what this end sends: where they meet in one
+    /// bottleneck they take the share of one TCP (needs root and Linux 6.4)
+    #[arg(long)]
+    coupled: bool,
+}
+
+/// What the end that opens a connection can choose.
+#[derive(Args)]
+pub struct TransportOptions {
+    /// Interface (or source address) to use, with its weights for throughput and cost, whose sum is 1, and its price;
+    /// again for each. Without it: all that have a route to the receiver
+    #[arg(long, value_name = "NAME[:THROUGHPUT:COST[:PRICE]]")]
+    pub interface: Vec<Interface>,
+    #[command(flatten)]
+    pub receiver: ReceiverOptions,
+}
+
+impl ReceiverOptions {
+    /// The same for connections of [`super::InBand`].
+    /// Errors: the coupled congestion control cannot be had.
+    pub fn options(&self) -> Result<Options, Error> {
+        Ok(Options {
+            scheduler: self.scheduler,
+            window: self.window as usize,
+            timeout: Duration::from_secs(self.timeout),
+            coupling: if self.coupled { Some(Arc::new(Coupling::load()?)) } else { None },
+            ..Options::default()
+        })
+    }
+}
+
+/// How the two ends of a transfer learn that both speak BATCP.
+#[derive(Args)]
+struct NegotiationOptions {
+    /// Announce BATCP in TCP's option of kind 254 (needs root), at both ends; if a peer does not answer it, plain TCP is used
+    #[arg(long)]
+    announce: bool,
+}
+
+impl NegotiationOptions {
+    /// Errors: the option cannot be had.
+    fn of(&self, options: Options) -> Result<Options, Error> {
+        Ok(if self.announce { Options { negotiation: Arc::new(Announcer::load()?), ..options } } else { options })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    name: String,
+    size: u64,
+}
+
+/// What is printed of a transfer.
+#[derive(Serialize)]
+struct Summary {
+    file: String,
+    bytes: u64,
+    /// From the first SYN to the receiver's word that all is stored; at the receiver from its first segment.
+    seconds: f64,
+    kbit_per_second: f64,
+    sha256: String,
+    status: Status,
+}
+
+impl Summary {
+    fn new(file: &str, bytes: u64, started: Instant, digest: &[u8], status: Status) -> Self {
+        let seconds = started.elapsed().as_secs_f64();
+        let sha256 = hex(digest);
+        Self { file: file.to_owned(), bytes, seconds, kbit_per_second: bytes as f64 * 8e-3 / seconds, sha256, status }
+    }
+
+    fn print(self, format: Format) {
+        let columns = ["file", "bytes", "seconds", "kbit/s", "interfaces (share of the bytes)", "SHA-256"];
+        format.print(&[self], &columns, |summary| {
+            let carried = |total: &super::Totals| (total.bytes_sent + total.bytes_received) as f64;
+            let all: f64 = summary.status.totals.iter().map(carried).sum();
+            let share =
+                |total: &super::Totals| format!("{} ({:.0} %)", total.interface, 100.0 * carried(total) / all.max(1.0));
+            let shares: Vec<String> = summary.status.totals.iter().map(share).collect();
+            vec![
+                summary.file.clone(),
+                summary.bytes.to_string(),
+                format!("{:.2}", summary.seconds),
+                format!("{:.1}", summary.kbit_per_second),
+                if summary.status.plain { "plain TCP".into() } else { shares.join(", ") },
+                summary.sha256.clone(),
+            ]
+        });
+    }
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// `hosts batcp send`: sends a file and prints what became of it. Errors: the file cannot be read, the receiver is not
+/// reached, vanishes, or stored something else.
+pub fn send(options: &SendOptions) -> Result<(), Error> {
+    let name = options.file.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Error::new(format!("{}: this is no file with a name", options.file.display())))?;
+    let mut peers = Vec::new();
+    for to in &options.to {
+        peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
+    }
+    let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
+    let needs_key = !key.is_open();
+    let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options()? })?;
+    runtime()?.block_on(async {
+        let mut file = File::open(&options.file).await.about(options.file.display())?;
+        let size = file.metadata().await.about(options.file.display())?.len();
+        let started = Instant::now();
+        let opened = connect(&peers, &options.transport.interface, &transport).await;
+        let mut connection = opened.about(format!("connect to {}", options.to.join(", ")))?;
+        if connection.is_plain() && needs_key {
+            return Err(Error::new(format!(
+                "connect to {}: only plain TCP gets through, which cannot prove the key: leave out --announce",
+                options.to.join(", ")
+            )));
+        }
+        let bar = progress(size);
+        let watch = connection.watch();
+        let ticking = bar.clone();
+        let ticker = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                ticking.set_position(watch().bytes_acknowledged.min(size));
+            }
+        });
+        let sent = send_file(&mut connection, &mut file, name, size).await;
+        ticker.abort();
+        bar.finish_and_clear();
+        let digest = sent.about(format!("send {} to {}", options.file.display(), options.to.join(", ")))?;
+        let summary = Summary::new(name, size, started, &digest, connection.status());
+        connection.closed().await;
+        summary.print(options.format);
+        Ok(())
+    })
+}
+
+async fn send_file(
+    connection: &mut Connection,
+    file: &mut File,
+    name: &str,
+    size: u64,
+) -> Result<[u8; 32], std::io::Error> {
+    let header = serde_json::to_vec(&Header { name: name.to_owned(), size }).expect("plain data");
+    connection.write_all(&(header.len() as u32).to_be_bytes()).await?;
+    connection.write_all(&header).await?;
+    let (mut hash, mut left) = (Sha256::new(), size);
+    while left > 0 {
+        let mut chunk = BytesMut::with_capacity(left.min(CHUNK as u64) as usize);
+        let length = (&mut *file).take(left).read_buf(&mut chunk).await?;
+        if length == 0 {
+            return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the file became shorter while it was sent"));
+        }
+        hash.update(&chunk);
+        connection.write_bytes(chunk.freeze()).await?;
+        left -= length as u64;
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    connection.write_all(&digest).await?;
+    connection.shutdown().await?;
+    let mut answer = Vec::new();
+    connection.take(33).read_to_end(&mut answer).await?;
+    if answer != digest {
+        return Err(std::io::Error::new(ErrorKind::InvalidData, "the receiver stored something else"));
+    }
+    Ok(digest)
+}
+
+/// `hosts batcp receive`: stores the files that come. Errors: the address cannot be listened on, the folder not be written;
+/// with `--count` also a transfer that failed.
+pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
+    if !options.output.is_dir() {
+        return Err(Error::new(format!("{}: this is no folder; make it first", options.output.display())));
+    }
+    if options.key_file.is_none() && !options.open {
+        return Err(Error::new(
+            "everybody who reaches this receiver could store files here: give --key-file, or --open, which replaces none",
+        ));
+    }
+    raise_descriptor_limit();
+    let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
+    let most = u64::from(options.connections).min(options.count.unwrap_or(u64::MAX)).max(1) as usize;
+    // Places make room for a newcomer before the listener would turn it away.
+    let connections = if options.open { most + most.min(16) } else { most };
+    let folder = Arc::new(Folder {
+        path: options.output.clone(),
+        replaces: !options.open,
+        largest: options.largest,
+        // Longer than the connection's own time, whose error tells more.
+        patience: 2 * Duration::from_secs(options.receiver.timeout),
+    });
+    runtime()?.block_on(async {
+        let transport = options.negotiation.of(Options { key, connections, ..options.receiver.options()? })?;
+        let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
+        eprintln!("listening on {}", listener.local_address().about("listen")?);
+        let places = Places::new(most);
+        let mut failed = None;
+        let mut transfers = tokio::task::JoinSet::new();
+        let mut begun = 0;
+        loop {
+            let more = options.count.is_none_or(|count| begun < count);
+            tokio::select! {
+                accepted = listener.accept(), if more => {
+                    let (connection, folder) = (accepted.about("accept")?, folder.clone());
+                    if connection.is_plain() && !options.open {
+                        let peer = connection.peer_address().about("peer")?;
+                        report(format_args!("error: receive from {peer}: plain TCP cannot prove the key"));
+                        continue;
+                    }
+                    begun += 1;
+                    let places = places.clone();
+                    transfers.spawn(async move {
+                        let peer = connection.peer_address().about("peer")?;
+                        let stored = places.hold(peer.ip(), store(connection, peer, &folder)).await;
+                        let made_room = || Error::new(format!("receive from {peer}: it had to make room for others"));
+                        stored.unwrap_or_else(|| Err(made_room()))
+                    });
+                }
+                Some(done) = transfers.join_next(), if !transfers.is_empty() => {
+                    match done.about("transfer")? {
+                        Ok(summary) => summary.print(options.format),
+                        Err(error) => {
+                            // A receiver that ends says all of them; one that stays never waits for who reads them.
+                            match options.count {
+                                Some(_) => eprintln!("error: {error}"),
+                                None => report(format_args!("error: {error}")),
+                            }
+                            failed = Some(error);
+                        }
+                    }
+                }
+                else => break,
+            }
+        }
+        let refused = listener.arrivals().refused;
+        if refused > 0 {
+            eprintln!("{refused} subflows were refused: they said no hello, or proved nothing");
+        }
+        failed.map_or(Ok(()), |_| Err(Error::new("a transfer failed; see above")))
+    })
+}
+
+/// Where files are stored, and what a sender may do there.
+struct Folder {
+    path: PathBuf,
+    /// A file of the same name gives way to a new one.
+    replaces: bool,
+    /// Bytes of a file.
+    largest: u64,
+    /// A sender that answers and sends nothing for so long is given up.
+    patience: Duration,
+}
+
+/// Reads the header, before a file is made of it. Errors: it is none, or asks for a file that may not be.
+async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, Error> {
+    let said = async {
+        let length = connection.read_u32().await.about("header")? as usize;
+        if length > MAX_HEADER {
+            return Err(Error::new(format!("a header of {length} bytes; is it `hosts batcp send`?")));
+        }
+        let mut header = vec![0; length];
+        connection.read_exact(&mut header).await.about("header")?;
+        serde_json::from_slice::<Header>(&header).about("header")
+    };
+    let late = |_| Error::new(format!("no header came for {} s", folder.patience.as_secs()));
+    let header = tokio::time::timeout(folder.patience, said).await.map_err(late)??;
+    if let Err(what) = check_name(&header.name) {
+        return Err(Error::new(format!("{:?} is no plain file name: {what}", header.name)));
+    }
+    if header.size > folder.largest {
+        let (name, size, most) = (&header.name, header.size, folder.largest);
+        return Err(Error::new(format!("'{name}' has {size} bytes, {most} are allowed (--largest)")));
+    }
+    if !folder.replaces && folder.path.join(&header.name).symlink_metadata().is_ok() {
+        return Err(Error::new(format!("'{}' is there already, and --open replaces nothing", header.name)));
+    }
+    Ok(header)
+}
+
+/// Whether a stranger's file name stays in its folder, is seen there, and does nothing to a terminal that shows it.
+fn check_name(name: &str) -> Result<(), &'static str> {
+    if Path::new(name).file_name().and_then(|base| base.to_str()) != Some(name) {
+        return Err("it leads out of the folder");
+    }
+    if name.starts_with('.') {
+        return Err("it begins with a dot");
+    }
+    if name.len() > MAX_NAME {
+        return Err("it has more than 200 bytes");
+    }
+    if name.chars().any(|c| c.is_control() || is_invisible(c)) {
+        return Err("it has characters that nobody sees");
+    }
+    Ok(())
+}
+
+/// Characters that reorder or hide others (Unicode's bidirectional controls and zero-width characters).
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) -> Result<Summary, Error> {
+    let started = Instant::now();
+    let about = || format!("receive from {peer}");
+    let Header { name, size } = header(&mut connection, folder).await.about(about())?;
+    let part = Part(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
+    let mut file = File::create_new(&part.0).await.about(part.0.display())?;
+    let (mut hash, mut left) = (Sha256::new(), size);
+    let silent = || Error::new(format!("{}: nothing of '{name}' came for {} s", about(), folder.patience.as_secs()));
+    while left > 0 {
+        let room = left.min(CHUNK as u64) as usize;
+        let read = tokio::time::timeout(folder.patience, connection.read_bytes(room));
+        let chunk = read.await.map_err(|_| silent())?.about(about())?;
+        if chunk.is_empty() {
+            return Err(Error::new(format!("{}: '{name}' ends {left} bytes early", about())));
+        }
+        hash.update(&chunk);
+        file.write_all(&chunk).await.about(part.0.display())?;
+        left -= chunk.len() as u64;
+    }
+    let (digest, mut theirs): ([u8; 32], _) = (hash.finalize().into(), [0; 32]);
+    let read = tokio::time::timeout(folder.patience, connection.read_exact(&mut theirs));
+    read.await.map_err(|_| silent())?.about(about())?;
+    if digest != theirs {
+        return Err(Error::new(format!("{}: the SHA-256 of '{name}' differs", about())));
+    }
+    file.flush().await.about(part.0.display())?;
+    file.sync_all().await.about(part.0.display())?;
+    let target = folder.path.join(&name);
+    let (from, to, replaces) = (part.0.clone(), target.clone(), folder.replaces);
+    let published = tokio::task::spawn_blocking(move || publish(&from, &to, replaces));
+    published.await.about("store")?.about(target.display())?;
+    let summary = Summary::new(&name, size, started, &digest, connection.status());
+    let farewell = async {
+        connection.write_all(&digest).await?;
+        connection.shutdown().await?;
+        // The end of the other direction: without it the sender's last acknowledgement may be missing.
+        connection.read(&mut [0; 1]).await
+    };
+    let rest = tokio::time::timeout(folder.patience, farewell).await.map_err(|_| silent())?.about(about())?;
+    if rest != 0 {
+        return Err(Error::new(format!("{}: more than the file came", about())));
+    }
+    connection.closed().await;
+    Ok(summary)
+}
+
+/// Gives the finished file its name, which no loss of power takes away. Errors: `AlreadyExists`, unless it may replace one.
+fn publish(part: &Path, target: &Path, replaces: bool) -> std::io::Result<()> {
+    let [from, to] = [part, target].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (from, to) = (from?, to?);
+    let how = if replaces { 0 } else { libc::RENAME_NOREPLACE };
+    // SAFETY: two C strings that live during the call.
+    if unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), how) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(folder)?.sync_all()
+}
+
+/// An unfinished file, gone with the transfer that failed.
+struct Part(PathBuf);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn progress(size: u64) -> ProgressBar {
+    let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    ProgressBar::new(size).with_style(ProgressStyle::with_template(style).expect("a constant template"))
+}
+
+pub fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().about("start threads")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_the_wire_stay_in_the_folder() {
+        for name in ["a", "README.md", "Bericht Mai.pdf", "日本.txt", "a..b", &"x".repeat(MAX_NAME)] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "../a",
+            "/etc/passwd",
+            "a/b",
+            "a/",
+            ".bashrc",
+            "a\0b",
+            "a\nb",
+            "\u{1b}[2J",
+            "gpj\u{202e}.exe",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_receiver_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [part, target] = ["part", "target"].map(|name| folder.path().join(name));
+        std::fs::write(&part, "new").unwrap();
+        std::fs::write(&target, "old").unwrap();
+        assert_eq!(publish(&part, &target, false).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "old");
+        publish(&part, &target, true).unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
+        std::fs::write(&part, "other").unwrap();
+        publish(&part, &folder.path().join("other"), false).unwrap();
+    }
+}

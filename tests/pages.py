@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fenced blocks of the README and of docs/, for the tests that hold them true."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")),
+        *ROOT.glob("docs/**/*.md"),
+    ]
+)
+ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace", "# in ns-3")
+"""First lines of blocks that a room's own tests execute."""
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    language: str
+    text: str
+    before: "Block | None" = None  # the one above it on its page
+    between: str = ""  # what stands between the two
+
+    @property
+    def commands(self) -> list[str]:
+        """The lines of a block of commands: comments gone, continued lines folded."""
+        lines = (line.split("  #")[0].strip() for line in self.text.replace("\\\n", " ").splitlines())
+        return [line for line in lines if line and not line.startswith("#")]
+
+    @property
+    def executed(self) -> bool:
+        """As commands of this checkout's, by tests/test_docs.py."""
+        return self.language == "sh" and not self.text.startswith(ELSEWHERE)
+
+    @property
+    def shows(self) -> bool:
+        """What the commands right above it print."""
+        return self.language == "text" and self.before is not None and self.before.executed and not self.between.strip()
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text.splitlines()[0].strip()}"
+
+
+def blocks() -> list[Block]:
+    found: list[Block] = []
+    for path in PAGES:
+        text, page, at, before = path.read_text(), str(path.relative_to(ROOT)), 0, None
+        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
+            before = Block(page, match[1], match[2], before, text[at : match.start()])
+            at = match.end()
+            found.append(before)
+    return found
+
+
+def like(shown: str, printed: str) -> bool:
+    """Whether a page's lines are in what was printed, in their order: numbers, their units' prefixes, blanks and `...`
+    may be anything."""
+    at = 0
+    for line in filter(str.strip, shown.splitlines()):
+        if line.strip() == "...":
+            continue
+        words = re.escape(" ".join(line.split()))
+        words = re.sub(r"[KMG]?(Bytes|bits)", r"[KMG]?\1", re.sub(r"\d+(?:\\\.\d+)?", r"[\\d.]+", words))
+        if not (match := re.compile(words.replace(r"\.\.\.", ".*").replace(r"\ ", r"\s+")).search(printed, at)):
+            return False
+        at = match.end()
+    return True
+
+
+def words_of(command: str) -> list[list[str]]:
+    """The programs that a line calls, each with its words, without prompt, sudo and what a shell adds."""
+    line = re.sub(r"^(?:\S+\$|\$)\s+", "", command)
+    calls = re.split(r"\s+(?:&&|\|)\s+", line)
+    return [words[1:] if words[0] == "sudo" else words for words in map(shlex.split, calls)]

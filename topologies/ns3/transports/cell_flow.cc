@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cell_flow.h"
+
+#include "ns3/object-factory.h"
+#include "ns3/simulator.h"
+#include "ns3/tcp-socket-factory.h"
+#include "ns3/uinteger.h"
+
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+namespace ns3
+{
+
+namespace
+{
+
+constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
+constexpr double PAUSE = 1;           // s without a segment, after which a receiver is quick again; Linux: its timeout
+
+std::invalid_argument
+Wrong(const std::string& what)
+{
+    return std::invalid_argument(what);
+}
+
+} // namespace
+
+Settings::Settings(const char* const* words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+    {
+        std::string word = words[i];
+        auto at = word.find('=');
+        if (at == std::string::npos)
+        {
+            throw Wrong("'" + word + "' gives no value: write name=value");
+        }
+        m_values[word.substr(0, at)] = word.substr(at + 1);
+    }
+}
+
+std::string
+Settings::Text(const std::string& name, const std::string& otherwise)
+{
+    auto found = m_values.find(name);
+    if (found == m_values.end())
+    {
+        return otherwise;
+    }
+    std::string value = found->second;
+    m_values.erase(found);
+    return value;
+}
+
+double
+Settings::Number(const std::string& name, double otherwise)
+{
+    if (!Has(name))
+    {
+        return otherwise;
+    }
+    std::string text = Text(name, "");
+    char* end;
+    double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end || !std::isfinite(value))
+    {
+        throw Wrong(name + "=" + text + " is no number");
+    }
+    return value;
+}
+
+bool
+Settings::Has(const std::string& name) const
+{
+    return m_values.contains(name);
+}
+
+void
+Settings::Finish() const
+{
+    if (!m_values.empty())
+    {
+        throw Wrong("a cell knows no '" + m_values.begin()->first + "'");
+    }
+}
+
+CellFlow::CellFlow(std::string name_,
+                   Ptr<Node> sender_,
+                   Ptr<Node> receiver,
+                   Ipv4Address to,
+                   uint16_t port,
+                   Settings& settings)
+    : name(std::move(name_)),
+      sender(sender_),
+      transport(settings.Text("transport", "ns3::TcpBoundedCubic")),
+      start(settings.Number("start", 0)),
+      send(settings.Number("send", start)),
+      stop(settings.Number("stop", 0)),
+      m_receiver(receiver),
+      m_to(to, port),
+      m_ecn(settings.Number("ecn", 0) != 0),
+      m_quick(settings.Number("quick_acks", 0))
+{
+    double length = settings.Number("length", 0);
+    double period = settings.Number("period", 10);
+    double first = settings.Number("first", send);
+    m_endless = length <= 0;
+    if (!m_endless && period <= 0)
+    {
+        throw Wrong("a session every 0 s is not possible");
+    }
+    Simulator::Schedule(Seconds(start), &CellFlow::Begin, this);
+    if (send > start)
+    {
+        Simulator::Schedule(Seconds(send), &CellFlow::Fill, this);
+    }
+    for (double at = first; !m_endless && at < stop; at += period)
+    {
+        Simulator::Schedule(Seconds(at), &CellFlow::Plan, this, at, static_cast<uint32_t>(length));
+    }
+    if (stop > 0)
+    {
+        Simulator::Schedule(Seconds(stop), &CellFlow::End, this);
+    }
+}
+
+void
+CellFlow::Begin()
+{
+    m_listening = Socket::CreateSocket(m_receiver, TcpSocketFactory::GetTypeId());
+    auto ecn = m_ecn ? TcpSocketState::On : TcpSocketState::Off;
+    DynamicCast<TcpSocketBase>(m_listening)->SetUseEcn(ecn);
+    m_listening->Bind(InetSocketAddress(Ipv4Address::GetAny(), m_to.GetPort()));
+    m_listening->Listen();
+    m_listening->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
+                                   MakeCallback(&CellFlow::Accept, this));
+    m_socket = DynamicCast<TcpSocketBase>(Socket::CreateSocket(sender, TcpSocketFactory::GetTypeId()));
+    std::istringstream text(transport);
+    ObjectFactory factory;
+    text >> factory;
+    m_control = factory.Create<TcpCongestionOps>();
+    m_socket->SetCongestionControlAlgorithm(m_control);
+    m_socket->SetUseEcn(ecn);
+    bounded = DynamicCast<TcpBoundedCubic>(m_control);
+    m_socket->TraceConnectWithoutContext("HighestRxAck", MakeCallback(&CellFlow::Acknowledged, this));
+    m_socket->TraceConnectWithoutContext("LastRTT", MakeCallback(&CellFlow::Measured, this));
+    m_socket->TraceConnectWithoutContext("CongState", MakeCallback(&CellFlow::Changed, this));
+    m_socket->TraceConnectWithoutContext("CongestionWindow",
+                                         Callback<void, uint32_t, uint32_t>([this](uint32_t, uint32_t now) { m_window = now; }));
+    m_socket->SetSendCallback(Callback<void, Ptr<Socket>, uint32_t>([this](Ptr<Socket>, uint32_t) { Fill(); }));
+    m_socket->SetConnectCallback(Callback<void, Ptr<Socket>>([this](Ptr<Socket>) { Fill(); }),
+                                 MakeNullCallback<void, Ptr<Socket>>());
+    m_socket->Bind();
+    m_socket->Connect(m_to);
+}
+
+void
+CellFlow::End()
+{
+    m_over = true;
+    if (m_endless)
+    {
+        m_socket->Close();
+    }
+}
+
+void
+CellFlow::Plan(double at, uint32_t bytes)
+{
+    m_wanted += bytes;
+    sessions.push_back({at, m_wanted});
+    Fill();
+}
+
+void
+CellFlow::Fill()
+{
+    while (!m_over && Simulator::Now() >= Seconds(send))
+    {
+        uint64_t left = m_endless ? ENDLESS : m_wanted - m_given;
+        uint32_t room = std::min<uint64_t>(left, m_socket->GetTxAvailable());
+        if (room == 0)
+        {
+            return;
+        }
+        int sent = m_socket->Send(Create<Packet>(room), 0);
+        if (sent <= 0)
+        {
+            return;
+        }
+        m_given += sent;
+    }
+}
+
+void
+CellFlow::Accept(Ptr<Socket> socket, const Address&)
+{
+    socket->SetRecvCallback(MakeCallback(&CellFlow::Receive, this));
+}
+
+// As Linux does (tcp_event_data_recv, tcp_incr_quickack): who begins again must not wait for an acknowledgement that waits.
+void
+CellFlow::AcknowledgeAtOnce(Ptr<Socket> socket)
+{
+    constexpr uint32_t delayed = 2;
+    if (Simulator::Now() - m_arrived > Seconds(PAUSE))
+    {
+        m_quickLeft = m_quick;
+    }
+    m_arrived = Simulator::Now();
+    socket->SetAttribute("DelAckCount", UintegerValue(m_quickLeft > 0 ? 1 : delayed));
+    m_quickLeft -= m_quickLeft > 0;
+}
+
+void
+CellFlow::Receive(Ptr<Socket> socket)
+{
+    if (m_quick > 0)
+    {
+        AcknowledgeAtOnce(socket);
+    }
+    while (auto packet = socket->Recv())
+    {
+        if (packet->GetSize() == 0)
+        {
+            return;
+        }
+        m_received += packet->GetSize();
+    }
+    for (auto& session : sessions)
+    {
+        if (session.arrived < 0 && m_received >= session.until)
+        {
+            session.arrived = Simulator::Now().GetSeconds();
+        }
+    }
+}
+
+void
+CellFlow::Acknowledged(SequenceNumber32 before, SequenceNumber32 now)
+{
+    // The first one acknowledges the SYN.
+    m_acked += before.GetValue() == 0 ? now - SequenceNumber32(1) : now - before;
+    for (auto& session : sessions)
+    {
+        if (session.finished < 0 && m_acked >= session.until)
+        {
+            session.finished = Simulator::Now().GetSeconds();
+        }
+    }
+}
+
+void
+CellFlow::Measured(Time, Time now)
+{
+    uint32_t us = now.GetMicroSeconds();
+    if (us > 0)
+    {
+        m_smallest = m_smallest == 0 ? us : std::min(m_smallest, us);
+    }
+}
+
+void
+CellFlow::Changed(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t now)
+{
+    timeouts += now == TcpSocketState::CA_LOSS;
+    recoveries += now == TcpSocketState::CA_RECOVERY;
+}
+
+uint64_t
+CellFlow::TakeArrived()
+{
+    uint64_t bytes = m_received - m_taken;
+    m_taken = m_received;
+    return bytes;
+}
+
+bool
+CellFlow::Begun() const
+{
+    return m_socket != nullptr;
+}
+
+Ptr<TcpSocketState>
+CellFlow::State() const
+{
+    return bounded ? bounded->State() : nullptr;
+}
+
+uint32_t
+CellFlow::SmallestRtt() const
+{
+    return m_smallest;
+}
+
+double
+CellFlow::Window() const
+{
+    UintegerValue segment;
+    m_socket->GetAttribute("SegmentSize", segment);
+    return static_cast<double>(m_window) / segment.Get();
+}
+
+} // namespace ns3

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a cell (cell.h) is told, by name, and TCP in it.
+#pragma once
+
+#include "cwnd_middleware.h"
+
+#include "ns3/inet-socket-address.h"
+#include "ns3/tcp-socket-base.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ns3
+{
+
+/// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error.
+class Settings
+{
+  public:
+    /// Raises std::invalid_argument for a word without "=".
+    Settings(const char* const* words, size_t count);
+    std::string Text(const std::string& name, const std::string& otherwise);
+    double Number(const std::string& name, double otherwise);
+    bool Has(const std::string& name) const;
+    /// Raises std::invalid_argument for what was not asked for.
+    void Finish() const;
+
+  private:
+    std::map<std::string, std::string> m_values;
+};
+
+/// TCP from one node to another: as much as goes, or sessions on one connection.
+class CellFlow
+{
+  public:
+    CellFlow(std::string name, Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address to, uint16_t port, Settings& settings);
+
+    std::string name;
+    Ptr<Node> sender;
+    std::string transport;
+    double start; ///< it connects
+    double send;  ///< as much as goes, from here on
+    double stop;
+
+    void Begin();
+    void End();
+    /// Bytes that arrived since the last time.
+    uint64_t TakeArrived();
+    bool Begun() const;
+    Ptr<TcpSocketState> State() const;
+    uint32_t SmallestRtt() const; ///< us; 0: none yet
+    double Window() const;        ///< segments; 0: none yet
+
+    struct Session
+    {
+        double start;
+        uint64_t until;      ///< bytes of the connection with it
+        double finished{-1}; ///< all of it acknowledged to the sender
+        double arrived{-1};  ///< all of it at the receiver
+    };
+
+    std::vector<Session> sessions;
+    Ptr<TcpBoundedCubic> bounded; ///< its congestion control, where that can be bounded
+    uint64_t timeouts{0}, recoveries{0};
+
+  private:
+    void Plan(double at, uint32_t bytes);
+    void Fill();
+    void Accept(Ptr<Socket> socket, const Address& from);
+    void Receive(Ptr<Socket> socket);
+    void Acknowledged(SequenceNumber32 before, SequenceNumber32 now);
+    void Measured(Time before, Time now);
+    void Changed(TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now);
+    void AcknowledgeAtOnce(Ptr<Socket> socket);
+
+    Ptr<Node> m_receiver;
+    InetSocketAddress m_to;
+    bool m_ecn;
+    uint32_t m_quick; ///< segments that are acknowledged each by itself after a pause
+    uint32_t m_quickLeft{0};
+    Time m_arrived{Seconds(-1)}; ///< the last segment
+    bool m_endless;
+    Ptr<TcpSocketBase> m_socket;
+    Ptr<Socket> m_listening;
+    Ptr<TcpCongestionOps> m_control;
+    Ptr<TcpSocketState> m_state;
+    uint64_t m_wanted{0}, m_given{0}, m_acked{0}, m_received{0}, m_taken{0};
+    uint32_t m_smallest{0}, m_window{0};
+    bool m_over{false};
+};
+
+} // namespace ns3
