@@ -5,8 +5,7 @@ mod common;
 
 use apswitch::control::*;
 use common::features::{address_request, ask, lab, request, value};
-use common::lab::SOON;
-use common::{call, entry, exact, find_table, program};
+use common::{call, entry, exact, find_table};
 
 #[test]
 fn the_longest_prefix_wins() {
