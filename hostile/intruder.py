@@ -16,7 +16,7 @@ from hostile.attack import Target
 from topologies.requirements import ROOT
 
 ELECTION = 1 << 40  # above everybody's
-PROGRAMS = ROOT / "switch/tests/programs"
+PROGRAMS = ROOT / "switch/testdata/programs"
 
 
 def access_point() -> Program:

@@ -1,43 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the protos of P4Runtime and gNMI. They are not copied into this repository: the pinned finsy Python package brings them,
-//! so that the switch, the controller and the tests speak the same version.
+//! Compiles the protos of P4Runtime and gNMI, which protos/ holds.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use prost::Message;
 use prost_types::FileDescriptorSet;
 use prost_types::field_descriptor_proto::Type;
 
-const ROOT_PROTO: &str = "p4/v1/p4runtime.proto";
-const GNMI_PROTO: &str = "gnmi1/gnmi.proto";
-
-/// The folder that holds `p4/v1/p4runtime.proto`: `FINSY_PROTO_DIR`, else finsy of the project's venv, else of python3.
-fn proto_dir() -> Result<PathBuf, String> {
-    if let Some(dir) = std::env::var_os("FINSY_PROTO_DIR") {
-        let dir = PathBuf::from(dir);
-        return match dir.join(ROOT_PROTO).is_file() {
-            true => Ok(dir),
-            false => Err(format!("FINSY_PROTO_DIR={} has no {ROOT_PROTO}", dir.display())),
-        };
-    }
-    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/python");
-    println!("cargo:rerun-if-changed={}", venv.display());
-    // find_spec does not import finsy, so its dependencies need not be there.
-    let ask = "import importlib.util as u; print(u.find_spec('finsy').submodule_search_locations[0])";
-    for python in [venv.as_path(), Path::new("python3")] {
-        let Ok(answer) = Command::new(python).args(["-c", ask]).output() else {
-            continue;
-        };
-        let dir = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim()).join("proto");
-        if answer.status.success() && dir.join(ROOT_PROTO).is_file() {
-            return Ok(dir);
-        }
-    }
-    Err("the Python package finsy, which brings the P4Runtime protos, is not installed: \
-         run `make python`, or set FINSY_PROTO_DIR to the folder of p4/v1/p4runtime.proto"
-        .into())
-}
+const PROTOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/protos");
+const ROOTS: [&str; 2] = ["p4/v1/p4runtime.proto", "gnmi1/gnmi.proto"];
 
 /// The parts of batches stay bytes, which is the same on the wire: thousands of messages within messages are read and
 /// written one by one, in memory that the cache still holds.
@@ -60,12 +31,8 @@ fn one_by_one(descriptors: &mut FileDescriptorSet) {
 }
 
 fn build() -> Result<(), String> {
-    println!("cargo:rerun-if-env-changed=FINSY_PROTO_DIR");
-    let dir = proto_dir()?;
-    println!("cargo:rerun-if-changed={}", dir.join("p4").display());
-    println!("cargo:rerun-if-changed={}", dir.join("gnmi1").display());
-    let mut descriptors =
-        protox::compile([ROOT_PROTO, GNMI_PROTO], [&dir]).map_err(|e| format!("{}: {e}", dir.display()))?;
+    println!("cargo:rerun-if-changed=protos");
+    let mut descriptors = protox::compile(ROOTS, [PROTOS]).map_err(|e| format!("{PROTOS}: {e}"))?;
     // What reflection tells, which is what the protos say.
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("there is no OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec()).map_err(|e| e.to_string())?;

@@ -18,6 +18,8 @@ TOFINO_OUT=out/tofino
 # The programs of the conformance suite: renewed with the others, checked by their sums alone, as they take p4c longer.
 SUITE=conformance/programs
 SUITE_SUMS=$SUITE/goldens.sha256
+# Those of the switch's tests, which keep the places in their sources, and the switch that is a link of a lab: in the same way.
+OTHERS="switch/testdata/programs topologies/links"
 die() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 sources() { find p4src -name '*.p4' ! -path 'p4src/tna/*' | LC_ALL=C sort; }
@@ -54,6 +56,24 @@ PYTHON
     done
 }
 
+compile_others() { # into their own folders, from there: their places name the file alone
+    for folder in $OTHERS; do
+        for source in "$folder"/*.p4; do
+            name=$(basename "$source" .p4)
+            files=
+            for form in txtpb bin; do # protobuf's own form is for tests in Rust
+                [ ! -e "$folder/$name.p4info.$form" ] || files=$files,$name.p4info.$form
+            done
+            (cd "$folder" && p4c-bm2-ss --std p4-16 -o "$name.json" ${files:+--p4runtime-files "${files#,}"} "$name.p4")
+            sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$folder/$name.json"
+        done
+        { echo "# p4c $(p4c_version)"; sha256sum $(others "$folder"); } >"$folder/goldens.sha256"
+        echo "$folder compiled by p4c $(p4c_version)"
+    done
+}
+
+others() { find "$1" -maxdepth 1 \( -name '*.p4' -o -name '*.json' -o -name '*.p4info.*' \) | LC_ALL=C sort; }
+
 compile_tofino() { # into directory $1: assembly, reports, P4Info; with bfas on PATH also tofino.bin and context.json
     rm -rf "$1"
     mkdir -p "$1"
@@ -80,6 +100,7 @@ case "${1:-}" in
         compile_suite $SUITE
         { echo "# p4c $(p4c_version)"; sha256sum $(suite_sources) $SUITE/*.json $SUITE/*.txtpb; } >$SUITE_SUMS
         echo "$SUITE compiled by p4c $(p4c_version)"
+        compile_others
         if command -v p4c-barefoot >/dev/null; then
             compile_tofino $TOFINO_OUT
             cp $TOFINO_OUT/ap_tna.p4info.txtpb $TOFINO_P4INFO
@@ -103,6 +124,11 @@ case "${1:-}" in
         [ "$(sources | wc -l)" = "$(grep -c '\.p4$' $SUMS)" ] || die "p4src has new sources; renew the goldens with: make p4"
         sha256sum --quiet -c $SUITE_SUMS || die "$SUITE and its goldens differ; renew them with: make p4"
         [ "$(suite_sources | wc -l)" = "$(grep -c '\.p4$' $SUITE_SUMS)" ] || die "$SUITE has new sources; renew the goldens with: make p4"
+        for folder in $OTHERS; do
+            sha256sum --quiet -c "$folder/goldens.sha256" || die "$folder and its goldens differ; renew them with: make p4"
+            [ "$(others "$folder" | wc -l)" = "$(grep -vc '^#' "$folder/goldens.sha256")" ] ||
+                die "$folder has new files; renew the goldens with: make p4"
+        done
         # Another release of p4c may emit the same program otherwise: only the one that made the goldens must agree.
         if command -v p4c-bm2-ss >/dev/null && grep -qx "# p4c $(p4c_version)" $SUMS; then
             fresh=$(mktemp -d); trap 'rm -rf "$fresh"' EXIT

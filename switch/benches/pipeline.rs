@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use apswitch::change::Outbox;
 use apswitch::control::{LinkConfig, Program};
-use apswitch::machine::frame::Pool;
-use apswitch::machine::{Machine, Shared};
-use apswitch::reference::{Reference, Setup};
+use apswitch::machine::Machine;
+use apswitch::state::Shared;
+use apswitch::state::frame::Pool;
 use apswitch::store::Store;
 use apswitch::v1model::{Port, Switch};
+use apswitch_reference::{Reference, Setup};
 use common::{CPU_PORT, STATION, UPLINK, ap_entries, ap_json, udp_frame};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nix::time::{ClockId, clock_gettime};

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::mpsc;
 
-use crate::machine::meter::Meter;
-use crate::machine::select::SetMember;
-use crate::machine::{ColourCells, State};
 use crate::port::PortNumber;
 use crate::program::{DigestId, Value};
+use crate::state::meter::Meter;
+use crate::state::select::SetMember;
+use crate::state::{ColourCells, State};
+pub use crate::value::CounterValue;
 
 /// RFC 2698 two-rate three-colour meter: rates in bytes/s or packets/s, bursts in bytes or packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +26,6 @@ impl MeterConfig {
     pub fn meter(self, now: u64) -> Meter {
         Meter::configured(self.cir, self.cburst, self.pir, self.pburst, now)
     }
-}
-
-/// Both units are always counted; which of them the program asked for is in the P4Info.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterValue {
-    pub packets: u64,
-    pub bytes: u64,
 }
 
 /// What a meter has coloured green, yellow and red.
@@ -90,7 +84,7 @@ pub enum Change {
     InsertEntry {
         table: usize,
         slot: u32,
-        /// See [`crate::machine::table`].
+        /// See [`crate::state::table`].
         row: Box<[u64]>,
         priority: i32,
     },

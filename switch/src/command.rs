@@ -15,15 +15,26 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::change::Change;
-use crate::engine::Line;
 use crate::link::LinkConfig;
 use crate::machine::Machine;
-use crate::port::{PortIo, PortNumber};
+use crate::port::{Capture, PortIo, PortNumber};
 use crate::store::Carried;
 use crate::v1model::Port;
 
 /// Changes and packet-outs that are handled before packets are looked at again.
 pub const CHANGES_PER_TURN: usize = 128;
+
+/// The I/O side of a port.
+pub struct Line {
+    /// `None` while the interface is down or gone.
+    pub io: Option<Box<dyn PortIo>>,
+    pub capture: Option<Capture>,
+    /// Set here when the interface fails, seen by whoever opens it again.
+    pub failed: Arc<AtomicBool>,
+    pub interface: String,
+    /// While it is not, nothing is taken and nothing sent.
+    pub enabled: bool,
+}
 
 pub enum Command {
     /// Applied in order; the answer comes when all are: what is left of them, to be freed by who asked.

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,9 +15,9 @@ use nix::sys::time::TimeSpec;
 use tokio::sync::oneshot;
 
 use crate::change::{Change, whole};
-use crate::command::{CHANGES_PER_TURN, Command, Receiver};
-use crate::machine::frame::Packet;
+use crate::command::{CHANGES_PER_TURN, Command, Line, Receiver};
 use crate::port::{BATCH, Capture, PortCells, PortIo, PortNumber, bytes_of, count, count_shared, send_all};
+use crate::state::frame::Packet;
 use crate::store::Carried;
 use crate::throttle::Throttle;
 use crate::v1model::Switch;
@@ -56,18 +56,6 @@ impl Clock {
             Clock::Set(_) => self.now() as i64,
         }
     }
-}
-
-/// The I/O side of a port.
-pub struct Line {
-    /// `None` while the interface is down or gone.
-    pub io: Option<Box<dyn PortIo>>,
-    pub capture: Option<Capture>,
-    /// Set here when the interface fails, seen by whoever opens it again.
-    pub failed: Arc<AtomicBool>,
-    pub interface: String,
-    /// While it is not, nothing is taken and nothing sent.
-    pub enabled: bool,
 }
 
 /// Writes frames to the capture of the interface, if there is one; it ends with the first error.

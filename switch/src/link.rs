@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::queue::{Bucket, Scheduler, highest, members};
-pub use crate::queue::{MAX_WEIGHT, QUEUES, QueueConfig};
+use crate::scheduler::{Bucket, Scheduler, highest, members};
+pub use crate::scheduler::{MAX_WEIGHT, QUEUES, QueueConfig};
 use crate::trace::{Player, Trace};
 
 /// How much time that passed unseen is made up for: longer pauses of this process stay pauses of the link.

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::change::Change;
-use crate::machine::profile::GROUP;
 use crate::port::PortNumber;
 use crate::program::{ActionCall, ProfileInfo};
+use crate::state::profile::GROUP;
 use crate::update::{ProfileGroup, UpdateError, WeightedCall};
 
 /// Of a member of a group whose size counts members.

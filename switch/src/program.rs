@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A loaded program: what the control plane may ask about it, and the code that the packet thread runs.
+//! A loaded program: what the control plane may ask about it, and the code that the packet thread runs; `loader` makes it.
 //!
 //! Names are the fully qualified ones of the BMv2 JSON, which are those of the P4Info (`Preamble.name`).
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::compile;
 use crate::jit::Native;
 pub use crate::jit::check_native_code;
-use crate::machine::code::Code;
+use crate::state::code::Code;
 pub use crate::value::Value;
 
 /// Index into [`Program::tables`].
@@ -232,17 +230,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads and compiles BMv2 JSON; refuses what is not supported.
-    pub fn load(json: &[u8]) -> Result<Program, LoadError> {
-        Program::load_with(json, &HashMap::new())
-    }
-
-    /// As [`Program::load`], with the sizes of the tables whose entries the JSON gives and the control plane may write:
-    /// the JSON does not tell them from those with constant entries.
-    pub fn load_with(json: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, LoadError> {
-        compile::load(json, sizes)
-    }
-
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.tables.iter().position(|t| t.name == name).map(TableId)
     }

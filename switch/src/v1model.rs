@@ -20,10 +20,11 @@ use crate::change::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
 use crate::digest::DigestFilter;
 use crate::drops::DropCells;
 use crate::link::{Link, LinkConfig, QUEUES};
-use crate::machine::frame::{Packet, PacketState, Pool};
-use crate::machine::{DROP_PORT, Machine};
+use crate::machine::Machine;
 use crate::port::{PortCells, PortNumber, count};
 use crate::program::{DigestId, Value};
+use crate::state::DROP_PORT;
+use crate::state::frame::{Packet, PacketState, Pool};
 use replication::{MAX_PENDING, PENDING_BUDGET, instance, park};
 
 /// Packets in flight beside those that links hold: more than may wait here, so that there is always memory to receive.

@@ -12,6 +12,13 @@ pub fn words(width: u16) -> usize {
     usize::from(width).div_ceil(64)
 }
 
+/// Both units are always counted; which of them the program asked for is in the P4Info.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterValue {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
 /// A number; up to 64 bits it takes no memory of its own. Most values are that short, and there may be millions.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Value(Repr);

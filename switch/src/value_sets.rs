@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Members of parser value sets as the parser compares them.
 
-use crate::machine::select::{KeyRange, SetMember};
 use crate::program::{KeyField, Value, ValueSetInfo};
+use crate::state::select::{KeyRange, SetMember};
 use crate::update::UpdateError;
 
 /// The members, of which there are neither too many nor two alike.

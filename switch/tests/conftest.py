@@ -16,7 +16,7 @@ from p4rt_switch import ROOT, free_address, running, start_switch
 @pytest.fixture(scope="session")
 def kinds() -> Program:
     """A small program with one of everything: programs/kinds.p4."""
-    programs = Path(__file__).parent / "programs"
+    programs = Path(__file__).parents[1] / "testdata/programs"
     return Program(programs / "kinds.json", programs / "kinds.p4info.txtpb")
 
 

@@ -8,7 +8,7 @@ use common::targets::TARGETS;
 #[test]
 fn kept_inputs_do_no_harm() {
     for (name, run) in TARGETS {
-        let directory = format!("{}/fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+        let directory = format!("{}/testdata/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
         let mut count = 0;
         for file in std::fs::read_dir(&directory).unwrap_or_else(|e| panic!("{directory}: {e}")) {
             run(&std::fs::read(file.unwrap().path()).unwrap());

@@ -6,13 +6,14 @@ mod common;
 
 use std::sync::Arc;
 
-use apswitch::machine::{Machine, Shared};
+use apswitch::machine::Machine;
 use apswitch::program::Program;
+use apswitch::state::Shared;
 use common::pair::Pair;
 use serde_json::{Value, json};
 
 fn read(name: &str) -> Value {
-    let path = format!("{}/tests/programs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/testdata/programs/{name}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 

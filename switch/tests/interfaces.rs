@@ -119,7 +119,7 @@ fn ports_come_and_go_while_packets_flow() {
     let mut pool = Pool::new(2048, 16);
     let mut h1 = PacketPort::open("h1").unwrap();
     let send = |h1: &mut PacketPort, pool: &mut Pool, to: u8| {
-        // Kind 0x15 goes to the port that is its value (see tests/programs/features.p4).
+        // Kind 0x15 goes to the port that is its value (see testdata/programs/features.p4).
         let mut packet = pool.take().unwrap();
         packet.frame.set(&[&[0x15, 0, 0, 0, 0, to][..], &[7; 54]].concat());
         let mut packets = [packet];
@@ -217,7 +217,7 @@ fn follow(io_threads: usize) {
         let mut packet = pool.take().unwrap();
         packet.frame.set(&request);
         h1.send(&mut [packet]).unwrap();
-        // No answer's value, an ordinary packet from port 1 (see tests/programs/features.p4), then the request.
+        // No answer's value, an ordinary packet from port 1 (see testdata/programs/features.p4), then the request.
         let frame = receive(h2, &mut pool, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(&frame[14..], &request[..]);
     };

@@ -230,7 +230,7 @@ fn queues_decide_the_order_on_the_wire_also_over_flows() {
     (slow.queues[0].rate, slow.queues[7].rate) = (Some(1), Some(1));
     let (dataplane, _events) = start(["q1", "q2"], [None, Some(slow)], program("features"));
     let (mut h1, mut h2) = (Host::new("h1"), Host::new("h2"));
-    // See tests/programs/features.p4: the second byte is the queue.
+    // See testdata/programs/features.p4: the second byte is the queue.
     let request = |queue: u8| [0x14, queue, 0, 0, 0, 0, 0, 0];
     h1.send(&[frame(0, 0, request(0)), frame(FLOWS, 0, request(7))]);
     let queues = || dataplane.views().remove(1).1.queues;

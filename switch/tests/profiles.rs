@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Action profiles and selectors with tests/programs/profiles.p4.
+//! Action profiles and selectors with testdata/programs/profiles.p4.
 
 mod common;
 
@@ -206,7 +206,7 @@ fn one_shot_groups_belong_to_their_entry() {
 
 #[test]
 fn entries_that_are_not_constant_can_be_written() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/profiles.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/profiles.json");
     let json = std::fs::read(path).unwrap();
     let ask_all = |lab: &Lab| [1, 2, 3].map(|key| ask(lab, 4, key, 0).0);
     let lab = lab();

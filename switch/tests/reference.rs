@@ -63,7 +63,7 @@ fn compare(path: &str, rounds: u32, seed: u64, frame: impl Fn(&mut Rng) -> Vec<u
     assert!(hits > 0 || !writable, "the store took no entry");
 }
 
-/// Requests of tests/programs/features.p4.
+/// Requests of testdata/programs/features.p4.
 fn request(rng: &mut Rng) -> Vec<u8> {
     let mut frame = vec![rng.u8(..0x44), rng.u8(..20)];
     let value = if rng.bool() { rng.u32(..8) } else { rng.u32(..) };
@@ -74,12 +74,12 @@ fn request(rng: &mut Rng) -> Vec<u8> {
 
 #[test]
 fn features() {
-    compare("tests/programs/features.json", cases(20), 1, request);
+    compare("testdata/programs/features.json", cases(20), 1, request);
 }
 
 #[test]
 fn arithmetic() {
-    compare("tests/programs/arithmetic.json", cases(20), 2, |rng| {
+    compare("testdata/programs/arithmetic.json", cases(20), 2, |rng| {
         let mut frame = vec![rng.u8(..20)];
         let extreme = rng.bool();
         frame.extend((0..70).map(|_| if extreme { [0, 0xff, 0x80, 0x7f][rng.usize(..4)] } else { rng.u8(..) }));
@@ -89,7 +89,7 @@ fn arithmetic() {
 
 #[test]
 fn stacks_and_unions() {
-    compare("tests/programs/stacks.json", cases(20), 6, |rng| {
+    compare("testdata/programs/stacks.json", cases(20), 6, |rng| {
         let mut frame = vec![rng.u8(0x10..0x33), rng.u8(..5)];
         for _ in 0..rng.usize(..9) {
             frame.push(rng.u8(..4));
@@ -101,7 +101,7 @@ fn stacks_and_unions() {
 
 #[test]
 fn varbits_and_selects() {
-    compare("tests/programs/variable.json", cases(20), 7, |rng| {
+    compare("testdata/programs/variable.json", cases(20), 7, |rng| {
         let mut frame = vec![rng.u8(1..9), rng.u8(..64)];
         frame.extend((0..rng.usize(..50)).map(|_| rng.u8(..)));
         frame
@@ -110,7 +110,7 @@ fn varbits_and_selects() {
 
 #[test]
 fn profiles_and_selectors() {
-    compare("tests/programs/profiles.json", cases(20), 8, |rng| {
+    compare("testdata/programs/profiles.json", cases(20), 8, |rng| {
         let mut frame = vec![rng.u8(..9), rng.u8(..4)];
         frame.extend((0..8).map(|_| rng.u8(..3)));
         frame
@@ -119,7 +119,7 @@ fn profiles_and_selectors() {
 
 #[test]
 fn odd_widths() {
-    compare("tests/programs/wide.json", cases(30), 9, |rng| {
+    compare("testdata/programs/wide.json", cases(30), 9, |rng| {
         let op = if rng.u8(..5) == 0 { rng.u8(0x80..0x84) } else { rng.u8(..35) };
         let argument = rng.u8(..if op == 0x83 { 4 } else { 200 });
         let length = rng.usize(if op < 0x80 { 100..130 } else { 0..250 });
@@ -127,7 +127,7 @@ fn odd_widths() {
     });
 }
 
-/// A command of tests/programs/wide.p4 and its operands, extreme ones more often than not.
+/// A command of testdata/programs/wide.p4 and its operands, extreme ones more often than not.
 fn odd_frame(op: u8, argument: u8, length: usize, rng: &mut Rng) -> Vec<u8> {
     let extreme = rng.u8(..3);
     let byte = |rng: &mut Rng| match extreme {
@@ -154,7 +154,7 @@ fn odd_widths_as_bmv2_has_them() {
             .collect();
         assert!(frames.len() <= MOST_FRAMES);
         let Some(theirs) = outputs("wide", &frames) else { return };
-        let mut pair = Pair::new(&read("tests/programs/wide.json")).unwrap();
+        let mut pair = Pair::new(&read("testdata/programs/wide.json")).unwrap();
         for (frame, theirs) in frames.iter().zip(theirs) {
             let ours = pair.same(1, frame);
             assert_eq!(ours.frames[&2], [theirs], "{}", pair.story(1, frame));
@@ -164,7 +164,7 @@ fn odd_widths_as_bmv2_has_them() {
 
 #[test]
 fn negative_selects() {
-    compare("tests/programs/signs.json", cases(10), 10, |rng| {
+    compare("testdata/programs/signs.json", cases(10), 10, |rng| {
         let x = [5, 0xff, 0xfe, 6, 0xfc, 0][rng.usize(..6)];
         let y = [0xfff, 0xffd, 0x0fd, 0xffb, 5][rng.usize(..5)];
         let z = rng.u16(..5);
@@ -177,7 +177,7 @@ fn negative_selects() {
 
 #[test]
 fn kinds() {
-    compare("tests/programs/kinds.json", cases(20), 3, |rng| {
+    compare("testdata/programs/kinds.json", cases(20), 3, |rng| {
         let mut frame: Vec<u8> = (0..rng.usize(10..80)).map(|_| rng.u8(..)).collect();
         frame[9] = rng.u8(..3);
         frame

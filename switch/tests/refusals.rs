@@ -5,7 +5,7 @@ use apswitch::program::Program;
 use serde_json::{Value, json};
 
 fn features() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 

@@ -9,9 +9,9 @@ use apswitch::control::*;
 use common::lab::{Lab, SOON};
 use serde_json::Value as Json;
 
-/// `tests/programs/features.p4` with some of its conditions and numbers changed.
+/// `testdata/programs/features.p4` with some of its conditions and numbers changed.
 fn features(change: impl FnOnce(&mut Json)) -> Program {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
     let mut json: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     change(&mut json);
     Program::load(json.to_string().as_bytes()).unwrap()

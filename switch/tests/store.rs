@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use apswitch::change::Change;
 use apswitch::control::*;
-use apswitch::machine::Shared;
+use apswitch::state::Shared;
 use apswitch::store::Store;
 use common::guess::{Seen, copies, profiles};
 use common::program;

@@ -152,7 +152,7 @@ fn exact_addresses() {
 /// p4c writes an entry with a mask for a prefix (`0x11 &&& 0xf0`) as the value that stands in the source.
 #[test]
 fn the_prefix_of_a_constant_entry_is_all_that_counts_of_it() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/kinds.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/kinds.json");
     let mut program: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let tables = program["pipelines"][0]["tables"].as_array_mut().unwrap();
     let table = tables.iter_mut().find(|table| table["name"] == "KindsIngress.lpm_table").unwrap();
@@ -167,7 +167,7 @@ fn the_prefix_of_a_constant_entry_is_all_that_counts_of_it() {
     let keys: Vec<_> = loaded.const_entries.iter().map(|(_, key, _)| key.fields.clone()).collect();
     // Behind them, those of another table.
     assert_eq!(keys[..2], [vec![common::prefix(0x10, 44)], vec![common::prefix(0x12, 48)]]);
-    let shared = std::sync::Arc::new(apswitch::machine::Shared::new(&loaded));
+    let shared = std::sync::Arc::new(apswitch::state::Shared::new(&loaded));
     assert!(apswitch::store::Store::new(std::sync::Arc::new(loaded), shared).is_ok());
     let table = &mut program["pipelines"][0]["tables"].as_array_mut().unwrap();
     let table = table.iter_mut().find(|table| table["name"] == "KindsIngress.lpm_table").unwrap();

@@ -27,7 +27,8 @@ from p4rt_switch import BINARY, ROOT, free_address, running
 SECOND = 1_000_000_000  # ns
 POLICY = "/qos/scheduler-policies/scheduler-policy[name={}]"
 BINDING = "/qos/interfaces/interface[interface-id={}]/output/scheduler-policy/config/name"
-PROGRAM = ROOT / "switch/tests/programs/features.json"  # sends all to port 2; kind 0x14 to the queue in its second byte
+# Sends all to port 2; kind 0x14 to the queue in its second byte.
+PROGRAM = ROOT / "switch/testdata/programs/features.json"
 FRAME = bytes([0x14, 0]) + bytes(984)  # has 1000 bytes in the queue
 FRAMES = 60
 LINK = "2:rate=8kbit,limit=50,delay=2ms"  # a second for each of them

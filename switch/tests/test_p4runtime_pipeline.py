@@ -321,7 +321,7 @@ async def test_finsy_reads_packets_and_digests(address: str) -> None:
         await switch.write((await digest).ack())
         return await packet, await digest
 
-    packet, digest = await with_finsy(address, Path(__file__).parent / "programs/kinds.p4info.txtpb", work)
+    packet, digest = await with_finsy(address, Path(__file__).parents[1] / "testdata/programs/kinds.p4info.txtpb", work)
     assert packet.payload == frame
     assert packet["ingress_port"] == 510
     assert [dict(data) for data in digest] == [{"src_addr": 0, "egress_port": 510}]

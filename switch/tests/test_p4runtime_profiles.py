@@ -15,7 +15,7 @@ MISSING = rpc_code.NOT_FOUND
 FULL = rpc_code.RESOURCE_EXHAUSTED
 IN_USE = rpc_code.FAILED_PRECONDITION
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parents[1] / "testdata/programs"
 
 
 def start(connect: Any, name: str) -> Client:

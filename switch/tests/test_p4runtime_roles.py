@@ -183,7 +183,7 @@ async def test_finsy_takes_a_role(client: Client, address: str) -> None:
             done.set_exception(failure)
 
     options = fy.SwitchOptions(
-        p4info=Path(__file__).parent / "programs/kinds.p4info.txtpb",
+        p4info=Path(__file__).parents[1] / "testdata/programs/kinds.p4info.txtpb",
         ready_handler=ready,
         role_name="left",
         role_config=config,

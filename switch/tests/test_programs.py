@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from p4rt_switch import ROOT
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parents[1] / "testdata/programs"
 
 
 def without_places(document: Any) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from topologies import targets
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "switch/tests/programs"
+PROGRAMS = ROOT / "switch/testdata/programs"
 PORTS = (0, 1, 2, 3)  # 0 is where a packet goes that nobody sends elsewhere
 CPU_PORT = targets.CPU_PORT
 WINDOW = 8  # packets that BMv2 works on at once

@@ -28,7 +28,7 @@ LICENSE = "Apache-2.0"
 def write(path: Path, version: str) -> None:
     """The document, checked against CycloneDX's schema."""
     root = component("access-point", version, ComponentType.APPLICATION, LICENSE)
-    crates = {folder: cargo(ROOT / folder / "Cargo.toml") for folder in ("switch", "hosts")}
+    crates = {folder: cargo(ROOT / folder / "Cargo.toml") for folder in ("switch/cli", "hosts")}
     packages = python(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
     parts = {str(part.bom_ref.value): part for found in (*crates.values(), packages) for part in found}
     bom = Bom(components=parts.values())

@@ -225,7 +225,7 @@ mod tests {
         let (cpu_port, capture) = (None, None);
         let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
         let (dataplane, mut events, _ends) = Dataplane::start_in_memory(config).unwrap();
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json");
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
         let program = crate::program::Program::load(&std::fs::read(program).unwrap()).unwrap();
         dataplane.commit_blocking(program).unwrap();
         let port = dataplane.inner.ports().remove(0);

@@ -8,10 +8,10 @@ use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::oneshot;
 
 use super::{Dataplane, FRAME_OVERHEAD, PortHandle, UpdateError, links, locked, open_error, open_interface};
-use crate::command::Command;
-use crate::engine::{Errand, Line};
-use crate::machine::DROP_PORT;
+use crate::command::{Command, Line};
+use crate::engine::Errand;
 use crate::port::{PortConfig, PortIo, PortNumber, mtu};
+use crate::state::DROP_PORT;
 use crate::v1model::Port;
 
 /// A port that is to come.

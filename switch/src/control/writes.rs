@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use super::{Dataplane, Inner, Program, Update, UpdateError};
 use crate::change::Change;
 use crate::command::Command;
-use crate::machine::{Machine, Shared};
+use crate::machine::Machine;
+use crate::state::Shared;
 use crate::store::{self, Carried, Reach, Store};
 
 /// Updates that packets can see all at once; more would hold packets up.

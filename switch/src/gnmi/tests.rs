@@ -70,7 +70,7 @@ impl Lab {
             io_threads: 0,
         };
         let (dataplane, events) = Dataplane::start(config).unwrap();
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json");
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
         dataplane.commit_blocking(Program::load(&std::fs::read(program).unwrap()).unwrap()).unwrap();
         let service = Service(Arc::new(Shared::new(dataplane.clone())));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -131,7 +131,7 @@ impl Lab {
 
     /// Whether a frame that comes in at `from` for port `to` leaves by `interface`.
     fn passes(&mut self, from: &mut PacketPort, to: u8, interface: &mut PacketPort) -> bool {
-        // Kind 0x15 goes to the port that is its value (see tests/programs/features.p4).
+        // Kind 0x15 goes to the port that is its value (see testdata/programs/features.p4).
         let request = [&[0x15, 0, 0, 0, 0, to][..], &[to; 54]].concat();
         let mut packets = vec![self.pool.take().unwrap()];
         packets[0].frame.set(&request);

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value};
 
 use super::emit::Emitter;
 use super::helpers;
-use crate::machine::bounds::Memory;
+use crate::state::bounds::Memory;
 
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
@@ -91,15 +91,16 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::machine::frame::Pool;
-    use crate::machine::{Machine, Shared};
+    use crate::machine::Machine;
     use crate::program::Program;
+    use crate::state::Shared;
+    use crate::state::frame::Pool;
 
     #[test]
     #[should_panic(expected = "native code: parser, state")]
     fn bytes_behind_a_frame_are_not_read_but_told() {
         check_native_code();
-        let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/features.json")).unwrap();
+        let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json")).unwrap();
         let program = Program::load(&json).unwrap();
         let mut machine = Machine::new(&program, Arc::new(Shared::new(&program)), 1);
         let mut packet = Pool::new(64, 1).take().unwrap();
@@ -113,7 +114,7 @@ mod tests {
     #[should_panic(expected = "native code: ingress, instruction")]
     fn another_table_s_address_is_not_read_but_told() {
         check_native_code();
-        let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/kinds.json")).unwrap();
+        let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/kinds.json")).unwrap();
         let program = Program::load(&json).unwrap();
         let mut machine = Machine::new(&program, Arc::new(Shared::new(&program)), 1);
         machine.reset();

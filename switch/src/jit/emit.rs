@@ -17,13 +17,13 @@ use cranelift_frontend::{FunctionBuilder, Switch};
 
 use super::checks::Checks;
 use super::helpers::{self, MISS};
-use crate::machine::bounds::Memory;
-use crate::machine::code::{Code, Matching, Place, TableAction, TableCode};
-use crate::machine::frame::PacketState;
-use crate::machine::op::{Address, Compare, Op, REGISTERS, Reg};
-use crate::machine::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
-use crate::machine::wire::NOT_IN_FRAME;
-use crate::machine::{Cells, CounterCell, DROP_PORT, Places, State};
+use crate::state::bounds::Memory;
+use crate::state::code::{Code, Matching, Place, TableAction, TableCode};
+use crate::state::frame::PacketState;
+use crate::state::op::{Address, Compare, Op, REGISTERS, Reg};
+use crate::state::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
+use crate::state::wire::NOT_IN_FRAME;
+use crate::state::{Cells, CounterCell, DROP_PORT, Places, State};
 
 /// Registers that Cranelift follows one by one; more would make large programs slow to load.
 const FOLLOWED_REGISTERS: u32 = 512;

@@ -2,12 +2,12 @@
 //! What native code calls: methods of [`State`] with C's calling convention.
 
 use super::checks::Site;
-use crate::machine::State;
-use crate::machine::code::{Code, OtherParserOp};
-use crate::machine::frame::Frame;
-use crate::machine::op::Effect;
-use crate::machine::select::Select;
-use crate::machine::table::Table;
+use crate::state::State;
+use crate::state::code::{Code, OtherParserOp};
+use crate::state::frame::Frame;
+use crate::state::op::Effect;
+use crate::state::select::Select;
+use crate::state::table::Table;
 
 /// The slot of an entry that is not there.
 pub const MISS: u64 = u64::MAX;

@@ -3,7 +3,7 @@
 //!
 //! An instruction means what is said of it here, in `emit` (arithmetic and jumps) and `parser`, or, if it does more, in
 //! the method of [`State`] that the native code calls for it (`helpers`); nothing is said twice. A new kind of
-//! [`Effect`](crate::machine::op::Effect), parser operation or transition needs no more than an arm in that method.
+//! [`Effect`](crate::state::op::Effect), parser operation or transition needs no more than an arm in that method.
 //!
 //! The registers stay where they are, in memory: Cranelift knows that no two of them overlap, keeps what is read and
 //! written again in the processor, and leaves out what is overwritten before a call can see it.
@@ -27,9 +27,9 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use self::checks::{Checks, checked};
 pub use self::checks::{Site, check_native_code};
 use self::emit::Emitter;
-use crate::machine::State;
-use crate::machine::code::Code;
-use crate::machine::frame::Frame;
+use crate::state::State;
+use crate::state::code::Code;
+use crate::state::frame::Frame;
 
 /// Arguments: state, its registers, time in ns, frame and its buffer (null in the controls).
 type Entry = unsafe extern "C" fn(*mut State, *mut u64, u64, *mut Frame, *mut u8) -> u64;

@@ -10,13 +10,13 @@ use cranelift_frontend::Variable;
 
 use super::emit::Emitter;
 use super::helpers::{self, NO_ERROR};
-use crate::machine::State;
-use crate::machine::bounds::Memory;
-use crate::machine::code::{ExtractTarget, NextState, ParserOp, ParserState, SelectKey, Snippet};
-use crate::machine::frame::{Frame, PacketState};
-use crate::machine::op::{Address, Reg};
-use crate::machine::select::Select;
-use crate::machine::wire::HeaderLayout;
+use crate::state::State;
+use crate::state::bounds::Memory;
+use crate::state::code::{ExtractTarget, NextState, ParserOp, ParserState, SelectKey, Snippet};
+use crate::state::frame::{Frame, PacketState};
+use crate::state::op::{Address, Reg};
+use crate::state::select::Select;
+use crate::state::wire::HeaderLayout;
 
 /// Times that a packet goes back to a state at most; more is a parser that loops.
 const MAX_ROUNDS: i64 = 1024;

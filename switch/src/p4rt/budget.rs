@@ -16,8 +16,8 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tower_layer::Layer;
 
+use super::fast_path::Answering;
 use super::fields::Fields;
-use super::first::Answering;
 use crate::peer::Peer;
 
 /// Bytes of all requests that are under way, and of those of one connection.

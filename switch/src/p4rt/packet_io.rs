@@ -8,7 +8,7 @@ use super::error::{Checked, refuse};
 use super::header::HeaderField;
 use super::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use crate::control::Value;
-use crate::machine::bits::{BitWriter, load};
+use crate::state::bits::{BitWriter, load};
 
 /// The frame that enters the CPU port: the packet-out header, then the payload.
 pub fn packet_out(header: &[HeaderField], packet: &PacketOut) -> Checked<Vec<u8>> {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use super::direct;
 use super::entry::{self, Wanted};
 use super::error::{Checked, Refusal, refuse};
+use super::fast_read;
 use super::matching;
 use super::pipeline::Pipeline;
 use super::profile;
@@ -72,18 +72,18 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     /// Answers a request if that takes no longer than to understand it.
     pub fn asked(&self, request: Bytes) -> Asked {
-        if let Some((table, key, named)) = direct::counter_of(&self.pipeline.schema, &request)
+        if let Some((table, key, named)) = fast_read::counter_of(&self.pipeline.schema, &request)
             && self.access.has(table.id)
         {
             let value = self.dataplane.direct_counter(table.target, Some(&key));
-            let answer = value.map(|value| Answer::One(Some(direct::counter_message(named, value))));
+            let answer = value.map(|value| Answer::One(Some(fast_read::counter_message(named, value))));
             return Asked::Answered(answer.map_err(Refusal::from));
         }
-        if let Some((id, counter, index, named)) = direct::cell_of(&self.pipeline.schema, &request)
+        if let Some((id, counter, index, named)) = fast_read::cell_of(&self.pipeline.schema, &request)
             && self.access.has(id)
         {
             let value = self.dataplane.counter(counter.target, index);
-            let answer = value.map(|value| Answer::One(Some(direct::cell_message(named, value))));
+            let answer = value.map(|value| Answer::One(Some(fast_read::cell_message(named, value))));
             return Asked::Answered(answer.map_err(Refusal::from));
         }
         Asked::Entity(request)

@@ -14,7 +14,7 @@ use super::clients::{LONGEST_SILENCE, Opened, Outgoing, offer};
 use super::digest::{DigestList, DigestQueue};
 use super::entry;
 use super::error::{Checked, Refusal, refuse};
-use super::lengths::too_long;
+use super::message_size::too_long;
 use super::packet_io;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::stream_error::Details;

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::machine::frame::{Packet, Pool};
+use crate::state::frame::{Packet, Pool};
 
 /// The end that gives packets and gets free ones back.
 pub struct Giver {

@@ -24,7 +24,7 @@ use nix::sys::time::TimeSpec;
 
 use super::exchange::{Giver, Signal, Taker, exchange};
 use super::{BATCH, PacketPort, PortCells, PortIo, Received, bytes_of, count_shared, send_all};
-use crate::machine::frame::{Packet, Pool};
+use crate::state::frame::{Packet, Pool};
 
 /// Packets of a lane that may be on their way to the packet thread; the others wait in the kernel.
 const RECEIVING: usize = 256;

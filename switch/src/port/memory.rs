@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::{PortIo, Received};
-use crate::machine::frame::Packet;
+use crate::state::frame::Packet;
 
 pub struct MemoryPort {
     incoming: Receiver<Vec<u8>>,

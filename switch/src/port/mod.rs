@@ -19,7 +19,7 @@ pub use self::packet::{Interfaces, PacketPort, mtu};
 pub use self::pcap::{Capture, FilePort, read_pcap};
 pub use self::stats::{PortCells, PortStats, QueueStats, count, count_shared, quantile};
 use crate::link::LinkConfig;
-pub use crate::machine::frame::{Packet, Pool};
+pub use crate::state::frame::{Packet, Pool};
 
 pub type PortNumber = u16;
 

@@ -11,7 +11,7 @@ use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::{BATCH, PortIo, Received, checksum};
-use crate::machine::frame::Packet;
+use crate::state::frame::Packet;
 
 /// Bytes of frames that may wait in the kernel: a few ms at the rates that the switch can do, and no more than the
 /// cache holds, so that being overloaded does not slow it down.

@@ -16,7 +16,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use super::pipe::{LONGEST_PIPED, Pipe};
 use super::{PortIo, Received};
-use crate::machine::frame::Packet;
+use crate::state::frame::Packet;
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::Received;
 use super::pcap::{FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME};
-use crate::machine::frame::Packet;
+use crate::state::frame::Packet;
 
 /// Bytes of the longest frame that is forwarded: a jumbo frame.
 pub(super) const LONGEST_PIPED: usize = 9216;
@@ -97,7 +97,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::machine::frame::Pool;
+    use crate::state::frame::Pool;
 
     /// The reading end, and the end that a test writes to.
     fn pipe(name: &str) -> (Pipe, File) {

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::queue::QUEUES;
+use crate::scheduler::QUEUES;
 
 /// Counted since the start of the switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

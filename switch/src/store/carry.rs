@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Result, Store};
 use crate::change::Change;
-use crate::machine::table::EntryStats;
-use crate::machine::{ColourCells, Shared};
 use crate::program::{ActionCall, ActionId, DigestId, MeterId, ProfileId, Program, TableId, ValueSetId};
+use crate::state::table::EntryStats;
+use crate::state::{ColourCells, Shared};
 use crate::update::{EntryAction, TableEntry, Update, UpdateError};
 
 /// Counts of entries that move to other slots when the packet thread changes programs.

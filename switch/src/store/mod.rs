@@ -3,8 +3,8 @@
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
 mod carry;
-mod copies;
 mod packed;
+mod replication;
 mod size;
 mod undo;
 mod unpack;
@@ -17,19 +17,19 @@ pub use size::check_size;
 pub use undo::Reach;
 pub use unpack::Snapshot;
 
-use copies::Copies;
 use packed::{Packed, Rare, Shot, Stored};
+use replication::Copies;
 use unpack::Rows;
 
 use crate::change::{Change, DigestConfig, MeterConfig};
-use crate::machine::Shared;
-use crate::machine::code::{Matching, TableCode};
-use crate::machine::profile::GROUP;
-use crate::machine::table::RowShape;
+use crate::key_codec::{check_index, check_width, pack_field, prefix_length};
 use crate::port::PortNumber;
 use crate::profiles::{OneShot, ProfileStore};
 use crate::program::{ActionCall, ActionId, EntryKey, KeyField, ProfileId, Program, TableId, TableInfo, ValueSetId};
-use crate::rows::{check_index, check_width, pack_field, prefix_length};
+use crate::state::Shared;
+use crate::state::code::{Matching, TableCode};
+use crate::state::profile::GROUP;
+use crate::state::table::RowShape;
 use crate::update::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
 use crate::value;
 use crate::value_sets;

@@ -8,9 +8,9 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::change::MeterConfig;
-use crate::machine::code::TableCode;
-use crate::machine::table::RowShape;
 use crate::profiles::OneShot;
+use crate::state::code::TableCode;
+use crate::state::table::RowShape;
 use crate::update::WeightedCall;
 
 /// What a row does not say.
@@ -71,7 +71,7 @@ impl Rare {
     }
 }
 
-/// Entries by slot and by what names them: their key, as it stands in the rows of [`crate::machine::table`], and their
+/// Entries by slot and by what names them: their key, as it stands in the rows of [`crate::state::table`], and their
 /// priority.
 pub struct Packed {
     /// Words of the key and of the whole row: key | action | priority, which is left out where there is none.

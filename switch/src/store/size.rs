@@ -4,10 +4,10 @@
 use super::packed::Stored;
 use super::{Result, invalid};
 use crate::change::MeterConfig;
-use crate::machine::meter::Meter;
-use crate::machine::table::{EntryStats, RowShape};
-use crate::machine::{ColourCells, CounterCell};
 use crate::program::{MeterUnit, Program};
+use crate::state::meter::Meter;
+use crate::state::table::{EntryStats, RowShape};
+use crate::state::{ColourCells, CounterCell};
 use crate::value::words;
 
 /// Cells of an array, entries of a table and members of a profile at most.
@@ -39,7 +39,7 @@ impl<'a> Size<'a> {
 
 fn sizes(program: &Program) -> Vec<Size<'_>> {
     let table = |(info, code)| {
-        let (info, code): (&crate::program::TableInfo, &crate::machine::code::TableCode) = (info, code);
+        let (info, code): (&crate::program::TableInfo, &crate::state::code::TableCode) = (info, code);
         let meter = |unit: Option<MeterUnit>| if unit.is_some() { size_of::<(Meter, ColourCells)>() } else { 0 };
         let counted = if code.counter || code.timeout { size_of::<EntryStats>() } else { 0 };
         let at_once = counted + meter(info.meter);

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::packed::{Packed, Stored};
 use crate::change::{ColourCounts, CounterValue};
-use crate::machine::profile::GROUP;
-use crate::machine::table::EntryStats;
+use crate::key_codec::unpack_field;
 use crate::program::{ActionCall, EntryKey, Program, TableId, Value};
-use crate::rows::unpack_field;
+use crate::state::profile::GROUP;
+use crate::state::table::EntryStats;
 use crate::update::{EntryAction, EntryView, TableEntry};
 use crate::value;
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::unpack::{Hits, Snapshot};
 use super::{Result, Store};
 use crate::change::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
-use crate::machine::{ColourCells, CounterCell};
+use crate::key_codec::no_cells;
 use crate::program::{ActionCall, EntryKey, KeyField, TableId, Value, ValueSetId};
-use crate::rows::no_cells;
+use crate::state::{ColourCells, CounterCell};
 use crate::update::{EntryView, TableEntry, UpdateError};
 
 impl Store {

@@ -8,9 +8,9 @@ use super::Switch;
 use crate::change::{CloneSession, Replica};
 use crate::drops::DropCells;
 use crate::machine::Machine;
-use crate::machine::code::Place;
-use crate::machine::frame::{Packet, Pool};
 use crate::port::{PortNumber, count};
+use crate::state::code::Place;
+use crate::state::frame::{Packet, Pool};
 
 /// Values of `instance_type`.
 pub(super) mod instance {

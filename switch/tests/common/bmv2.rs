@@ -40,7 +40,7 @@ pub fn outputs(program: &str, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     fs::write(directory.join("p2_in.pcap"), pcap(&[])).unwrap();
     let process = Command::new("simple_switch_grpc")
         .args(["--use-files", "0", "-i", "1@p1", "-i", "2@p2"])
-        .arg(format!("{}/tests/programs/{program}.json", env!("CARGO_MANIFEST_DIR")))
+        .arg(format!("{}/testdata/programs/{program}.json", env!("CARGO_MANIFEST_DIR")))
         .args(["--", "--grpc-server-addr", "127.0.0.1:0"])
         .current_dir(&directory)
         .stdout(Stdio::null())

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod bmv2;
+pub mod features;
 pub mod frames;
 pub mod generate;
 pub mod guess;
@@ -26,9 +27,9 @@ pub fn ap_program() -> Program {
     Program::load(&ap_json()).unwrap()
 }
 
-/// A program of `tests/programs`, compiled by p4c.
+/// A program of `testdata/programs`, compiled by p4c.
 pub fn program(name: &str) -> Program {
-    let path = format!("{}/tests/programs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/testdata/programs/{name}.json", env!("CARGO_MANIFEST_DIR"));
     Program::load(&std::fs::read(path).unwrap()).unwrap()
 }
 

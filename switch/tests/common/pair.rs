@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use apswitch::change::{Digest, Outbox, PacketIn};
 use apswitch::control::*;
-use apswitch::machine::frame::Pool;
-use apswitch::machine::{Machine, Shared};
-use apswitch::reference::story::Event;
-use apswitch::reference::{Output, Reference, Setup};
+use apswitch::machine::Machine;
+use apswitch::state::Shared;
+use apswitch::state::frame::Pool;
 use apswitch::store::{Store, check_size};
 use apswitch::v1model::{Port, Switch};
+use apswitch_reference::story::Event;
+use apswitch_reference::{Output, Reference, Setup};
 use tokio::sync::mpsc;
 
 use super::CPU_PORT;

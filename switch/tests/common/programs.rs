@@ -21,14 +21,14 @@ const PROGRAMS: [&str; 15] = [
     "../conformance/programs/operators",
     "../conformance/programs/parsing",
     "../conformance/programs/types",
-    "tests/programs/arithmetic",
-    "tests/programs/features",
-    "tests/programs/kinds",
-    "tests/programs/profiles",
-    "tests/programs/signs",
-    "tests/programs/stacks",
-    "tests/programs/variable",
-    "tests/programs/wide",
+    "testdata/programs/arithmetic",
+    "testdata/programs/features",
+    "testdata/programs/kinds",
+    "testdata/programs/profiles",
+    "testdata/programs/signs",
+    "testdata/programs/stacks",
+    "testdata/programs/variable",
+    "testdata/programs/wide",
 ];
 
 const MOST_EDITS: usize = 12;

@@ -26,13 +26,13 @@ const ENTRIES: usize = 6;
 
 const PROGRAMS: [&str; 8] = [
     "../p4src/compiled/ap",
-    "tests/programs/features",
-    "tests/programs/arithmetic",
-    "tests/programs/kinds",
-    "tests/programs/stacks",
-    "tests/programs/variable",
-    "tests/programs/profiles",
-    "tests/programs/wide",
+    "testdata/programs/features",
+    "testdata/programs/arithmetic",
+    "testdata/programs/kinds",
+    "testdata/programs/stacks",
+    "testdata/programs/variable",
+    "testdata/programs/profiles",
+    "testdata/programs/wide",
 ];
 /// Those with a P4Info.
 const WRITTEN: [&str; 3] = ["kinds", "profiles", "wide"];
@@ -230,7 +230,7 @@ impl Server {
             DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None, io_threads: 0 };
         let (dataplane, events, ends) = Dataplane::start_in_memory(config).unwrap();
         let load = |name: &&str| {
-            let part = |kind: &str| read(&format!("tests/programs/{name}.{kind}"));
+            let part = |kind: &str| read(&format!("testdata/programs/{name}.{kind}"));
             Loaded::new(&part("p4info.bin"), &part("json")).expect("the program is loaded")
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

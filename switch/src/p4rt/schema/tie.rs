@@ -424,7 +424,8 @@ mod tests {
     use crate::p4rt::write;
 
     fn kinds() -> (info::P4Info, Program) {
-        let read = |file: &str| std::fs::read(format!("{}/tests/programs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let read =
+            |file: &str| std::fs::read(format!("{}/testdata/programs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         (info::P4Info::decode(&*read("kinds.p4info.bin")).unwrap(), Program::load(&read("kinds.json")).unwrap())
     }
 
