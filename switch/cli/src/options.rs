@@ -39,7 +39,7 @@ Example: two interfaces, an uplink of 1 Mbit/s with 1000 packets of buffer behin
 
 /// A software switch that runs P4 programs compiled for v1model (BMv2 JSON) and speaks P4Runtime.
 #[derive(Parser)]
-#[command(version, after_help = AFTER_HELP, group(ArgGroup::new("start").required(true)))]
+#[command(name = "apswitch", version, after_help = AFTER_HELP, group(ArgGroup::new("start").required(true)))]
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub struct Options {
     #[command(subcommand)]
