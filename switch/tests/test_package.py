@@ -106,7 +106,17 @@ def test_other_shells_have_every_option(shell: str, tmp_path: Path) -> None:
 def test_cargo_installs_it(tmp_path: Path) -> None:
     if not shutil.which("cargo"):
         pytest.skip("cargo is missing; install Rust 1.95 or newer")
-    command = ["cargo", "install", "--locked", "--offline", "--quiet", "--path", ROOT / "switch", "--bin", "apswitch"]
+    command = [
+        "cargo",
+        "install",
+        "--locked",
+        "--offline",
+        "--quiet",
+        "--path",
+        ROOT / "switch/cli",
+        "--bin",
+        "apswitch",
+    ]
     subprocess.run([*command, "--root", tmp_path], check=True)
     installed = subprocess.run([tmp_path / "bin/apswitch", "--version"], capture_output=True, text=True, check=True)
     assert installed.stdout == said("--version")
