@@ -441,12 +441,14 @@ def init(
     fleet: Annotated[
         list[str] | None, typer.Option(help="tls://HOST:PORT of a fleet's engine: with an agent, and no controller.")
     ] = None,
-    keys: Annotated[Path, typer.Option(help="Of a fleet: the folder with ca.pem and enrol.creds.")] = Path(),
+    keys: Annotated[Path | None, typer.Option(help="Of a fleet: the folder with ca.pem and enrol.creds.")] = None,
     name: Annotated[str, typer.Option(help="Of a fleet: what the access point would be called.")] = "",
     root: Root = Path("/"),
     started: Started = True,
 ) -> None:
     """Make this machine an access point: configuration and systemd units, started. What is not given is asked for."""
+    if bool(fleet) != bool(keys) or (name and not fleet):
+        raise UsageError("--fleet and --keys: give both, and --name with them alone")
     known = f"one of {', '.join(diagnosis.interfaces())}"
     radio = radio or typer.prompt(f"Interface of the radio ({known})")
     uplink = uplink or typer.prompt(f"Interface of the uplink ({known})")
@@ -459,7 +461,7 @@ def init(
         for number, name, rate in zip((machine.RADIO, machine.UPLINK), (radio, uplink), rates, strict=True)
     ]
     name = name or socket.gethostname()[:64]
-    plan = fleets.agent(ports, fleet, keys, name) if fleet else machine.access_point(ports)
+    plan = fleets.agent(ports, fleet, keys, name) if fleet and keys else machine.access_point(ports)
     if not _installed(plan, root, started):
         return
     if fleet:

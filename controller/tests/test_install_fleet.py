@@ -199,7 +199,10 @@ def test_a_replica_that_cannot_be(tmp_path: Path, change: dict[str, Any], text: 
         fleet.replica(**(given | change))
 
 
-def test_an_agent_that_cannot_be(tmp_path: Path) -> None:
+def test_an_agent_that_cannot_be(place: Namespace, tmp_path: Path) -> None:
+    for words in (("--fleet", "tls://x:1"), ("--keys", "/tmp"), ("--name", "hall")):
+        done = apctl(place, "init", *words)
+        assert done.returncode == 2 and "give both" in done.stderr
     server = Server(tmp_path)
     assert fleet.agent(PORTS, [server.url], server.keys, "hall").files.keys() <= install.WRITTEN
     with pytest.raises(UsageError, match="letters, digits"):
