@@ -14,7 +14,7 @@ import contextlib
 import json
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,31 @@ class Conflict(Exception):
     """The value is another one by now."""
 
 
+@contextlib.contextmanager
+def _cancellable() -> Iterator[None]:
+    """Keeps a cancellation that the client loses: Python 3.11's `wait_for` does when it comes with the answer."""
+    task = asyncio.current_task()
+    assert task is not None
+    cancelled = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > cancelled:
+            raise asyncio.CancelledError
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    """What goes wrong is `Away`."""
+    with _cancellable():
+        try:
+            yield
+        except NoRespondersError:
+            raise Away("nobody is there to answer") from None
+        except (TimeoutError, Error, OSError) as error:
+            raise Away(str(error) or "no answer in time") from None
+
+
 class Engine:
     """A client of the engine.
 
@@ -102,9 +127,10 @@ class Engine:
             # The client's own way back gives up after some errors, and keeps what was to be said for later.
             client, closed = Client(), asyncio.Event()
             try:
-                await self._connect(client, closed)
-                for subject, callback in self._subscriptions:
-                    await client.subscribe(subject, cb=callback)
+                with _cancellable():
+                    await self._connect(client, closed)
+                    for subject, callback in self._subscriptions:
+                        await client.subscribe(subject, cb=callback)
                 self._client = client
                 LOG.info("the engine is there") if self._warned else None
                 self.problem, self._warned = None, False
@@ -112,7 +138,8 @@ class Engine:
                 # To end a connection to who does not answer takes TLS half a minute, in which another server may.
                 while client.is_connected and not closed.is_set():
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(closed.wait(), AGAIN_SECONDS)
+                        async with asyncio.timeout(AGAIN_SECONDS):
+                            await closed.wait()
                 await self._note(ConnectionError("the connection was lost"))
             except asyncio.CancelledError:
                 # Whatever is said of the end is nobody's trouble.
@@ -124,7 +151,8 @@ class Engine:
             finally:
                 with contextlib.suppress(Error, OSError, TimeoutError):
                     async with asyncio.timeout(SECONDS):
-                        await client.close()
+                        with _cancellable():
+                            await client.close()
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:
@@ -203,12 +231,8 @@ class Engine:
         """Ask, and wait for the answer; raises `Away`."""
         if not self.connected:
             raise Away(self.problem)
-        try:
+        with _asking():
             return await self._client.request(subject, data, timeout=seconds, headers=headers)
-        except NoRespondersError:
-            raise Away("nobody is there to answer") from None
-        except (TimeoutError, Error, OSError) as error:
-            raise Away(str(error) or "no answer in time") from None
 
     async def value(self, bucket: str, name: str, seconds: float = SECONDS) -> tuple[int, bytes] | None:
         """A value and its revision; None for none. Raises `Away`."""
@@ -235,18 +259,14 @@ class Engine:
 
     async def begun(self) -> str:
         """When the log was made: another one counts anew. Raises `Away`."""
-        try:
+        with _asking():
             info = await self._client.jetstream(timeout=SECONDS).stream_info(HISTORY)
-        except (TimeoutError, Error, APIError, OSError) as error:
-            raise Away(str(error)) from None
         return str(info.created)
 
     async def names(self, bucket: str) -> list[str]:
         """Whatever has a value. Raises `Away`."""
-        try:
+        with _asking():
             info = await self._client.jetstream(timeout=SECONDS).stream_info(f"KV_{bucket}", subjects_filter=">")
-        except (TimeoutError, Error, APIError, OSError) as error:
-            raise Away(str(error)) from None
         prefix = f"$KV.{bucket}."
         return [subject.removeprefix(prefix).replace("=", ".") for subject in info.state.subjects or ()]
 
@@ -276,13 +296,12 @@ class Engine:
         )
         manager = self._client.jetstream(timeout=SECONDS)
         for stream in streams:
-            try:
-                await manager.add_stream(stream)
-            except APIError as error:
-                # Somebody has set it up in another way: it is theirs to know why.
-                LOG.warning("the engine's %s: %s: it is left as it is", stream.name, error.description)
-            except (TimeoutError, Error, OSError) as error:
-                raise Away(str(error)) from None
+            with _asking():
+                try:
+                    await manager.add_stream(stream)
+                except APIError as error:
+                    # Somebody has set it up in another way: it is theirs to know why.
+                    LOG.warning("the engine's %s: %s: it is left as it is", stream.name, error.description)
 
 
 def _found(answer: Msg) -> tuple[int, bytes] | None:

@@ -4,6 +4,7 @@ killed, which is nothing."""
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -276,6 +277,21 @@ def sample(number: int) -> bytes:
     """A message of history: one sample of 1000 ms."""
     key: Place = (1, "ap1", 1, 1_700_000_000 + number)
     return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
+
+
+async def test_a_cancellation_beside_an_answer_is_not_lost(nats: Server) -> None:
+    """As Python 3.11's `wait_for` loses it, and with it the end of whoever asks for ever."""
+    async with connected(nats.client()) as mine:
+        await mine.prepare(1)
+        for ask in (mine.begun(), mine.value(DESIRED, "ap1"), mine.names(DESIRED)):
+            asking: asyncio.Task[Any] = asyncio.create_task(ask)
+            while not mine._client._resp_map:
+                await asyncio.sleep(0)
+            (answer,) = mine._client._resp_map.values()
+            await asyncio.sleep(0)
+            answer.add_done_callback(functools.partial(lambda task, _: task.cancel(), asking))
+            with pytest.raises(asyncio.CancelledError):
+                await asking
 
 
 async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
