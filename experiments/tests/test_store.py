@@ -308,7 +308,7 @@ def with_samples() -> list[str]:
 
 
 def test_every_file_of_samples_is_a_summarys() -> None:
-    assert [path.stem for path in sorted((ROOT / "docs/results/raw").glob("*.parquet"))] == with_samples() != []
+    assert sorted(path.stem for path in (ROOT / "docs/results/raw").glob("*.parquet")) == with_samples() != []
 
 
 @pytest.mark.parametrize("name", with_samples())
