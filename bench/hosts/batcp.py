@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,9 +115,8 @@ def shaped(scenario: Scenario, arm: Arm, octets: int) -> float:
         return arm(scenario.links(paths), octets) / scenario.ceiling()
 
 
-def unshaped(octets: int, rounds: int, step: Step) -> dict[str, list[float]]:
-    """Gbit/s over two bare veths, arm after arm, in turn; `tcp` has one of them."""
-    arms: dict[str, Arm] = {"tcp": stream, **ARMS}
+def unshaped(arms: Mapping[str, Arm], octets: int, rounds: int, step: Step) -> dict[str, list[float]]:
+    """Gbit/s of each arm over two bare veths, arm after arm, in turn."""
     rates: dict[str, list[float]] = {name: [] for name in arms}
     for turn in range(rounds):
         for name, arm in arms.items():
@@ -150,7 +149,7 @@ def measure(step: Step, sizes: tuple[int, ...] = SIZES, unlimited: int = UNLIMIT
             peers = f"paper's scheduler {median['paper']:.1%}, MPTCP {median['mptcp']:.1%}"
             text = f"of {scenario.ceiling():.0f} kbit/s, {scenario.text}; {peers}"
             rows.append(Row(key, text, median["earliest"], GOAL))
-    rates = unshaped(unlimited, rounds, step)
+    rates = unshaped({"tcp": stream, **ARMS}, unlimited, rounds, step)
     gbit = {name: statistics.median(values) for name, values in rates.items()}
     peers = f"paper's scheduler {gbit['paper']:.2f}, MPTCP {gbit['mptcp']:.2f}, TCP on one {gbit['tcp']:.2f}"
     text = f"Gbit/s of a file over two bare veths; {peers}"

@@ -10,13 +10,12 @@ import secrets
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from bench.hosts.batcp import IPPROTO_MPTCP, PORT, stream
+from bench.hosts.batcp import IPPROTO_MPTCP, PORT, Arm, stream, unshaped
 from bench.report import Measured, Row, Step
 from hosts.tests.files import HOSTS
-from topologies.links.paths import PathLink, Paths
+from topologies.links.paths import PathLink
 
 OCTETS = 2_000_000_000
 ROUNDS = 7
@@ -54,7 +53,6 @@ def parallel(links: list[PathLink], octets: int) -> float:
         return sum(one.result() for one in running)
 
 
-Arm = Callable[[list[PathLink], int], float]
 ARMS: dict[str, Arm] = {
     "tcp": stream,
     "two_tcp": parallel,
@@ -72,13 +70,7 @@ GOALS = (
 
 def measure(step: Step, octets: int = OCTETS, rounds: int = ROUNDS) -> Measured:
     """Ratios of what BATCP reaches to what the kernel does. Raises LabError."""
-    gbit: dict[str, list[float]] = {name: [] for name in ARMS}
-    for turn in range(rounds):
-        for name, arm in ARMS.items():
-            step(f"round {turn + 1} of {rounds}, {name}")
-            with Paths() as paths:
-                a, b = paths.host("a"), paths.host("b")
-                gbit[name].append(arm([paths.wire(a, b), paths.wire(a, b)], octets) / 1e6)
+    gbit = unshaped(ARMS, octets, rounds, step)
     rows = []
     for name, ours, theirs, text, goal in GOALS:
         ratios = [one / other for one, other in zip(gbit[ours], gbit[theirs], strict=True)]

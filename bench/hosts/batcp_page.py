@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.hosts.batcp_proxy import ready
+from bench.hosts.batcp_proxy import proxies, ready
 from bench.report import Measured, Row, Step
-from hosts.tests.batcp import Daemon, python
+from hosts.tests.batcp import python
 from topologies.links.paths import PathHost, Paths
 
 OBJECTS, BYTES, AT_ONCE = 50, 20_000, 6
@@ -78,12 +78,7 @@ def measure(step: Step, rounds: int = ROUNDS) -> Measured:
         a.ip("route", "add", f"{behind.b_ip}/32", "via", links[0].b_ip)
         c.ip("route", "add", "default", "via", behind.a_ip)
         ready(python(c, SERVER))
-        key = Path(directory) / "key"
-        key.touch(0o600)
-        key.write_text("a key that both proxies know")
-        way = [word for link in links for word in ("--interface", link.a_if, "--via", f"{link.b_ip}:7000")]
-        Daemon(b, "proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", key, ready="remote proxy")
-        Daemon(a, "socks", *way, "--key-file", key, ready="SOCKS5")
+        proxies(a, b, links, Path(directory))
         for number in range(1, rounds + 1):
             step(f"round {number} of {rounds}")
             time.sleep(WARM)

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.report import Measured, Row, Step
 from hosts.tests.batcp import Daemon, python
-from topologies.links.paths import PathHost, Paths
+from topologies.links.paths import PathHost, PathLink, Paths
 from topologies.requirements import LabError
 
 BYTES = 1 << 30
@@ -63,18 +63,25 @@ def ready(process: "subprocess.Popen[Any]") -> None:
         raise LabError("the server did not start")
 
 
+def proxies(a: PathHost, b: PathHost, links: list[PathLink], directory: Path) -> list[str | Path]:
+    """A SOCKS5 proxy at `a`, and the remote one at `b` that it reaches over all links; returns the options of a local
+    proxy for the same way."""
+    key = directory / "key"
+    key.touch(0o600)
+    key.write_text("a key that both proxies know")
+    hops = [word for link in links for word in ("--interface", link.a_if, "--via", f"{link.b_ip}:7000")]
+    Daemon(b, "proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", key, ready="remote proxy")
+    Daemon(a, "socks", *hops, "--key-file", key, ready="SOCKS5")
+    return [*hops, "--key-file", key]
+
+
 def measure(step: Step) -> Measured:
     reached: dict[str, list[float]] = {"direct": [], "socks": [], "caught": []}
     with Paths() as paths, tempfile.TemporaryDirectory() as directory:
         a, b = paths.host("a"), paths.host("b")
         links = [paths.wire(a, b) for _ in range(2)]
         ready(python(b, SERVER))
-        key = Path(directory) / "key"
-        key.touch(0o600)
-        key.write_text("a key that both proxies know")
-        way = [word for link in links for word in ("--interface", link.a_if, "--via", f"{link.b_ip}:7000")]
-        Daemon(b, "proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", key, ready="remote proxy")
-        Daemon(a, "socks", *way, "--key-file", key, ready="SOCKS5")
+        way = proxies(a, b, links, Path(directory))
         address = links[0].b_ip
         for number in range(1, ROUNDS + 1):
             step(f"round {number} of {ROUNDS}: direct")
@@ -82,7 +89,7 @@ def measure(step: Step) -> Measured:
             step(f"round {number} of {ROUNDS}: SOCKS5 pair")
             reached["socks"].append(rate(a, address, str(BYTES), "1080"))
             step(f"round {number} of {ROUNDS}: transparent pair")
-            local = Daemon(a, "proxy", "local", *way, "--key-file", key, "--private", ready="catching")
+            local = Daemon(a, "proxy", "local", *way, "--private", ready="catching")
             reached["caught"].append(rate(a, address, str(BYTES)))
             local.kill()
     ratios = {
