@@ -118,6 +118,19 @@ def longest_gap(quantity: str, start: float = 0.0, end: float | None = None) -> 
     return of
 
 
+def longest_between_answers(start: float = 0.0, end: float | None = None) -> Of:
+    """The longest time (ms of the run) between two of the probe's answers, of the times that a part of the timeline
+    touches; the run's end stands in for an answer that never came."""
+
+    def of(raw: Raw) -> float:
+        first, last = raw.span(start, end)
+        answers = sorted(s.time + s.value / 1e3 for s in raw.of("ping_ms"))
+        spans = pairwise([0.0, *answers, max([raw.seconds, *answers[-1:]])])
+        return 1e3 * max(after - before for before, after in spans if before < last and after > first)
+
+    return of
+
+
 def total(quantity: str, source: str = "*") -> Of:
     """The sum of a quantity's samples, wherever in the run."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from experiments.experiment import Experiment, Goal, Measure, Setting
 from experiments.ncr.headline import FIFO, NCR, figures, kept, measures, thirds
-from experiments.raw import longest_gap
+from experiments.raw import longest_between_answers, longest_gap
 from experiments.scene import AccessPoint, Flow, Walk
 
 STATIONS = 4
@@ -77,6 +77,10 @@ def handover(setting: Setting) -> Experiment:
             Measure(
                 "longest_gap", "ms", "longest time without an answer",
                 longest_gap("ping_ms", *PHASES["during"]), "{:.0f}",
+            ),
+            Measure(
+                "between_answers", "ms", "longest time between two answers",
+                longest_between_answers(*PHASES["during"]), "{:.0f}",
             ),
         ),
         goals=(

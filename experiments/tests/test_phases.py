@@ -15,7 +15,7 @@ from experiments.experiment import Setting
 from experiments.ncr import headline
 from experiments.ncr.radios import STATIONS
 from experiments.plan import Order
-from experiments.raw import Raw, longest_gap
+from experiments.raw import Raw, longest_between_answers, longest_gap
 from experiments.samples import Sample, averaged, mean_rate, percentile, summed_up
 from experiments.scene import AccessPoint, Walk
 from experiments.store import Run
@@ -55,6 +55,15 @@ def test_the_longest_gap_counts_from_edge_to_edge() -> None:
     assert longest_gap("ping_ms", 1, 3)(raw) == pytest.approx(1000)
     assert longest_gap("ping_ms", 1, 2.1)(raw) == pytest.approx(700)
     assert longest_gap("loss", 1, 3)(raw) == 2000
+
+
+def test_probes_that_waited_are_answers_of_when_they_came() -> None:
+    late = [Sample(1.0 + i / 20, "ping_ms", 1000.0 - 50 * i) for i in range(20)]  # all answered at 2.0
+    raw = Raw([Sample(0.9, "ping_ms", 5.0), *late, Sample(2.1, "ping_ms", 5.0)], seconds=4)
+    assert longest_gap("ping_ms", 1, 2)(raw) == pytest.approx(50)
+    assert longest_between_answers(1, 2)(raw) == pytest.approx(1095)
+    assert longest_between_answers(2.05, 3)(raw) == pytest.approx(1895), "to the run's end, as no more came"
+    assert longest_between_answers(1, 2)(Raw([], seconds=4)) == 4000
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=2, max_size=200))
