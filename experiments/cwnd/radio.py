@@ -287,8 +287,8 @@ def _over(one: float | None, other: float | None) -> float | None:
 WHY = (
     "ARF begins at the lowest rate and takes collisions for a bad channel, so ten terminals that begin together hardly "
     "come up from there; with other rate control nothing collapses (cell-settings). The access point regulates what "
-    "comes through, and not what waits in stations. Its ACK filter leaves one of up to sixteen ACKs, and that one may be "
-    "lost on the air: the arms without it show what it costs here"
+    "comes through, and not what waits in stations. Its ACK filter leaves one of up to sixteen ACKs, and that one may "
+    "be lost on the air: the arms without it show what it costs here"
 )
 CROWD = Experiment(
     name="cell-ours",
@@ -330,8 +330,8 @@ CROWD = Experiment(
     differences=(
         *DIFFERENCES,
         "the arms without the ACK filter are a sensitivity: no goal is on them. An ACK filter is for the narrow "
-        "direction of an asymmetric path (RFC 3449, 5.2.1); where stations' links lose frames and the uplink is not the "
-        "narrow side, turn it off: features.ack_filter",
+        "direction of an asymmetric path (RFC 3449, 5.2.1); where stations' links lose frames and the uplink is not "
+        "the narrow side, turn it off: features.ack_filter",
         "what the uplink is limited to is swept: no rule of ours gives it; behind our access point terminals use ECN",
     ),
     clock=SIMULATED,
