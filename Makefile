@@ -31,7 +31,9 @@ EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: system apswitch ## install what is missing and build the switch; WHEEL=apswitch-...whl takes it from there
+# pip waits for the network while cargo computes.
+setup: system ## install what is missing and build the switch; WHEEL=apswitch-...whl takes it from there
+	@$(MAKE) --no-print-directory -j2 python apswitch
 
 system:
 	@tools/install.sh system
@@ -42,10 +44,10 @@ python:
 develop:
 	@tools/install.sh develop
 
-apswitch: python
+apswitch: $(if $(WHEEL),python)
 	@PARTS='--bin apswitch' tools/install.sh switch
 
-switch: python ## build the switch, its C library and the sender of frames
+switch: $(if $(WHEEL),python) ## build the switch, its C library and the sender of frames
 	@tools/install.sh switch
 
 hosts: setup host-tools ## build the program `hosts`: transports of end hosts
@@ -118,7 +120,7 @@ mutants: setup develop ## would the packet tests notice a mistake in the program
 	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
 # What is built is built side by side: each has a long end on one core.
-test: system python ## every test, or a part: PART=check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
+test: system ## every test, or a part: PART=compile|check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
 	@$(MAKE) --no-print-directory -j3 host-tools switch develop
 	@tools/install.sh tests
 	@$(VENV)/python -m topologies.targets

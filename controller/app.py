@@ -212,7 +212,7 @@ async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service,
         engine, load_key("A", keys / "account.seed"), lambda agent: service.read(access_point_of, database, agent)
     )
     archivist = Archivist(engine, service.archive, database, service.write, lambda: service.names)
-    service.archive_problem = lambda: archivist.problem
+    service.monitor.archive_problem = lambda: archivist.problem
     await fleet.listen()
     await service.adoption.listen()
     return service, [engine.run(), fleet.mend(), archivist.run()]

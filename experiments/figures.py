@@ -34,6 +34,7 @@ from experiments.samples import Sample, percentile
 from experiments.store import Run
 from experiments.theme import Theme
 
+LETTER = 0.08  # in, of a legend's text
 COLUMNS = 4  # of a timeline's panels
 MOST_LINES = 10  # runs of an arm in a timeline: more say no more, and all of their samples would have to be read
 MARKERS = "osD^vPX*"
@@ -201,7 +202,7 @@ class Drawing:
         handles += self._paper_handle(
             colours, figure.measures, f"line and [ ]: from {self._experiment.asked_by}", lw=2.2
         )
-        drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+        _legend(drawn, handles)
         return drawn
 
     def _paper_handle(
@@ -245,8 +246,15 @@ class Drawing:
         handles = [*ax.get_legend_handles_labels()[0]]
         paper_style: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
         handles += self._paper_handle(colours, (figure.measure,), **paper_style)
-        drawn.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+        _legend(drawn, handles)
         return drawn
+
+
+def _legend(drawn: Figure, handles: list[Any]) -> None:
+    """Below the axes, in two columns where the names are short enough for the picture's width."""
+    letters = 2 * max(len(str(handle.get_label())) for handle in handles)
+    fits = letters * LETTER + 1.5 < drawn.get_figwidth()
+    drawn.legend(handles=handles, loc="outside lower center", ncols=2 if fits else 1, frameon=False)
 
 
 def _scale(ax: Axes, log: bool) -> None:

@@ -76,7 +76,7 @@ def run_as_a_part(folder: Path, is_lab: bool) -> "subprocess.CompletedProcess[st
         f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{folder}')}}\n"
         "runner.WHAT = {'own': 'a part'}\n"
         f"runner.LABS = {{'{folder}'}} if {is_lab} else set()\n"
-        "sys.exit(runner.main([]))\n"
+        "sys.exit(runner.main(['own']))\n"
     )
     return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
@@ -117,20 +117,31 @@ def test_what_fails_twice_or_in_many_tests_has_failed(tmp_path: Path, tests: str
     assert ("--last-failed" in done.stdout) == (tests.count("def") == 1)
 
 
-def test_what_computes_runs_side_by_side(tmp_path: Path) -> None:
-    """Each waits for what the other one makes; what fails is named, and its row goes on."""
+def test_rows_of_parts_run_beside_each_other(tmp_path: Path) -> None:
+    """Each waits for what the other one makes; what fails is named, its row goes on, and a lab's test that failed
+    beside others is run once more when they have ended."""
+    (tmp_path / "test_some.py").write_text(
+        "from pathlib import Path\ndef test_alone(): assert (Path(__file__).with_name('ended')).exists()\n"
+    )
     script = RUNNER + (
+        "folder = sys.argv[1]\n"
         "made = 'touch {0}/{1}; for n in $(seq 200); do [ -e {0}/{2} ] && exit {3}; sleep 0.1; done; exit 9'\n"
-        "def row(*words): return [['sh', '-c', made.format(sys.argv[1], *words)], ['echo', words[0], 'went on']]\n"
-        "outcome = runner.Outcome()\n"
-        "runner.side_by_side(outcome, row('one', 'two', 0), row('two', 'one', 3))\n"
-        "assert len(outcome.failed) == 1 and outcome.failed[0].endswith('ended with 3'), outcome\n"
+        "def part(*words): return lambda outcome: runner.call(outcome, 'sh', '-c', made.format(folder, *words))\n"
+        "runner.PARTS = {'one': part('one', 'two', 0), 'two': part('two', 'one', 3),\n"
+        "    'after': lambda outcome: runner.call(outcome, 'sh', '-c', f'sleep 5; touch {folder}/ended; echo on'),\n"
+        "    'lab': lambda outcome: runner.pytest(outcome, folder)}\n"
+        "runner.WHAT = dict.fromkeys(runner.PARTS, 'a part')\n"
+        "runner.ROWS, runner.LABS = (('one', 'lab'), ('two', 'after')), {folder}\n"
+        "runner.FIRST = ()\n"
+        "runner.main([])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert {"one went on", "two went on"} < set(done.stdout.splitlines())
+    assert "on" in done.stdout.splitlines()
+    assert "FAILED" in next(line for line in done.stdout.splitlines() if line.startswith("two "))
+    assert done.stdout.count("ended with 3") == 1 and "passed at the second time" in done.stdout, done.stdout
 
 
 def test_a_build_says_how_long_it_will_still_take() -> None:

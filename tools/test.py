@@ -11,8 +11,10 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,30 +28,43 @@ MOST_AGAIN = 3
 
 @dataclass
 class Outcome:
-    """What became of a part. skipped: reason -> how many tests; again: those that passed at the second time only."""
+    """What became of a part. skipped: reason -> how many tests; again: those that passed at the second time only.
 
+    shown: what its commands say comes at once; else when each has ended, as other parts run beside it."""
+
+    shown: bool = True
     failed: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
+    once_more: list[tuple[tuple[str, ...], list[str]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
 
-def run(*command: str) -> int:
+def run(outcome: Outcome, *command: str) -> int:
     print(f"== {' '.join(command)}", flush=True)
-    return subprocess.run(command, cwd=ROOT).returncode
+    if outcome.shown:
+        return subprocess.run(command, cwd=ROOT).returncode
+    began = time.monotonic()
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
+    return done.returncode
 
 
 def call(outcome: Outcome, *command: str) -> None:
-    if code := run(*command):
+    if code := run(outcome, *command):
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
 
 
 def pytest(outcome: Outcome, *folders: str) -> None:
-    command = (PYTHON, "-m", "pytest", "-q")
+    # What failed last is remembered for each part: others run beside it.
+    cache = f"cache_dir=.pytest_cache/{'-'.join(folders).replace('/', '-')}"
+    command = (PYTHON, "-m", "pytest", "-q", "-o", cache)
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        code = run(*command, f"--junit-xml={report}", *folders)
+        code = run(outcome, *command, f"--junit-xml={report}", *folders)
         broken = []
         for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
             ends = [child for child in case if child.tag in ("failure", "error", "skipped")]
@@ -59,10 +74,18 @@ def pytest(outcome: Outcome, *folders: str) -> None:
             elif ends:
                 broken.append(f"{case.get('classname')}::{case.get('name')}")
     if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MOST_AGAIN:
-        code = run(*command, "--last-failed", "--last-failed-no-failures=none", *folders)
-        outcome.again += broken if code == 0 else []
-    if code:
+        outcome.once_more.append(((*command, "--last-failed", "--last-failed-no-failures=none", *folders), broken))
+    elif code:
         outcome.failed.append(f"`{' '.join((*command, *folders))}` ended with {code}")
+
+
+def once_more(outcome: Outcome) -> None:
+    """The tests of a lab that failed, when nothing runs beside them any more."""
+    for command, broken in outcome.once_more:
+        code = run(outcome, *command)
+        outcome.again += broken if code == 0 else []
+        if code:
+            outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
 
 
 def cargo_test(room: str, *words: str) -> list[str]:
@@ -73,32 +96,21 @@ def cargo(outcome: Outcome, room: str) -> None:
     call(outcome, *cargo_test(room))
 
 
-def side_by_side(outcome: Outcome, *rows: list[list[str]]) -> None:
-    """Each row's commands one after the other, beside the other rows: for what computes, and has no clock to keep. What
-    a command says comes when it has ended."""
-
-    def row(commands: list[list[str]]) -> None:
-        for command in commands:
-            print(f"== {' '.join(command)}", flush=True)
-            began = time.monotonic()
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            print(f"-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
-            if done.returncode:
-                outcome.failed.append(f"`{' '.join(command)}` ended with {done.returncode}")
-
+def side_by_side(*rows: Callable[[], None]) -> None:
     with ThreadPoolExecutor(len(rows)) as pool:
-        list(pool.map(row, rows))
+        for done in [pool.submit(row) for row in rows]:
+            done.result()
+
+
+def compile_tests(outcome: Outcome) -> None:
+    """Before anything else: nothing that keeps time finds a program exchanged, or waits for a compiler."""
+    side_by_side(*(partial(call, outcome, *cargo_test(room, "--no-run")) for room in ("switch", "hosts")))
 
 
 def check(outcome: Outcome) -> None:
-    """What is compiled for the tests, too: nothing that keeps time runs beside a compiler later."""
-    make = ["make", "--no-print-directory"]
-    side_by_side(
-        outcome,
-        [[*make, "check-switch"], cargo_test("switch", "--no-run")],
-        [[*make, "check-hosts"], cargo_test("hosts", "--no-run")],
-        [[*make, "check-python"]],
-    )
+    """With what nobody else wants of the processors: what keeps time runs beside it."""
+    for part in ("check-python", "check-switch", "check-hosts"):
+        call(outcome, "chrt", "--idle", "0", "make", "--no-print-directory", part)
 
 
 def switch(outcome: Outcome) -> None:
@@ -107,8 +119,8 @@ def switch(outcome: Outcome) -> None:
 
 
 def hosts(outcome: Outcome) -> None:
-    cargo(outcome, "hosts")
     pytest(outcome, "hosts/tests")
+    cargo(outcome, "hosts")
 
 
 def ptf(outcome: Outcome) -> None:
@@ -124,6 +136,7 @@ def mutants(outcome: Outcome) -> None:
 
 
 PARTS = {
+    "compile": compile_tests,
     "check": check,
     "switch": switch,
     "hosts": hosts,
@@ -135,7 +148,8 @@ PARTS = {
     "mutants": mutants,
 }
 WHAT = {
-    "check": "format, lint, types; and the Rust tests are compiled",
+    "compile": "the Rust tests of switch and hosts",
+    "check": "format, lint, types",
     "switch": "apswitch: cargo test, switch/tests",
     "hosts": "end hosts: cargo test, hosts/tests",
     "controller": "controller, REST, page, apctl",
@@ -145,6 +159,12 @@ WHAT = {
     "ptf": "packet tests on every target that is here",
     "mutants": "whether they find mistakes in the program: a sample",
 }
+
+
+FIRST = ("compile",)
+ROWS = (("controller", "topologies", "experiments", "project"), ("hosts", "switch", "ptf", "mutants"), ("check",))
+"""What `make test` runs beside each other, after FIRST. Those of the second row wait most of their time; `ptf` and
+`mutants` share files, and cargo lets one in at a time: they are in one row."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
@@ -168,12 +188,25 @@ def main(names: list[str]) -> int:
         for name, what in WHAT.items():
             print(f"  {name:<12} {what}", file=sys.stderr)
         return 2
-    outcomes: dict[str, Outcome] = {}
-    for number, name in enumerate(names or PARTS, start=1):
-        print(f"\n== part {number} of {len(names or PARTS)}: {name} ({WHAT[name]})", flush=True)
-        outcomes[name], began = Outcome(), time.monotonic()
-        PARTS[name](outcomes[name])
-        outcomes[name].seconds = time.monotonic() - began
+    began = time.monotonic()
+    rows = [names] if names else ROWS
+    alone = len(rows) == 1
+    outcomes = {name: Outcome(alone) for row in ((() if names else FIRST), *rows) for name in row}
+
+    def run_row(row: Sequence[str]) -> None:
+        for name in row:
+            print(f"\n== {name} ({WHAT[name]})", flush=True)
+            start = time.monotonic()
+            PARTS[name](outcomes[name])
+            outcomes[name].seconds = time.monotonic() - start
+
+    if not names:
+        run_row(FIRST)
+        print(f"\n== {len(rows)} rows of parts beside each other; what each says comes when it has ended", flush=True)
+    side_by_side(*(partial(run_row, row) for row in rows))
+    for outcome in outcomes.values():
+        once_more(outcome)
+    print(f"\n{time.monotonic() - began:.0f} s in all")
     print(summary(outcomes))
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
 

@@ -53,9 +53,9 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
     config = service.config(name)
     problem = None
     try:
-        seen: Observation | None = service.observe(name)
+        seen: Observation | None = service.monitor.observe(name)
     except Refused as error:
-        seen, problem = service.seen.get(name), error.detail
+        seen, problem = service.monitor.seen.get(name), error.detail
     return AccessPointAnswer(
         name=name,
         revision=service.revision(name),

@@ -81,7 +81,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        seen, lost, ended = service.all_seen(), service.lost, BoundedProtocol.ended
+        seen, lost, ended = service.monitor.all_seen(), service.monitor.lost, BoundedProtocol.ended
         text = await service.compute(
             lambda: prometheus_client.generate_latest(registry) + exposition(seen, lost, ended).encode()
         )
@@ -108,8 +108,10 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
         await service.read(service.store.check)
         if not service.control.elsewhere:
             for name in service.names[:1]:
-                service.observe(name)
-        return ReadyAnswer(status="ready", access_points=len(service.names), history=service.history_problem or "ok")
+                service.monitor.observe(name)
+        return ReadyAnswer(
+            status="ready", access_points=len(service.names), history=service.monitor.history_problem or "ok"
+        )
 
 
 def _describe(app: FastAPI) -> None:

@@ -68,7 +68,7 @@ def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[
     """The ticks so far, and the event."""
     told = streams.told.pop(name, None)
     try:
-        seen = service.observe(name, fresh)
+        seen = service.monitor.observe(name, fresh)
         config = service.config(name)
     except Refused as error:
         return -1, _event("problem", {"name": name, "detail": error.detail})

@@ -147,13 +147,13 @@ async def list_measures() -> Any:
 @router.get(AP + "/ports", response_model=list[PortAnswer], responses=responses(404))
 async def get_ports(service: Serving, name: ApName) -> Any:
     """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and filtered."""
-    return ports_of(service.config(name), service.observe(name))
+    return ports_of(service.config(name), service.monitor.observe(name))
 
 
 @router.get(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404))
 async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
     """One port."""
-    for answer in ports_of(service.config(name), service.observe(name)):
+    for answer in ports_of(service.config(name), service.monitor.observe(name)):
         if answer["port"] == port:
             return answer
     raise ProblemError(404, f"{name} has no port {port}")
@@ -162,13 +162,13 @@ async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
 @router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))
 async def get_classes(service: Serving, name: ApName) -> Any:
     """The classes in use, what each is worth, and what left of it."""
-    return classes_of(service.config(name), service.observe(name))
+    return classes_of(service.config(name), service.monitor.observe(name))
 
 
 @router.get(AP + "/feedback", response_model=list[FeedbackAnswer], responses=responses(404))
 async def get_feedback(service: Serving, name: ApName) -> Any:
     """What each port feeds back now."""
-    return feedback_of(service.observe(name))
+    return feedback_of(service.monitor.observe(name))
 
 
 @router.get(AP + "/counters", response_model=list[CounterAnswer], responses=responses(404, 502))
@@ -190,7 +190,7 @@ async def _one_station(service: Service, name: str, address: str) -> Any:
     said = _said(service.config(name), address).model_dump()
     try:
         used: Any = await service.control.usage(name, address)
-        seen = [station for station in await service.stations(name) if station["address"] == address]
+        seen = [station for station in await service.monitor.stations(name) if station["address"] == address]
     except Refused:
         used, seen = dict.fromkeys(UsageObservation.__annotations__, 0), []
     return {"address": address, **said, **used, "seen": seen}
@@ -213,7 +213,7 @@ async def get_stations(
 ) -> Any:
     """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
     config, text = service.config(name), (name_contains or "").lower()
-    seen, nothing = await service.stations(name), Station().model_dump()
+    seen, nothing = await service.monitor.stations(name), Station().model_dump()
 
     def part() -> list[dict[str, Any]]:
         said = {address: station.model_dump() for address, station in config.stations.items()}
@@ -297,7 +297,7 @@ async def get_flows(
             and (address is None or address in (flow["src_addr"], flow["dst_addr"]))
         )
 
-    flows = await service.flows(name)
+    flows = await service.monitor.flows(name)
 
     def part() -> tuple[list[FlowObservation], int]:
         found = [flow for flow in flows if wanted(flow)]
@@ -324,7 +324,7 @@ async def change_flow(service: Serving, request: Request, name: ApName, flow_ind
     """Change a flow's weight, or the class that it asks for, as long as it lives: `{"weight": 2}`"""
     async with service.lock(name):
         answer = await service.control.change_flow(name, flow_index, patch.weight, patch.flow_class)
-        service.forget_lists(name)
+        service.monitor.forget_lists(name)
         await service.write(service.store.audit, change_of(request, patch))
     return answer
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes stand on: the desired state, what is seen of the access points, and the database.
+"""What the routes stand on: the desired state, and the database; `monitor` is what is seen of the access points.
 
 A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
 What begins a new session is kept first. Changes of one access point wait for each other; one that another controller on
-the same database comes before (`Conflict`) is made again, on top of the other's. What is seen is fresh enough
-(`FRESH_SECONDS`) and shared by all who ask, so that a crowd of readers costs no more than one.
+the same database comes before (`Conflict`) is made again, on top of the other's.
 """
 
 import asyncio
@@ -21,15 +20,13 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..agent.connection import State
 from ..agent.control import LIVE, Control, Refused
 from ..agent.program import Program
 from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
-from ..observation import FlowObservation, Observation, StationObservation
-from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
 from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
+from .monitor import Monitor
 from .problems import ProblemError
 
 if TYPE_CHECKING:
@@ -43,9 +40,6 @@ T = TypeVar("T")
 
 FILES = Path("p4src")
 """Relative to the working directory, as the paths of pipelines are."""
-FRESH_SECONDS = 0.1
-SAMPLE_SECONDS = 1.0
-TIDY_SECONDS = 60.0
 FOLLOW_SECONDS = 1.0
 """How soon a change is known that another controller made in the same database."""
 MOST_SECONDS = 30.0
@@ -55,8 +49,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
 """s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
-LONG_LIST_SECONDS = 0.5
-"""How old the list of all flows or stations may be."""
 
 
 async def _tries() -> AsyncIterator[None]:
@@ -86,7 +78,7 @@ class Service:
         self.control = control
         self.adoption: Adoption | None = None
         """Of agents on machines of their own."""
-        self.recorder = Recorder()
+        self.monitor = Monitor(control, self.archive, lambda: self.names, self.write, self.store.tidy)
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
@@ -95,10 +87,6 @@ class Service:
         """Which start of a controller on this database this is."""
         self._own_election_ids: dict[str, int] = {}
         """What this controller's own configuration file says of them."""
-        self.seen: dict[str, Observation] = {}
-        self._history_problem: str | None = None
-        self.archive_problem: Callable[[], str | None] = lambda: None
-        """Why history that agents send does not come."""
         self.started = False
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
@@ -109,8 +97,6 @@ class Service:
         """What was left out of what is in use, and the mend."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
-        self._list_locks: dict[tuple[str, str], asyncio.Lock] = {}
         # SQLite has one writer at a time; two readers beside it, so that a long chart holds up nothing.
         self._writer = ThreadPoolExecutor(1, "database-write")
         self._readers = ThreadPoolExecutor(2, "database-read")
@@ -150,9 +136,9 @@ class Service:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """What goes on beside the requests."""
-        work = [self.keep_history(), self.follow()]
+        work = [self.monitor.keep_history(), self.follow()]
         if not self.control.elsewhere:
-            work.append(self.sample())
+            work.append(self.monitor.sample())
         return [asyncio.create_task(each) for each in work]
 
     def _take(self, entry: dict[str, Any], revision: int, of_file: set[str]) -> None:
@@ -210,7 +196,7 @@ class Service:
         self.wanted[config.name], self._configs[config.name] = entry, config
         self._revisions[config.name] = revision
         self.unusable.pop(config.name, None)
-        self.seen.pop(config.name, None)
+        self.monitor.seen.pop(config.name, None)
         self.control.keep(config.name, config, max(revision, self._defaults_revision or 0))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
@@ -328,8 +314,7 @@ class Service:
     async def _drop(self, name: str) -> None:
         for known in (self.wanted, self._configs, self._revisions, self.unusable, self.notes):
             known.pop(name, None)
-        self.seen.pop(name, None)
-        self.recorder.drop(name)
+        self.monitor.drop(name)
         await self.control.remove(name)
         self.control.keep(name, None, 0)
 
@@ -483,118 +468,9 @@ class Service:
             LOG.warning("%s: a change in the database is not followed: %s", name, error)
         self._use(entry, whole, revision)
 
-    def observe(self, name: str, fresh: float = FRESH_SECONDS) -> Observation:
-        """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""
-        seen = self.seen.get(name)
-        if seen is None or not 0 <= time.time() - seen["time"] < fresh:
-            seen = self.seen[name] = self.control.observe(name)
-        return seen
-
-    def all_seen(self) -> list[Observation]:
-        """What is known of every access point."""
-        for name in self.names:
-            # It may be away.
-            with contextlib.suppress(Refused):
-                self.observe(name, 2 * SAMPLE_SECONDS)
-        return [*self.seen.values()]
-
-    async def flows(self, name: str) -> list[FlowObservation]:
-        """All flows of an access point."""
-        return await self._list("flows", name)
-
-    async def stations(self, name: str) -> list[StationObservation]:
-        """All stations of an access point."""
-        return await self._list("stations", name)
-
-    async def _list(self, what: str, name: str) -> list[Any]:
-        """A long list, piece by piece; the longer it took, the longer it is used."""
-        key = (what, name)
-        async with self._list_locks.setdefault(key, asyncio.Lock()):
-            until, found = self._lists.get(key, (0.0, []))
-            began = time.monotonic()
-            if began < until:
-                return found
-            found, start = [], 0
-            while start is not None:
-                piece, start = await getattr(self.control, what)(name, start)
-                found += piece
-                await asyncio.sleep(0)
-            now = time.monotonic()
-            self._lists[key] = (now + max(LONG_LIST_SECONDS, 10 * (now - began)), found)
-            return found
-
-    def forget_lists(self, name: str) -> None:
-        """Something in them was changed."""
-        for what in ("flows", "stations"):
-            self._lists.pop((what, name), None)
-
-    @property
-    def lost(self) -> int:
-        """Samples of history that were lost, here or at agents."""
-        return self.recorder.lost + self.control.lost
-
-    async def sample(self) -> None:
-        """Once a second look at every access point of this process, evenly spread over the second; for ever."""
-        due = time.monotonic()
-        while True:
-            names = self.names
-            for number, name in enumerate(names):
-                await asyncio.sleep(max(0.0, due + number * SAMPLE_SECONDS / len(names) - time.monotonic()))
-                # It may be away, or just removed.
-                with contextlib.suppress(Refused):
-                    seen = self.observe(name)
-                    # Of what is not under control nothing is measured: history has a gap there, not zeros.
-                    if seen["state"] == State.READY.value:
-                        self.recorder.add(seen)
-            # A clock that jumps makes no work to catch up with, and a busy second is left out.
-            due = max(due + SAMPLE_SECONDS, time.monotonic())
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-
-    async def keep_history(self) -> None:
-        """Write what was sampled, and take away what is old; for ever."""
-        tidied = -TIDY_SECONDS
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            self._look_at_stations()
-            await self.flush()
-            if time.monotonic() - tidied >= TIDY_SECONDS:
-                tidied = time.monotonic()
-                with contextlib.suppress(SQLAlchemyError):
-                    await self.write(self.archive.expire)
-                    await self.write(self.store.tidy)
-
-    def _look_at_stations(self) -> None:
-        """What they used since the last look goes into history."""
-        if not isinstance(self.control, Control):
-            # Their agents do.
-            return
-        for name in self.names:
-            with contextlib.suppress(Refused):
-                seen = self.observe(name)
-                if seen["state"] == State.READY.value:
-                    self.recorder.use(name, seen["sessions"], seen["time"], self.control.used(name))
-
-    @property
-    def history_problem(self) -> str | None:
-        """Why history is not written, in one line."""
-        return self._history_problem or self.archive_problem()
-
-    async def flush(self, everything: bool = False) -> None:
-        """Write what was sampled; what cannot be written waits."""
-        taken = self.recorder.take(everything)
-        try:
-            await self.write(self.archive.write, taken)
-            self._history_problem = None
-        except SQLAlchemyError as error:
-            self.recorder.put_back(taken)
-            reason = explain(error)
-            if reason != self._history_problem:
-                LOG.warning("history is not written: %s; trying again", reason)
-            self._history_problem = reason
-
     async def close(self) -> None:
         """The end: what was sampled is kept."""
-        await self.flush(everything=True)
+        await self.monitor.flush(everything=True)
         self._writer.shutdown(wait=True)
         for executor in (self._readers, self._computing):
             executor.shutdown(wait=False, cancel_futures=True)

@@ -66,7 +66,7 @@ class Replica:
         self.archivist = archive.Archivist(
             self.engine, self.service.archive, database, self.service.write, lambda: self.service.names
         )
-        self.service.archive_problem = lambda: self.archivist.problem
+        self.service.monitor.archive_problem = lambda: self.archivist.problem
         self.app = create_app(self.service)
         self._tasks: list[asyncio.Task[None]] = []
 

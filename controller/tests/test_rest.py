@@ -104,11 +104,11 @@ async def test_what_is_known_can_be_read_without_a_switch(client: httpx.AsyncCli
 
 
 async def test_history_has_nothing_of_what_is_away(api: Api) -> None:
-    sampling = asyncio.create_task(api.service.sample())
+    sampling = asyncio.create_task(api.service.monitor.sample())
     await asyncio.sleep(1.2)
     sampling.cancel()
-    assert "ap1" in api.service.seen
-    assert api.service.recorder.take(everything=True) == {}
+    assert "ap1" in api.service.monitor.seen
+    assert api.service.monitor.recorder.take(everything=True) == {}
 
 
 BAD: list[tuple[str, str, Any, int, str]] = [
@@ -428,7 +428,7 @@ async def test_ticks_and_requests_are_histograms(client: httpx.AsyncClient, api:
 
 
 async def test_what_is_refused_and_lost_is_counted(client: httpx.AsyncClient, api: Api) -> None:
-    api.service.recorder.lost = 7
+    api.service.monitor.recorder.lost = 7
     async with api.client(None) as nobody:
         assert (await nobody.get(AP)).status_code == 401
         assert (await nobody.post("/api/v1/session", json={"token": "ap_wrong"})).status_code == 401
@@ -452,7 +452,7 @@ async def test_health_needs_no_token_however_it_is_asked_for(api: Api) -> None:
 
 async def test_the_largest_flows_come_first(client: httpx.AsyncClient, api: Api) -> None:
     flows = [examples.EXAMPLES["FlowObservation"] | {"flow_index": n, "rate_bps": n * 7919 % 1009} for n in range(1000)]
-    api.service._lists[("flows", "ap1")] = (float("inf"), flows)
+    api.service.monitor._lists[("flows", "ap1")] = (float("inf"), flows)
     first = await client.get(f"{AP}/flows?sort=-rate_bps&limit=3&offset=2")
     assert [flow["rate_bps"] for flow in first.json()] == sorted((flow["rate_bps"] for flow in flows), reverse=True)[
         2:5
@@ -502,7 +502,7 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     await client.patch(path, json=dict.fromkeys(("locked_port", "blocked", "limit_up_bps", "name"), None))
     assert (await client.get(f"{AP}/config")).json()["stations"] == {}
     seen = [examples.EXAMPLES["StationObservation"] | {"address": f"02:00:00:00:00:0{n}"} for n in range(3)]
-    api.service._lists[("stations", "ap1")] = (float("inf"), seen)
+    api.service.monitor._lists[("stations", "ap1")] = (float("inf"), seen)
     await client.patch(f"{AP}/stations/02:00:00:00:00:02", json={"name": "Printer"})
     found = (await client.get(f"{AP}/stations?name_contains=PRINT")).json()
     assert [(station["address"], station["name"]) for station in found] == [("02:00:00:00:00:02", "Printer")]

@@ -294,8 +294,8 @@ async def test_long_lists_are_sorted_beside_the_event_loop(api: Api, monkeypatch
     """Sessions and learning are on it: a crowd that asks for all flows must not keep them waiting."""
     assert await api.service.compute(threading.get_ident) != threading.get_ident()
     flow, station = (examples.EXAMPLES[name] for name in ("FlowObservation", "StationObservation"))
-    api.service._lists["flows", "ap1"] = (float("inf"), [flow | {"flow_index": index} for index in range(5)])
-    api.service._lists["stations", "ap1"] = (float("inf"), [station])
+    api.service.monitor._lists["flows", "ap1"] = (float("inf"), [flow | {"flow_index": index} for index in range(5)])
+    api.service.monitor._lists["stations", "ap1"] = (float("inf"), [station])
     compute, computed = api.service.compute, list[object]()
 
     async def counting(call: Any) -> Any:

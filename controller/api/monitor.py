@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is seen of the access points: fresh enough for who asks, and kept as history.
+
+What was seen `FRESH_SECONDS` ago is shared by all who ask, so that a crowd of readers costs no more than one.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..agent.connection import State
+from ..agent.control import Control, Refused
+from ..observation import FlowObservation, Observation, StationObservation
+from ..samples import FLUSH_SECONDS, Recorder
+from ..state.database import explain
+from ..state.history import Archive
+
+if TYPE_CHECKING:
+    from ..fleet.fleet import Fleet
+
+LOG = logging.getLogger(__name__)
+
+FRESH_SECONDS = 0.1
+SAMPLE_SECONDS = 1.0
+TIDY_SECONDS = 60.0
+LONG_LIST_SECONDS = 0.5
+"""How old the list of all flows or stations may be."""
+
+
+class Monitor:
+    """What is seen of access points.
+
+    Args:
+        control: of them.
+        archive: where history is kept.
+        names: all of them.
+        write: makes a transaction that writes, off the event loop.
+        tidy: takes away what is old beside history.
+    """
+
+    def __init__(
+        self,
+        control: "Control | Fleet",
+        archive: Archive,
+        names: Callable[[], list[str]],
+        write: Callable[..., Awaitable[Any]],
+        tidy: Callable[[], None],
+    ) -> None:
+        self._control = control
+        self._archive = archive
+        self._names = names
+        self._write = write
+        self._tidy = tidy
+        self.recorder = Recorder()
+        self.seen: dict[str, Observation] = {}
+        self.archive_problem: Callable[[], str | None] = lambda: None
+        """Why history that agents send does not come."""
+        self._history_problem: str | None = None
+        self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
+        self._list_locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    def drop(self, name: str) -> None:
+        """An access point is no more."""
+        self.seen.pop(name, None)
+        self.recorder.drop(name)
+
+    def observe(self, name: str, fresh: float = FRESH_SECONDS) -> Observation:
+        """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""
+        seen = self.seen.get(name)
+        if seen is None or not 0 <= time.time() - seen["time"] < fresh:
+            seen = self.seen[name] = self._control.observe(name)
+        return seen
+
+    def all_seen(self) -> list[Observation]:
+        """What is known of every access point."""
+        for name in self._names():
+            # It may be away.
+            with contextlib.suppress(Refused):
+                self.observe(name, 2 * SAMPLE_SECONDS)
+        return [*self.seen.values()]
+
+    async def flows(self, name: str) -> list[FlowObservation]:
+        """All flows of an access point."""
+        return await self._list("flows", name)
+
+    async def stations(self, name: str) -> list[StationObservation]:
+        """All stations of an access point."""
+        return await self._list("stations", name)
+
+    async def _list(self, what: str, name: str) -> list[Any]:
+        """A long list, piece by piece; the longer it took, the longer it is used."""
+        key = (what, name)
+        async with self._list_locks.setdefault(key, asyncio.Lock()):
+            until, found = self._lists.get(key, (0.0, []))
+            began = time.monotonic()
+            if began < until:
+                return found
+            found, start = [], 0
+            while start is not None:
+                piece, start = await getattr(self._control, what)(name, start)
+                found += piece
+                await asyncio.sleep(0)
+            now = time.monotonic()
+            self._lists[key] = (now + max(LONG_LIST_SECONDS, 10 * (now - began)), found)
+            return found
+
+    def forget_lists(self, name: str) -> None:
+        """Something in them was changed."""
+        for what in ("flows", "stations"):
+            self._lists.pop((what, name), None)
+
+    @property
+    def lost(self) -> int:
+        """Samples of history that were lost, here or at agents."""
+        return self.recorder.lost + self._control.lost
+
+    async def sample(self) -> None:
+        """Once a second look at every access point of this process, evenly spread over the second; for ever."""
+        due = time.monotonic()
+        while True:
+            names = self._names()
+            for number, name in enumerate(names):
+                await asyncio.sleep(max(0.0, due + number * SAMPLE_SECONDS / len(names) - time.monotonic()))
+                # It may be away, or just removed.
+                with contextlib.suppress(Refused):
+                    seen = self.observe(name)
+                    # Of what is not under control nothing is measured: history has a gap there, not zeros.
+                    if seen["state"] == State.READY.value:
+                        self.recorder.add(seen)
+            # A clock that jumps makes no work to catch up with, and a busy second is left out.
+            due = max(due + SAMPLE_SECONDS, time.monotonic())
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    async def keep_history(self) -> None:
+        """Write what was sampled, and take away what is old; for ever."""
+        tidied = -TIDY_SECONDS
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._look_at_stations()
+            await self.flush()
+            if time.monotonic() - tidied >= TIDY_SECONDS:
+                tidied = time.monotonic()
+                with contextlib.suppress(SQLAlchemyError):
+                    await self._write(self._archive.expire)
+                    await self._write(self._tidy)
+
+    def _look_at_stations(self) -> None:
+        """What they used since the last look goes into history."""
+        if not isinstance(self._control, Control):
+            # Their agents do.
+            return
+        for name in self._names():
+            with contextlib.suppress(Refused):
+                seen = self.observe(name)
+                if seen["state"] == State.READY.value:
+                    self.recorder.use(name, seen["sessions"], seen["time"], self._control.used(name))
+
+    @property
+    def history_problem(self) -> str | None:
+        """Why history is not written, in one line."""
+        return self._history_problem or self.archive_problem()
+
+    async def flush(self, everything: bool = False) -> None:
+        """Write what was sampled; what cannot be written waits."""
+        taken = self.recorder.take(everything)
+        try:
+            await self._write(self._archive.write, taken)
+            self._history_problem = None
+        except SQLAlchemyError as error:
+            self.recorder.put_back(taken)
+            reason = explain(error)
+            if reason != self._history_problem:
+                LOG.warning("history is not written: %s; trying again", reason)
+            self._history_problem = reason
