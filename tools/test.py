@@ -163,8 +163,9 @@ WHAT = {
 
 FIRST = ("compile",)
 ROWS = (("hosts", "controller", "topologies", "experiments", "project", "switch", "ptf", "mutants"), ("check",))
-"""What `make test` runs beside each other, after FIRST. What keeps time is in one row: beside the controller's tests, on two
-busy cores, three of the end hosts' missed theirs. Those of the end hosts wait most of their time: the checks fit in."""
+"""What `make test` runs beside each other, after FIRST. What keeps time is in one row: beside the controller's tests, on
+two busy cores, three of the end hosts' missed theirs. Those of the end hosts wait most of their time: the checks fit
+in."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
@@ -189,9 +190,8 @@ def main(names: list[str]) -> int:
             print(f"  {name:<12} {what}", file=sys.stderr)
         return 2
     began = time.monotonic()
-    rows = [names] if names else ROWS
-    alone = len(rows) == 1
-    outcomes = {name: Outcome(alone) for row in ((() if names else FIRST), *rows) for name in row}
+    first, rows = ((), [names]) if names else (FIRST, ROWS)
+    outcomes = {name: Outcome(shown=row in (first, rows[0])) for row in (first, *rows) for name in row}
 
     def run_row(row: Sequence[str]) -> None:
         for name in row:
@@ -200,9 +200,11 @@ def main(names: list[str]) -> int:
             PARTS[name](outcomes[name])
             outcomes[name].seconds = time.monotonic() - start
 
-    if not names:
-        run_row(FIRST)
-        print(f"\n== {len(rows)} rows of parts beside each other; what each says comes when it has ended", flush=True)
+    run_row(first)
+    if len(rows) > 1:
+        print(
+            f"\n== {len(rows)} rows of parts beside each other; what others than the first say comes when it has ended"
+        )
     side_by_side(*(partial(run_row, row) for row in rows))
     for outcome in outcomes.values():
         once_more(outcome)
