@@ -163,9 +163,8 @@ WHAT = {
 
 FIRST = ("compile",)
 ROWS = (("hosts", "controller", "topologies", "experiments", "project", "switch", "ptf", "mutants"), ("check",))
-"""What `make test` runs beside each other, after FIRST. What keeps time is in one row: beside the controller's tests, on
-two busy cores, three of the end hosts' missed theirs. Those of the end hosts wait most of their time: the checks fit
-in."""
+"""What `make test` runs beside each other, after FIRST. What keeps time is in one row: beside the controller's tests
+three of the end hosts' missed theirs. Those of the end hosts wait most of their time: the checks fit in."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
