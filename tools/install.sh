@@ -87,10 +87,14 @@ install_wifi_kernel() {
     ls /usr/src/linux-source-*.tar.xz >/dev/null 2>&1 || apt_install linux-source
 }
 
+need_python() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+        die "Python 3.11 or newer is needed, $("$1" --version 2>&1) found; name another with PYTHON=..."
+}
+
 install_python() {
     local python=${PYTHON:-python3}
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-        die "Python 3.11 or newer is needed, $("$python" --version 2>&1) found; name another with PYTHON=..."
+    need_python "$python"
     if [ ! -x .venv/bin/pip ]; then
         say "creating .venv with $("$python" --version)"
         rm -rf .venv
@@ -134,8 +138,9 @@ install_switch() {
 }
 
 case "${1:-}" in
+    # Python first: what is built beside `python` would go on for minutes after its refusal.
     # shellcheck disable=SC2086 # words
-    system) install_missing $SYSTEM ;;
+    system) need_python "${PYTHON:-python3}"; install_missing $SYSTEM ;;
     # shellcheck disable=SC2086 # words
     bpf) install_missing $BPF ;;
     tests) install_tests ;;

@@ -53,15 +53,15 @@ def run(outcome: Outcome, *command: str) -> int:
     return done.returncode
 
 
-def call(outcome: Outcome, *command: str) -> None:
+def call(outcome: Outcome, *command: str) -> bool:
+    """Whether it went well."""
     if code := run(outcome, *command):
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
+    return not code
 
 
 def pytest(outcome: Outcome, *folders: str) -> None:
-    # What failed last is remembered for each part: others run beside it.
-    cache = f"cache_dir=.pytest_cache/{'-'.join(folders).replace('/', '-')}"
-    command = (PYTHON, "-m", "pytest", "-q", "-o", cache)
+    command = (PYTHON, "-m", "pytest", "-q")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
         code = run(outcome, *command, f"--junit-xml={report}", *folders)
@@ -82,10 +82,8 @@ def pytest(outcome: Outcome, *folders: str) -> None:
 def once_more(outcome: Outcome) -> None:
     """The tests of a lab that failed, when nothing runs beside them any more."""
     for command, broken in outcome.once_more:
-        code = run(outcome, *command)
-        outcome.again += broken if code == 0 else []
-        if code:
-            outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
+        if call(outcome, *command):
+            outcome.again += broken
 
 
 def cargo_test(room: str, *words: str) -> list[str]:
@@ -96,7 +94,7 @@ def cargo(outcome: Outcome, room: str) -> None:
     call(outcome, *cargo_test(room))
 
 
-def side_by_side(*rows: Callable[[], None]) -> None:
+def side_by_side(*rows: Callable[[], object]) -> None:
     with ThreadPoolExecutor(len(rows)) as pool:
         for done in [pool.submit(row) for row in rows]:
             done.result()
@@ -164,7 +162,8 @@ WHAT = {
 FIRST = ("compile",)
 ROWS = (("hosts", "controller", "topologies", "experiments", "project", "switch", "ptf", "mutants"), ("check",))
 """What `make test` runs beside each other, after FIRST. What keeps time is in one row: beside the controller's tests
-three of the end hosts' missed theirs. Those of the end hosts wait most of their time: the checks fit in."""
+three of the end hosts' missed theirs; and what pytest remembers of failures is one file. The end hosts' wait most of
+their time: the checks fit in."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
