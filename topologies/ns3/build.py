@@ -25,7 +25,7 @@ BUILDS = ROOT / "out/ns3"
 SWITCH = ROOT / "switch/target/release/libapswitch_c.so"
 MODULES = (
     "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications",
-    "traffic-control", "lte", "spectrum", "propagation", "antenna", "stats",
+    "traffic-control", "lte", "wimax", "spectrum", "propagation", "antenna", "stats",
 )  # fmt: skip
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-Wall", "-Wextra")
 COMPILE_SECONDS = 600

@@ -185,7 +185,7 @@ class Lab:
 
 
 def declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    """The types of lab.cc's, wired.cc's and lte.cc's calls."""
+    """The types of lab.cc's calls, and of those that make a lab."""
     pointer, u32, u64, double = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double
     text, boolean, size = ctypes.c_char_p, ctypes.c_bool, ctypes.POINTER(ctypes.c_size_t)
     types: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -200,6 +200,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "lab_end": (None, (pointer,)),
         "wired_new": (pointer, (u32, u32, boolean, text, text, text)),
         "lte_new": (pointer, (u32, u32, double, text, text, text)),
+        "wimax_new": (pointer, (u32, u32, double, text, text, text)),
     }
     for name, (result, arguments) in types.items():
         function = getattr(library, name)
@@ -311,4 +312,24 @@ def lte(
     library = declare(virtual.load())
     arguments = seed, queue, delay, down.encode(), up.encode(), f"{options} --seed {seed}".encode()
     with _open(library, lambda: library.lte_new(*arguments)) as lab:
+        yield lab
+
+
+@contextmanager
+def wimax(
+    seed: int, queue: int, delay: float, down: str = "", up: str = "", options: str = "--cpu-port 510"
+) -> Iterator[Lab]:
+    """A terminal behind an access point whose uplink is a modem in a cell of WiMAX: port 1 to the terminal, port 2 to
+    the modem; the server behind the base station. The modem is in the network after a second.
+
+    Args:
+        queue: of each service flow, in the modem and in the base station, packets.
+        delay: between base station and server, one way, s.
+        down, up: the links of the ports, as `lte` takes them.
+
+    Raises LabError.
+    """
+    library = declare(virtual.load())
+    arguments = seed, queue, delay, down.encode(), up.encode(), f"{options} --seed {seed}".encode()
+    with _open(library, lambda: library.wimax_new(*arguments)) as lab:
         yield lab
