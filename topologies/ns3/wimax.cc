@@ -19,8 +19,6 @@
 #include "ns3/uinteger.h"
 #include "ns3/wimax-helper.h"
 
-#include <algorithm>
-
 using namespace ns3;
 
 namespace
@@ -28,15 +26,42 @@ namespace
 
 /// Of the frame, for the uplink (paper 000, section 4.1.2).
 constexpr double SHARE_UP = 0.25;
+const Time JOINED = Seconds(1);
 const char* const HOME = "7.1.0.0";
 const char* const RADIO = "7.0.0.0";
 const char* const WORLD = "10.0.0.0";
 const char* const MASK = "255.255.0.0";
 
-/**
- * ns-3's own halves the frame, and does not serve a request that is larger than what is left of it: a queue that has grown
- * beyond one frame's room would never be served again. And it asks the C library for chance, which no seed of ns-3 sets.
- */
+/// Symbols in whole numbers: ns-3's own are quotients of times, and one symbol too many has it send beyond its grant, or cut
+/// a fragment beyond a packet's end.
+class Phy : public SimpleOfdmWimaxPhy
+{
+  private:
+    static uint64_t Block(ModulationType modulation)
+    {
+        constexpr uint64_t BYTES[] = {12, 24, 36, 48, 72, 96, 108}; // IEEE 802.16-2004, table 215
+        return BYTES[modulation];
+    }
+
+    uint64_t DoGetNrSymbols(uint32_t size, ModulationType modulation) const override
+    {
+        return (size + Block(modulation) - 1) / Block(modulation);
+    }
+
+    uint64_t DoGetNrBytes(uint32_t symbols, ModulationType modulation) const override
+    {
+        return symbols * Block(modulation);
+    }
+};
+
+/// Of a frame, what the uplink has without the gap behind it.
+uint32_t
+SymbolsUp(Ptr<WimaxPhy> phy)
+{
+    return static_cast<uint32_t>(phy->GetSymbolsPerFrame() * SHARE_UP) - phy->GetRtg() / phy->GetPsPerSymbol();
+}
+
+/// ns-3's own halves the frame, and asks the C library for chance, which no seed of ns-3 sets.
 class Uplink : public UplinkSchedulerSimple
 {
   public:
@@ -56,36 +81,46 @@ class Uplink : public UplinkSchedulerSimple
         }
     }
 
+    void AllocateInitialRangingInterval(uint32_t& next, uint32_t& left) override
+    {
+        const uint32_t size = GetBs()->GetRangReqOppSize();
+        const Time since = Simulator::Now() - GetTimeStampIrInterval();
+        if (since + GetBs()->GetPhy()->GetFrameDuration() <= GetBs()->GetInitialRangingInterval())
+        {
+            return;
+        }
+        SetIsIrIntrvlAllocated(true);
+        SetNrIrOppsAllocated(1);
+        SetTimeStampIrInterval(Simulator::Now());
+        OfdmUlMapIe map;
+        map.SetCid(GetBs()->GetBroadcastConnection()->GetCid());
+        map.SetUiuc(OfdmUlBurstProfile::UIUC_INITIAL_RANGING);
+        AddUplinkAllocation(map, size, next, left);
+    }
+
   private:
     using UplinkSchedulerSimple::ServiceBandwidthRequests;
-
-    void Split()
-    {
-        auto phy = GetBs()->GetPhy();
-        const uint32_t symbols = phy->GetSymbolsPerFrame();
-        const auto up = static_cast<uint32_t>(symbols * SHARE_UP);
-        GetBs()->SetNrUlSymbols(up - phy->GetRtg() / phy->GetPsPerSymbol());
-        GetBs()->SetNrDlSymbols(symbols - up - phy->GetTtg() / phy->GetPsPerSymbol());
-    }
 
     bool ServiceBandwidthRequests(ServiceFlow* flow,
                                   ServiceFlow::SchedulingType,
                                   OfdmUlMapIe& map,
-                                  const WimaxPhy::ModulationType modulation,
+                                  const WimaxPhy::ModulationType,
                                   uint32_t& next,
                                   uint32_t& left) override
     {
-        auto record = flow->GetRecord();
-        if (record->GetRequestedBandwidth() <= record->GetGrantedBandwidth() || left == 0)
+        if (left > 0 && flow->GetRecord()->GetRequestedBandwidth() > 0)
         {
-            return true;
+            AddUplinkAllocation(map, left, next, left);
         }
-        auto phy = GetBs()->GetPhy();
-        const uint32_t wanted = record->GetRequestedBandwidth() - record->GetGrantedBandwidth();
-        const uint32_t symbols = std::min<uint32_t>(left, phy->GetNrSymbols(wanted, modulation));
-        record->UpdateGrantedBandwidth(std::min<uint32_t>(wanted, phy->GetNrBytes(symbols, modulation)));
-        AddUplinkAllocation(map, symbols, next, left);
         return true;
+    }
+
+    void Split()
+    {
+        auto phy = GetBs()->GetPhy();
+        const uint32_t gaps = (phy->GetTtg() + phy->GetRtg()) / phy->GetPsPerSymbol();
+        GetBs()->SetNrUlSymbols(SymbolsUp(phy));
+        GetBs()->SetNrDlSymbols(phy->GetSymbolsPerFrame() - SymbolsUp(phy) - gaps);
     }
 
     Time m_described;
@@ -134,10 +169,10 @@ wimax_new(uint32_t seed,
     auto air = CreateObject<SimpleOfdmWimaxChannel>(); // without losses
     auto uplink = CreateObject<Uplink>();
     auto downlink = CreateObject<BSSchedulerSimple>();
-    auto tower = CreateObject<BaseStationNetDevice>(mast, CreateObject<SimpleOfdmWimaxPhy>(), uplink, downlink);
+    auto tower = CreateObject<BaseStationNetDevice>(mast, CreateObject<Phy>(), uplink, downlink);
     uplink->SetBs(tower);
     downlink->SetBs(tower);
-    auto radio = CreateObject<SubscriberStationNetDevice>(modem, CreateObject<SimpleOfdmWimaxPhy>());
+    auto radio = CreateObject<SubscriberStationNetDevice>(modem, CreateObject<Phy>());
     radio->SetModulationType(static_cast<WimaxPhy::ModulationType>(static_cast<int>(env("WX_M", WimaxPhy::MODULATION_TYPE_QAM16_12))));
     for (Ptr<WimaxNetDevice> device : {Ptr<WimaxNetDevice>(radio), Ptr<WimaxNetDevice>(tower)})
     {
@@ -149,11 +184,15 @@ wimax_new(uint32_t seed,
     }
     // What goes up first: ns-3 sends what it cannot classify, as an answer before the second flow is there, on the first.
     WimaxHelper helper;
-    for (auto direction : {ServiceFlow::SF_DIRECTION_UP, ServiceFlow::SF_DIRECTION_DOWN})
-    {
-        auto flow = helper.CreateServiceFlow(direction, ServiceFlow::SF_TYPE_BE, IpcsClassifierRecord());
-        radio->AddServiceFlow(flow);
-    }
+    auto phy = tower->GetPhy();
+    auto mod = radio->GetModulationType();
+    auto up_ = helper.CreateServiceFlow(ServiceFlow::SF_DIRECTION_UP, getenv("WX_BE") ? ServiceFlow::SF_TYPE_BE : ServiceFlow::SF_TYPE_UGS, IpcsClassifierRecord());
+    const auto grant = SymbolsUp(phy) - tower->GetRangReqOppSize();
+    up_.SetMinReservedTrafficRate(phy->GetNrBytes(grant, mod) * 8 / phy->GetFrameDuration().GetSeconds());
+    radio->AddServiceFlow(up_);
+    radio->AddServiceFlow(
+        helper.CreateServiceFlow(ServiceFlow::SF_DIRECTION_DOWN, ServiceFlow::SF_TYPE_BE, IpcsClassifierRecord()));
+    if (getenv("WX_V")) fprintf(stderr, "symbols %u up %u grant %u rate %u dur %f us\n", phy->GetSymbolsPerFrame(), SymbolsUp(phy), (unsigned)grant, (unsigned)up_.GetMinReservedTrafficRate(), phy->GetSymbolDuration().GetSeconds() * 1e6);
 
     InternetStackHelper stack;
     stack.SetIpv6StackInstall(false);
@@ -175,6 +214,11 @@ wimax_new(uint32_t seed,
     const auto outsides = Ipv4AddressHelper(WORLD, MASK).Assign(outside);
     Routes(terminal)->SetDefaultRoute(insides.GetAddress(0), 1);
     Routes(modem)->SetDefaultRoute(betweens.GetAddress(1), modem->GetObject<Ipv4>()->GetInterfaceForDevice(radio));
+    // Before the modem has its service flows, the base station would look for one that is not there.
+    auto router = modem->GetObject<Ipv4>();
+    const auto inward = router->GetInterfaceForDevice(inside.Get(0));
+    router->SetForwarding(inward, false);
+    Simulator::Schedule(JOINED, &Ipv4::SetForwarding, router, inward, true);
     Routes(mast)->AddNetworkRouteTo(
         HOME, MASK, betweens.GetAddress(0), mast->GetObject<Ipv4>()->GetInterfaceForDevice(tower));
     Routes(lab->server)->SetDefaultRoute(outsides.GetAddress(0), 1);
