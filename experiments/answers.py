@@ -14,8 +14,8 @@ from experiments import cell_answers
 from experiments.claims import Answer, Claim, Point, Repeats
 from experiments.experiment import Value
 from experiments.measured import Answers, Measured, both, times
+from experiments.ncr import lte, wimax
 from experiments.ncr.grid import ALONE, DOWNLOADS, THIRDS, UPLOADS
-from experiments.ncr.lte import AT
 from experiments.ncr.settings import DEFAULT as AS_IT_IS
 from experiments.ncr.settings import SETTINGS
 
@@ -214,19 +214,29 @@ def iperf(measure: str, arm: str) -> Answers:
 
 LTE = {"normal LTE": NORMAL, "NCR enabled LTE": NCR}
 
+WIMAX = {"normal WiMAX": NORMAL, "NCR enabled WiMAX": NCR}
 
-def in_lte(measure: str, arms: Mapping[str, str] = LTE) -> Answers:
-    """Of the simulated cell, which is the paper's own setting; of links of the stated rates where it was not run."""
+
+def in_cell(network: str, at: Point, measure: str, arms: Mapping[str, str]) -> Answers:
+    """Of the simulated cell, which is nearer to the paper's setting; of links of the stated rates where it was not
+    run."""
 
     def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
-        links, cell = m("ncr-lte", measure, arms[name]), m("cell-lte", measure, arms[name], **AT)
+        links, cell = m(f"ncr-{network}", measure, arms[name]), m(f"cell-{network}", measure, arms[name], **at)
         return links if cell is None else cell
 
     return answer
 
 
+def in_lte(measure: str, arms: Mapping[str, str] = LTE) -> Answers:
+    return in_cell("lte", lte.AT, measure, arms)
+
+
+def in_wimax(measure: str, arms: Mapping[str, str] = WIMAX) -> Answers:
+    return in_cell("wimax", wimax.AT, measure, arms)
+
+
 WLAN = ("normal WLAN", "NCR")
-WIMAX = ("normal WiMAX", "NCR enabled WiMAX")
 ANSWERS: Mapping[str, Answers] = {
     **cell_answers.ANSWERS,
     "000-fig1-download-alone": iperf("download_alone", NORMAL),
@@ -253,15 +263,15 @@ ANSWERS: Mapping[str, Answers] = {
     "000-table1-normal-degraded": grid_point,
     "000-table1-ncr-protects": grid_point,
     "000-fig7a-aggregate": over_the_grid,
-    "000-fig8-without-upload": during("ncr-wimax", "download_alone", *WIMAX),
-    "000-fig8-normal-mixed": during("ncr-wimax", "download_during", *WIMAX),
-    "000-fig8-ncr-mixed": during("ncr-wimax", "download_during", *WIMAX),
+    "000-fig8-without-upload": in_wimax("download_alone"),
+    "000-fig8-normal-mixed": in_wimax("download_during"),
+    "000-fig8-ncr-mixed": in_wimax("download_during"),
     "000-fig9-rtt-download": during("ncr-wimax", "download_rtt", *WIMAX),
     "000-fig9-rtt-upload": during("ncr-wimax", "upload_rtt", *WIMAX),
     "000-fig9-rtt-upload-order": during("ncr-wimax", "upload_rtt", *WIMAX),
     "000-fig9-uplink-queue": during("ncr-wimax", "queue", *WIMAX),
-    "000-fig10-aggregate": during("ncr-wimax", "total_during", *WIMAX),
-    "000-fig10-aggregate-order": during("ncr-wimax", "total_during", *WIMAX),
+    "000-fig10-aggregate": in_wimax("total_during"),
+    "000-fig10-aggregate-order": in_wimax("total_during"),
     "000-fig11-normal-mixed": in_lte("download_during"),
     "000-fig11-ncr-mixed": in_lte("download_during"),
     "000-fig12-aggregate": in_lte("total_during"),
@@ -273,10 +283,9 @@ ANSWERS: Mapping[str, Answers] = {
         "normal WLAN before the upload": ("download_alone", NORMAL),
         "normal WLAN while the upload runs": ("total_during", NORMAL),
     }),
-    "000-fig12-sink-wimax": by_arm("ncr-wimax", {
-        "normal WiMAX before the upload": ("download_alone", NORMAL),
-        "normal WiMAX while the upload runs": ("total_during", NORMAL),
-    }),
+    "000-fig12-sink-wimax": lambda m, name, point: in_wimax(
+        "download_alone" if name == "normal WiMAX before the upload" else "total_during", {name: NORMAL}
+    )(m, name, point),
     "000-fig14-normal-aggregate": iperf("total_during", NORMAL),
     "000-fig14-ncr-download": iperf("download_during", NCR),
     "000-fig14-ncr-aggregate": iperf("total_during", NCR),
@@ -305,8 +314,8 @@ BEATEN: Mapping[str, Answers] = {
     **cell_answers.BEATEN,
     "000-fig6-ncr-download-mixed": figure("ncr-wlan", "download_during", "ours"),
     "000-fig6-ncr-upload-mixed": upload_beside_what_is_kept,
-    "000-fig8-ncr-mixed": figure("ncr-wimax", "download_during", "ours"),
-    "000-fig10-aggregate": figure("ncr-wimax", "total_during", "ours"),
+    "000-fig8-ncr-mixed": in_wimax("download_during", dict.fromkeys(WIMAX, "ours")),
+    "000-fig10-aggregate": in_wimax("total_during", dict.fromkeys(WIMAX, "ours")),
     "000-fig12-aggregate": in_lte("total_during", dict.fromkeys(LTE, "ours")),
     "000-fig14-ncr-download": figure("ncr-testbed", "download_during", "ours"),
     "000-fig14-ncr-aggregate": figure("ncr-testbed", "total_during", "ours"),

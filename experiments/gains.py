@@ -9,7 +9,7 @@ from experiments import registry
 from experiments.claims import LEAST_REPEATS, Repeats
 from experiments.experiment import Point, Value
 from experiments.intervals import Interval
-from experiments.ncr.lte import AT
+from experiments.ncr import lte, wimax
 
 OURS = "ours"
 Measured = Callable[..., Repeats | None]
@@ -33,7 +33,8 @@ _TRANSFERS = tuple(
 )
 GAINS = (
     *(Gain("000", f"ncr-{link}", "ncr-paper", _WHILE_BOTH_RUN) for link in ("testbed", "wlan", "wimax", "lte")),
-    Gain("000", "cell-lte", "ncr-paper", _WHILE_BOTH_RUN, (AT,)),
+    Gain("000", "cell-lte", "ncr-paper", _WHILE_BOTH_RUN, (lte.AT,)),
+    Gain("000", "cell-wimax", "ncr-paper", _WHILE_BOTH_RUN, (wimax.AT,)),
     Gain("000", "peers-testbed", "cake-ack-filter", ("download_during", "upload_during", "ping_mean")),
     *(Gain("003", "batcp", other, ("throughput",), _TRANSFERS) for other in ("paper", "mptcp")),
 )

@@ -2,7 +2,7 @@
 """Paper 000's cell of LTE in ns-3's LENA, which the paper has, too (docs/decisions/0030-lte.md)."""
 
 from experiments.experiment import Bars, Experiment, Measure, Quick, Reported, Timeline
-from experiments.lte import Lte
+from experiments.modem import Modem
 from experiments.ncr.cells import ARMS
 from experiments.raw import quantile, rate
 from experiments.scene import Flow, Probe
@@ -25,11 +25,12 @@ EXPERIMENT = Experiment(
     paper="000, section 4.1.3, Fig. 11, 12",
     question="How much of a download is left while an upload runs beside it, behind a modem in a cell of LTE?",
     sweep={"queue": QUEUES},
-    scene=lambda point, arm: Lte(
+    scene=lambda point, arm: Modem(
         TOLD,
         SECONDS,
         (Flow("download", "down", DOWN), Flow("upload", "up", UP, UP_ENDS), Probe()),
         int(point["queue"]) << 10,
+        "lte",
     ),
     arms=ARMS,
     measures=(

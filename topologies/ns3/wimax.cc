@@ -19,6 +19,8 @@
 #include "ns3/uinteger.h"
 #include "ns3/wimax-helper.h"
 
+#include <cmath>
+
 using namespace ns3;
 
 namespace
@@ -32,8 +34,8 @@ const char* const RADIO = "7.0.0.0";
 const char* const WORLD = "10.0.0.0";
 const char* const MASK = "255.255.0.0";
 
-/// Symbols in whole numbers: ns-3's own are quotients of times, and one symbol too many has it send beyond its grant, or cut
-/// a fragment beyond a packet's end.
+/// Symbols and rates in whole numbers. ns-3's own are quotients of times: a symbol too many has it cut a fragment beyond a
+/// packet's end, and a rate that is a bit too low has a burst last into the next one, which is not sent then.
 class Phy : public SimpleOfdmWimaxPhy
 {
   private:
@@ -51,6 +53,11 @@ class Phy : public SimpleOfdmWimaxPhy
     uint64_t DoGetNrBytes(uint32_t symbols, ModulationType modulation) const override
     {
         return symbols * Block(modulation);
+    }
+
+    uint32_t DoGetDataRate(ModulationType modulation) const override
+    {
+        return static_cast<uint32_t>(std::lround(8.0 * Block(modulation) / GetSymbolDuration().GetSeconds()));
     }
 };
 
@@ -74,11 +81,7 @@ class Uplink : public UplinkSchedulerSimple
 
     void GetChannelDescriptorsToUpdate(bool&, bool&, bool& down, bool& up) override
     {
-        down = up = m_described.IsZero() || Simulator::Now() - m_described >= GetBs()->GetDcdInterval();
-        if (down)
-        {
-            m_described = Simulator::Now() + NanoSeconds(1);
-        }
+        down = up = Simulator::Now() < JOINED; // they never change
     }
 
     void AllocateInitialRangingInterval(uint32_t& next, uint32_t& left) override
@@ -123,7 +126,6 @@ class Uplink : public UplinkSchedulerSimple
         GetBs()->SetNrDlSymbols(phy->GetSymbolsPerFrame() - SymbolsUp(phy) - gaps);
     }
 
-    Time m_described;
 };
 
 Ptr<Ipv4StaticRouting>

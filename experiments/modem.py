@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scene of LTE in ns-3 (topologies.ns3.lab.lte): one terminal, behind an access point whose uplink is a modem."""
+"""A scene of LTE or WiMAX in ns-3 (topologies.ns3.lab): one terminal, behind an access point whose uplink is a modem."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from experiments.cells import Simulation
 from experiments.experiment import PLAIN, Arm, Point, Traffic
@@ -14,18 +14,19 @@ from topologies.links.profiles import LinkProfile, link_options
 
 
 @dataclass(frozen=True)
-class Lte(Simulation):
+class Modem(Simulation):
     """A plain arm passes on what comes, which waits in the modem and in the cell; any other holds the links to what it
     is told, so that it waits here.
 
     profile: rates and queues of the access point's two ports, which are less than the radio carries; the round trip
-    beyond the core. queue: of the modem's bearer and of the cell's, octets.
+    beyond the network. queue: of the modem and of the cell, in that network's unit: octets in LTE, packets in WiMAX.
     """
 
     profile: LinkProfile
     seconds: float
     traffic: tuple[Traffic, ...]
     queue: int
+    network: Literal["lte", "wimax"]
 
     def simulate(
         self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
@@ -38,7 +39,8 @@ class Lte(Simulation):
             "" if arm.features == PLAIN else link_options({"rate": f"{rate}bit", "limit": limit})
             for rate, limit in ports.values()
         )
-        with labs.lte(seed, self.queue, self.profile.rtt / 2, down, up) as lab:
+        opened = {"lte": labs.lte, "wimax": labs.wimax}[self.network]
+        with opened(seed, self.queue, self.profile.rtt / 2, down, up) as lab:
             lab.control(labs.config(ports, asdict(Features(**arm.features)), arm.controller))
             stage = SimulatedStage(lab, self, arm, point, seconds, seed)
             return stage.play(), stage.found
