@@ -131,8 +131,7 @@ def test_rows_of_parts_run_beside_each_other(tmp_path: Path) -> None:
         "    'after': lambda outcome: runner.call(outcome, 'sh', '-c', f'sleep 5; touch {folder}/ended; echo on'),\n"
         "    'lab': lambda outcome: runner.pytest(outcome, folder)}\n"
         "runner.WHAT = dict.fromkeys(runner.PARTS, 'a part')\n"
-        "runner.ROWS, runner.LABS = (('one', 'lab'), ('two', 'after')), {folder}\n"
-        "runner.FIRST = ()\n"
+        "runner.STAGES, runner.LABS = ((('one', 'lab'), ('two', 'after')),), {folder}\n"
         "runner.main([])\n"
     )
     done = subprocess.run(

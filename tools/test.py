@@ -61,7 +61,8 @@ def call(outcome: Outcome, *command: str) -> bool:
 
 
 def pytest(outcome: Outcome, *folders: str) -> None:
-    command = (PYTHON, "-m", "pytest", "-q")
+    # What failed is remembered for each part: others run beside it.
+    command = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{folders[0]}")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
         code = run(outcome, *command, f"--junit-xml={report}", *folders)
@@ -159,11 +160,13 @@ WHAT = {
 }
 
 
-FIRST = ("compile",)
-ROWS = (("hosts", "controller", "topologies", "experiments", "project", "switch", "ptf", "mutants"), ("check",))
-"""What `make test` runs beside each other, after FIRST. What keeps time is in one row: beside the controller's tests
-three of the end hosts' missed theirs; and what pytest remembers of failures is one file. The end hosts' wait most of
-their time: the checks fit in."""
+STAGES = (
+    (("compile",),),
+    (("hosts",), ("check",)),
+    (("controller", "topologies"), ("experiments", "project", "switch", "ptf", "mutants")),
+)
+"""What `make test` runs: one stage after the other, the rows of a stage beside each other. The end hosts' tests keep
+the shortest times, and wait most of them: beside them are the checks alone. What sends packet tests is in one row."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
@@ -188,8 +191,8 @@ def main(names: list[str]) -> int:
             print(f"  {name:<12} {what}", file=sys.stderr)
         return 2
     began = time.monotonic()
-    first, rows = ((), [names]) if names else (FIRST, ROWS)
-    outcomes = {name: Outcome(shown=row in (first, rows[0])) for row in (first, *rows) for name in row}
+    stages = (((*names,),),) if names else STAGES
+    outcomes = {name: Outcome(shown=row is stage[0]) for stage in stages for row in stage for name in row}
 
     def run_row(row: Sequence[str]) -> None:
         for name in row:
@@ -198,12 +201,11 @@ def main(names: list[str]) -> int:
             PARTS[name](outcomes[name])
             outcomes[name].seconds = time.monotonic() - start
 
-    run_row(first)
-    if len(rows) > 1:
-        print(
-            f"\n== {len(rows)} rows of parts beside each other; what others than the first say comes when it has ended"
-        )
-    side_by_side(*(partial(run_row, row) for row in rows))
+    for stage in stages:
+        if len(stage) > 1:
+            print(f"\n== beside each other: {'; '.join(', '.join(row) for row in stage)}")
+            print("   (what others than the first say comes when each has ended)", flush=True)
+        side_by_side(*(partial(run_row, row) for row in stage))
     for outcome in outcomes.values():
         once_more(outcome)
     print(f"\n{time.monotonic() - began:.0f} s in all")

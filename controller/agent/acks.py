@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ack_priority` and `queue_meter`: pure ACKs first, and what each priority queue may take of its port.
+"""`ack_priority` and `queue_meter`: which pure ACKs go first or not at all, and what a priority queue may take.
+
+ACKs are filtered where they leave through the uplink, whose time they take from uploads, and nowhere else (RFC 3449,
+5.2.1, is for the constrained direction). On a radio both directions share the air and frames are lost: the one ACK that
+is left of many may be among them.
 
 Group traffic has meters of its own: it leaves through every port, so the slowest one says what it may take.
 
@@ -41,14 +45,15 @@ def entities(config: AccessPointConfig) -> list[Encodable]:
     wanted: list[Encodable] = []
     features = config.features
     for port in config.ports:
-        if features.ack_priority or features.ack_filter:
+        filtered = features.ack_filter and port.role == "uplink"
+        if features.ack_priority or filtered:
             wanted.append(
                 table_entry(
                     "ack_priority",
                     {"egress_port": port.port},
                     "prioritise",
                     queue=QUEUE_ACKS if features.ack_priority else QUEUE_BULK,
-                    filter=int(features.ack_filter),
+                    filter=int(filtered),
                 )
             )
     wanted.extend(queue_meter(port, queue, rate) for (port, queue), rate in meter_rates(config).items())

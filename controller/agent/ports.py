@@ -40,7 +40,7 @@ def entities(config: AccessPointConfig, target: Target) -> list[Encodable]:
             wanted.extend(target.gate(port.port, round(8 * port.capacity), gate.buffer, gate.batch))
     wanted.append(fy.P4MulticastGroupEntry(FLOOD_GROUP, replicas=sorted(port.port for port in config.ports)))
     wanted.append(target.cpu_session())
-    wanted.extend(target.ack_sessions(port.port for port in config.ports))
+    wanted.extend(target.ack_sessions(port.port for port in config.ports if port.role == "uplink"))
     digests = [DIGEST_SOURCE, *(DIGEST_FLOWS if needs_flows(config) else ())]
     wanted.extend(
         fy.P4DigestEntry(

@@ -269,14 +269,20 @@ def _certificates(hosts: list[str]) -> dict[str, str]:
         builder = builder.not_valid_before(now - timedelta(days=1))
         builder = builder.not_valid_after(now + timedelta(days=CERTIFICATE_DAYS))
         for extension in more:
-            builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+            critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
+            builder = builder.add_extension(extension, critical)
         return builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
     names = x509.SubjectAlternativeName([_name(host) for host in hosts])
     own = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    # Python 3.13 takes no authority that does not say so (RFC 5280, 4.2.1.3).
+    signs = x509.KeyUsage(
+        key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
     return {
-        "ca.pem": certificate(issuer, authority, x509.BasicConstraints(ca=True, path_length=0), own),
+        "ca.pem": certificate(issuer, authority, x509.BasicConstraints(ca=True, path_length=0), signs, own),
         "ca.key": _private(authority),
         "server.pem": certificate(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])]), server, names, by),
         "server.key": _private(server),

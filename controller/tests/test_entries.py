@@ -97,6 +97,27 @@ def test_a_feature_touches_its_own_entries_only(program: Program) -> None:
     assert kinds(entries.updates(wanted(faster)), program) == {("MODIFY", "meter_entry")}
 
 
+def test_acks_are_filtered_where_they_leave_through_the_uplink_alone(program: Program) -> None:
+    """Paper 000's direction; those of uploads cross the air to the stations, where the one that is left may be lost."""
+    of = config(ports=[
+        {"port": 1, "role": "station", "capacity_bps": 1_000_000},
+        {"port": 2, "role": "uplink", "capacity_bps": 14_000_000},
+        {"port": 3, "role": "station", "capacity_bps": "auto"},
+    ])  # fmt: skip
+    table = program.schema.tables["ack_priority"].id
+
+    def filters(of: AccessPointConfig) -> dict[int, int]:
+        entries = [each.entity.table_entry for each in EntrySet(program).updates(wanted(of))]
+        return {
+            int.from_bytes(entry.match[0].exact.value): int.from_bytes(entry.action.action.params[1].value)
+            for entry in entries
+            if entry.table_id == table
+        }
+
+    assert filters(of) == {1: 0, 2: 1, 3: 0}
+    assert filters(of.model_copy(update={"features": of.features.model_copy(update={"ack_priority": False})})) == {2: 1}
+
+
 def test_a_rule_is_one_entry_above_the_built_in_ones(program: Program) -> None:
     entries = installed(program, config())
     rule = {"name": "game", "protocol": 17, "dst_port": [3000, 3010], "dscp": 46, "class_id": 4, "queue": 3}

@@ -4,7 +4,6 @@ killed, which is nothing."""
 
 import asyncio
 import contextlib
-import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -279,19 +278,24 @@ def sample(number: int) -> bytes:
     return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
 
 
+class Ending(dict[str, "asyncio.Future[Any]"]):
+    """Requests of a client: whoever waits for one is cancelled when its answer is there, before it hears of that."""
+
+    def __setitem__(self, request: str, answer: "asyncio.Future[Any]") -> None:
+        asking = asyncio.current_task()
+        assert asking
+        answer.add_done_callback(lambda _: asking.cancel())
+        super().__setitem__(request, answer)
+
+
 async def test_a_cancellation_beside_an_answer_is_not_lost(nats: Server) -> None:
     """As Python 3.11's `wait_for` loses it, and with it the end of whoever asks for ever."""
     async with connected(nats.client()) as mine:
         await mine.prepare(1)
+        mine._client._resp_map = Ending()
         for ask in (mine.begun(), mine.value(DESIRED, "ap1"), mine.names(DESIRED)):
-            asking: asyncio.Task[Any] = asyncio.create_task(ask)
-            while not mine._client._resp_map:
-                await asyncio.sleep(0)
-            (answer,) = mine._client._resp_map.values()
-            await asyncio.sleep(0)
-            answer.add_done_callback(functools.partial(lambda task, _: task.cancel(), asking))
             with pytest.raises(asyncio.CancelledError):
-                await asking
+                await asyncio.create_task(ask)
 
 
 async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS: of REST, and mutual towards the switch."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -14,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from controller.fleet.credentials import init
+
 from .certificates import Authority
 from .switches import ROOT, Controller, Lab, end, wait_for
 from .test_config import access_point
@@ -26,6 +29,26 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """One for all tests."""
     return Authority(tmp_path_factory.mktemp("tls") / "ours")
+
+
+def shake_hands(certificate: Path, key: Path, ca: Path) -> None:
+    """As strictly as Python 3.13 asks for by itself; raises `ssl.SSLError`."""
+    contexts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=ca)
+    contexts[0].load_cert_chain(certificate, key)
+    contexts[1].verify_flags |= ssl.VERIFY_X509_STRICT
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = contexts[0].wrap_bio(up, down, server_side=True), contexts[1].wrap_bio(down, up, server_hostname="127.0.0.1")
+    for _ in range(3):
+        for side in reversed(ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    assert ends[1].getpeercert()
+
+
+def test_every_python_takes_our_certificates(authority: Authority, tmp_path: Path) -> None:
+    shake_hands(*authority.certificate("strict"), authority.ca)
+    init(tmp_path / "keys", ["127.0.0.1"], "127.0.0.1:4222")
+    shake_hands(*(tmp_path / "keys" / name for name in ("server.pem", "server.key", "ca.pem")))
 
 
 def test_rest_over_tls(authority: Authority, tmp_path: Path) -> None:

@@ -250,8 +250,8 @@ SENSITIVE = Experiment(
 
 
 def limited(mbps: int) -> Arm:
-    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; ACKs go ahead of
-    what else waits for the radio, and superseded ones do not go at all."""
+    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; their ACKs go ahead
+    of what else waits for the radio."""
     return Arm(f"ours-{mbps}", f"our access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
 
 
@@ -277,9 +277,7 @@ def _over(one: float | None, other: float | None) -> float | None:
 WHY = (
     "ARF begins at the lowest rate and takes collisions for a bad channel, so ten terminals that begin together hardly "
     "come up from there; with other rate control nothing collapses (cell-settings). The access point regulates what "
-    "comes through, and not what waits in stations. Its ACK filter makes it worse, where one of up to sixteen ACKs is "
-    "left and that one may be lost on the air: without it three runs of ours-4 at 4 ms, of other seeds, carried 1.7, "
-    "3.8 and 3.8 Mb/s, with it 0.7 to 0.8 and more timeouts; at 256 ms 1.5, 3.1 and 1.9, and 0.6 to 0.7"
+    "comes through, and not what waits in stations"
 )
 CROWD = Experiment(
     name="cell-ours",
