@@ -217,7 +217,7 @@ LTE = {"normal LTE": NORMAL, "NCR enabled LTE": NCR}
 WIMAX = {"normal WiMAX": NORMAL, "NCR enabled WiMAX": NCR}
 
 
-def in_cell(network: str, at: Point, measure: str, arms: Mapping[str, str]) -> Answers:
+def in_cell(network: str, at: Mapping[str, int], measure: str, arms: Mapping[str, str]) -> Answers:
     """Of the simulated cell, which is nearer to the paper's setting; of links of the stated rates where it was not
     run."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scene of LTE or WiMAX in ns-3 (topologies.ns3.lab): one terminal, behind an access point whose uplink is a modem."""
+"""A scene of LTE or WiMAX in ns-3 (topologies.ns3.lab): a terminal behind an access point whose uplink is a modem."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path

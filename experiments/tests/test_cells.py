@@ -77,6 +77,12 @@ def test_paper_000_in_short_an_upload_halves_a_download_over_lte() -> None:
     assert ours["download_during"] > 0.9 * ours["download_after"] > 24 and ours["upload_during"] > 12
 
 
+def test_paper_000_in_short_an_upload_starves_a_download_over_wimax() -> None:
+    fifo, ours = (simulate("cell-wimax", arm, 60.0, {"queue": 1024})[0] for arm in ("fifo", "ours"))
+    assert fifo["download_during"] < 0.7 * fifo["download_alone"]
+    assert ours["download_during"] > 0.85 * ours["download_after"] > 3.2 and ours["upload_during"] > 0.9
+
+
 def published(name: str, measure: str, arm: str, point: Point, repeat: int) -> float:
     summary = json.loads((ROOT / f"docs/results/summaries/{name}.json").read_text())
     found = [

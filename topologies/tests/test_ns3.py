@@ -67,6 +67,20 @@ def test_a_transfer_alone_has_what_a_cell_of_lte_carries() -> None:
             assert 0.004 < probe.answers()[0][1, 1] < 0.03  # an empty cell's, once addresses are known
 
 
+def test_a_transfer_alone_has_what_a_cell_of_wimax_carries() -> None:
+    """Of 360 symbols in a frame of 10 ms, 24 bytes each (IEEE 802.16-2004, table 215), a quarter goes up; a part of
+    both is gaps, maps, ranging, and headers."""
+    carried: list[tuple[Literal["down", "up"], float]] = [("down", 0.75), ("up", 0.25)]
+    for direction, share in carried:
+        with labs.wimax(1, queue=1024, delay=0.002) as lab:
+            lab.control(labs.config({1: (4_500_000, 100), 2: (1_500_000, 1000)}, PLAIN))
+            transfer, probe = lab.transfer(direction, start=2), lab.probe()
+            lab.run(22)
+            most = share * 360 * 24 * 8 / 0.01 / 1e6
+            assert 0.75 * most < transfer.rates()[20:].mean() < most
+            assert 0.004 < probe.answers()[0][1, 1] < 0.06
+
+
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
     code = "from topologies.tests import test_ns3; print(*(test_ns3.played(seed)[2] for seed in (7, 8)))"
     said = [
