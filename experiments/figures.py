@@ -171,6 +171,7 @@ class Drawing:
         ax.grid(axis="x", visible=False)
         palette = (colours.down, colours.up, colours.ping, *colours.arms)
         width = 0.8 / len(figure.measures)
+        asked = False
         for number, name in enumerate(figure.measures):
             measure, color = self._experiment.measure(name), palette[number % len(palette)]
             for group, arm in enumerate(self.arms):
@@ -182,6 +183,7 @@ class Drawing:
                     ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=colours.ink, capsize=2)
                 paper = [one for one in self._reported(name, arm) if dict(one.point) == dict(figure.point)]
                 for one in paper:
+                    asked = True
                     ax.plot([x - width / 2, x + width / 2], [one.middle] * 2, color=colours.ink, lw=2.2, zorder=5)
                 tops = [*([cell["median"], cell["high"]] if cell else []), *(one.middle for one in paper)]
                 if tops:
@@ -199,9 +201,9 @@ class Drawing:
             Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
             for i, name in enumerate(figure.measures)
         ]
-        handles += self._paper_handle(
-            colours, figure.measures, f"line and [ ]: from {self._experiment.asked_by}", lw=2.2
-        )
+        if asked:
+            label = f"line and [ ]: from {self._experiment.asked_by}"
+            handles.append(Line2D([], [], color=colours.ink, label=label, lw=2.2))
         _legend(drawn, handles)
         return drawn
 

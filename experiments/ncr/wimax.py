@@ -16,6 +16,7 @@ QUEUE = 1024
 TOLD = LinkProfile("below wimax", 4_320_000, 1_250_000)
 """5 % below what a transfer alone gets: told less than its modem carries, the access point has the queue."""
 
+ACROSS = " Lines across: the paper's figures."
 AT = {"queue": QUEUE}
 
 EXPERIMENT = Experiment(
@@ -56,7 +57,7 @@ EXPERIMENT = Experiment(
         ),
         *(
             Bars(
-                f"during-{queue}", f"While both run, queues of {queue} packets. Lines across: the paper's figures.",
+                f"during-{queue}", f"While both run, with queues of {queue} packets.{ACROSS if queue == QUEUE else ''}",
                 ("download_during", "upload_during", "total_during"), "throughput (Mb/s)", point={"queue": queue},
             )
             for queue in QUEUES
