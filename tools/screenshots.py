@@ -67,9 +67,10 @@ def inside(look: Path | None) -> int:
                 window.open(f"{url}/{view}")
                 time.sleep(4)
             window.run("scrollTo(0, 0)")
-            window.run(SECTION, section)
-            # What comes into sight asks for its rows.
-            time.sleep(2.5)
+            # What comes into sight asks for its rows, which move the section away again.
+            for seconds in (2.5, 0.5):
+                window.run(SECTION, section)
+                time.sleep(seconds)
             save(path, window.driver.get_screenshot_as_png())
 
         ap = f"#/access-points/{name}"
