@@ -4,6 +4,7 @@ it says of machine and versions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import Any
 
 from experiments import provenance
@@ -87,7 +88,7 @@ def _self_check(report: Summary) -> Summary:
 
 def distribution(values: Sequence[float]) -> Summary:
     """What a summary says about a delay (same unit)."""
-    mean = sum(values) / len(values) if values else float("nan")
+    mean = fmean(values) if values else float("nan")
     quantiles = {name: percentile(values, fraction) for name, fraction in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
     return {name: None if value != value else round(value, 3) for name, value in {**quantiles, "mean": mean}.items()}
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from math import fsum
 from statistics import fmean, pstdev
 
 from experiments.samples import Sample, averaged, mean_rate, percentile, values_within
@@ -92,7 +93,7 @@ def variation(source: str, start: float = 0.0, end: float | None = None) -> Of:
 def mean(quantity: str, start: float = 0.0, end: float | None = None, source: str = "*") -> Of:
     def of(raw: Raw) -> float | None:
         values = raw.values(quantity, source, start, end)
-        return sum(values) / len(values) if values else None
+        return fmean(values) if values else None
 
     return of
 
@@ -102,7 +103,7 @@ def added(start: float = 0.0, end: float | None = None) -> Of:
 
     def of(raw: Raw) -> float | None:
         loaded, empty = raw.values("ping_ms", "*", start, end), raw.values("empty_ping_ms")
-        return sum(loaded) / len(loaded) - percentile(empty, 0.5) if loaded and empty else None
+        return fmean(loaded) - percentile(empty, 0.5) if loaded and empty else None
 
     return of
 
@@ -136,7 +137,7 @@ def total(quantity: str, source: str = "*") -> Of:
 
     def of(raw: Raw) -> float | None:
         samples = raw.of(quantity, source)
-        return sum(sample.value for sample in samples) if samples else None
+        return fsum(sample.value for sample in samples) if samples else None
 
     return of
 
@@ -147,8 +148,8 @@ def jain(source: str = "*", start: float = 0.0, end: float | None = None, quanti
 
     def of(raw: Raw) -> float | None:
         rates = raw.rates(source, start, end, quantity)
-        squares = sum(rate * rate for rate in rates)
-        return sum(rates) ** 2 / (len(rates) * squares) if squares else None
+        squares = fsum(rate * rate for rate in rates)
+        return fsum(rates) ** 2 / (len(rates) * squares) if squares else None
 
     return of
 

@@ -4,6 +4,8 @@ and some with it beside some without."""
 
 import math
 from collections.abc import Callable, Mapping
+from math import fsum
+from statistics import fmean
 
 from experiments.cells import Bounding, Cell, Transfer
 from experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Reported, Traffic
@@ -33,7 +35,7 @@ def kept_ratio(raw: Raw) -> float | None:
     for values in ratios(raw).values():
         first = next((place for place, value in enumerate(values) if value > ON), 0)
         found += values[first:]
-    return sum(found) / len(found) if found else None
+    return fmean(found) if found else None
 
 
 def interruptions(raw: Raw) -> float | None:
@@ -56,7 +58,7 @@ def bursts(raw: Raw) -> float | None:
             elif row:
                 rows.append(row)
                 row = 0
-    return sum(rows) / len(rows) if rows else 0.0
+    return fmean(rows) if rows else 0.0
 
 
 def smallest(raw: Raw) -> float | None:
@@ -117,7 +119,7 @@ def exponent(totals: Mapping[int, float]) -> float:
     """f(n) fitted to plain throughput, as paper 002 has it of its own cell: n to the power that comes closest, by least
     squares of logarithms, to what n terminals carry over what one carries. totals: Mb/s by terminals."""
     rows = [(math.log(n), math.log(total / totals[1])) for n, total in totals.items() if n > 1]
-    return sum(x * y for x, y in rows) / sum(x * x for x, _ in rows)
+    return fsum(x * y for x, y in rows) / fsum(x * x for x, _ in rows)
 
 
 def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:
@@ -164,7 +166,7 @@ def a_terminal(bounding: bool) -> Callable[[Raw], float | None]:
         assert raw.point
         first = int(raw.point["with"])
         own = range(1, first + 1) if bounding else range(first + 1, int(raw.point["terminals"]) + 1)
-        return sum(raw.rate(f"sta{number}", SETTLED) for number in own) / len(own) if own else None
+        return fmean(raw.rate(f"sta{number}", SETTLED) for number in own) if own else None
 
     return of
 

@@ -2,6 +2,8 @@
 """Paper 001's index in a simulated cell of 802.11b: over the number of nodes and over the length of sessions, with its
 TCPs, its two adjustments, and with our access point before plain CUBIC hosts."""
 
+from math import fsum
+from statistics import fmean
 from typing import Literal, cast
 
 from experiments.cells import Cell, Transfer
@@ -36,7 +38,7 @@ def index(quantity: str) -> Of:
     def of(raw: Raw) -> float | None:
         times = raw.values(quantity)
         sessions = len(raw.values("session_s")) + len(raw.values("unfinished_s"))
-        return sum(ideal(raw) / time for time in times if time > 0) / sessions if sessions else None
+        return fsum(ideal(raw) / time for time in times if time > 0) / sessions if sessions else None
 
     return of
 
@@ -46,7 +48,7 @@ def window(raw: Raw) -> float | None:
     assert raw.point
     persistent = int(raw.point["nodes"]) // 2
     found = [v for number in range(1, persistent + 1) for v in raw.values("cwnd", f"sta{number}", SETTLED)]
-    return sum(found) / len(found) if found else None
+    return fmean(found) if found else None
 
 
 def scene(point: Point, arm: Arm) -> Cell:

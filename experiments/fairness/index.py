@@ -2,6 +2,7 @@
 """The paper's index over the number of nodes and over the length of sessions, with its TCPs, its two adjustments, and
 with our access point in front of hosts that are left as they are."""
 
+from math import fsum
 from typing import Literal, cast
 
 from experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
@@ -33,12 +34,12 @@ def instantaneous_fairness(raw: Raw) -> float | None:
     ideal = int(raw.point["bytes"]) / share(raw)
     times = raw.values(INTERMITTENT)
     sessions = len(times) + len(raw.values("unfinished_s"))
-    return sum(ideal / time for time in times if time > 0) / sessions if sessions else None
+    return fsum(ideal / time for time in times if time > 0) / sessions if sessions else None
 
 
 def throughput(raw: Raw) -> float:
     """Of all users, Mb/s."""
-    return sum(raw.values("session_bytes")) * 8e-6 / raw.seconds
+    return fsum(raw.values("session_bytes")) * 8e-6 / raw.seconds
 
 
 def unfinished(raw: Raw) -> float:

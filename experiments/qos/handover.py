@@ -4,6 +4,8 @@ with two others to one with six, alone along the path, and one that stops and co
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import fsum
+from statistics import fmean
 
 from experiments.cells import Cell, Datagrams, Transfer
 from experiments.experiment import (
@@ -86,7 +88,7 @@ def fair(start: float, end: float | None) -> Of:
             f"sta{n}" for n in (range(1, HERE + 1) if start < LEAVES else (1, *range(HERE + 1, HERE + BEYOND + 1)))
         ]
         rates = [raw.rate(name, start, end) for name in names]
-        return rates[0] * len(rates) / sum(rates) if sum(rates) else None
+        return rates[0] * len(rates) / fsum(rates) if fsum(rates) else None
 
     return of
 
@@ -95,13 +97,13 @@ def between(raw: Raw) -> float | None:
     """The mean of both sides of the handover, in fair shares."""
     found = [fair(NEAR_FIRST[1], LEAVES)(raw), fair(BACK, NEAR_SECOND[0])(raw)]
     known = [value for value in found if value is not None]
-    return sum(known) / len(known) if known else None
+    return fmean(known) if known else None
 
 
 def lowest_after(raw: Raw) -> float | None:
     """Of the six that were there before, the one that got least of the fair share after the handover."""
     rates = [raw.rate(f"sta{n}", BACK) for n in (1, *range(HERE + 1, HERE + BEYOND + 1))]
-    return min(rates[1:]) * len(rates) / sum(rates) if sum(rates) else None
+    return min(rates[1:]) * len(rates) / fsum(rates) if fsum(rates) else None
 
 
 def repaired(quantity: str) -> Of:
@@ -264,7 +266,7 @@ PATH = Experiment(
 def along(raw: Raw) -> float:
     lengths = LEAVES - NEAR_FIRST[0], SECONDS - BACK
     rates = raw.rate("sta1", NEAR_FIRST[0], LEAVES), raw.rate("sta1", BACK)
-    return sum(length * rate for length, rate in zip(lengths, rates, strict=True)) / sum(lengths)
+    return fsum(length * rate for length, rate in zip(lengths, rates, strict=True)) / sum(lengths)
 
 
 PICTURE = "Fig. 6 is a picture in our source: its values are not known"
@@ -288,7 +290,7 @@ def shares(start: float, end: float | None, terminals: tuple[int, ...]) -> Of:
 
     def of(raw: Raw) -> float | None:
         rates = [raw.rate(f"sta{n}", start, end) for n in terminals]
-        return min(rates) * len(rates) / sum(rates) if sum(rates) else None
+        return min(rates) * len(rates) / fsum(rates) if fsum(rates) else None
 
     return of
 

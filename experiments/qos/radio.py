@@ -3,6 +3,7 @@
 among others, over the access point's buffer."""
 
 from collections.abc import Mapping
+from math import fsum
 
 from experiments.cells import Cell, Transfer
 from experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
@@ -36,7 +37,7 @@ DIFFERENCES = (
 def shares(raw: Raw) -> list[float]:
     """Each terminal's goodput over the fair share."""
     rates = raw.rates("sta*", SETTLED)
-    return [rate * len(rates) / sum(rates) for rate in rates] if sum(rates) else []
+    return [rate * len(rates) / fsum(rates) for rate in rates] if fsum(rates) else []
 
 
 def lowest(raw: Raw) -> float | None:

@@ -15,7 +15,7 @@ import pytest
 from experiments import figures, measures, plan, registry, site, store, summary
 from experiments.experiment import Measure
 from experiments.goals import Table
-from experiments.raw import Raw, mean, rate
+from experiments.raw import Raw, mean, rate, total
 from experiments.samples import Sample
 from experiments.store import Store
 from experiments.tests import finished
@@ -136,3 +136,10 @@ def test_definitions_are_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     ]  # fmt: skip
     assert said[0] == said[1] and said[0].count("\n") == len(registry.experiments())
+
+
+def test_a_mean_has_the_same_digits_on_every_python() -> None:
+    """From Python 3.12 on `sum` carries what it rounds away; `fsum` rounds once on all of them."""
+    raw = Raw([Sample(number / 10, "ping_ms", 0.1) for number in range(10)], 1.0)
+    assert mean("ping_ms")(raw) == 0.1
+    assert total("ping_ms")(raw) == 1.0
