@@ -99,9 +99,11 @@ def access_point_packet(rng: random.Random) -> bytes:
 
 
 def access_point_value(name: str, rng: random.Random) -> int | None:
-    """Marks that are certain or impossible: the two switches draw other random numbers."""
+    """Marks that are certain or impossible: the two switches draw other random numbers and wait otherwise."""
     if name in ("feedback", "scalable_feedback"):
         return rng.choice([0, 65535])
+    if name == "threshold":
+        return 1 << 31 | rng.getrandbits(31)  # us: longer than any packet waits
     return {"egress_port": rng.choice(PORTS), "role": rng.randrange(4)}.get(name)
 
 
