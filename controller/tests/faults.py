@@ -298,8 +298,11 @@ class Trial:
         if self._clock:
             self.kinds["clock jumped"] = self._jump
         self._bag: list[str] = []
+
+    def begin(self) -> None:
+        """Wait until the switch is under control and knows the station and the server."""
         self.controller.wait_ready()
-        made.introduce(self.controller)
+        self.made.introduce(self.controller)
 
     def close(self) -> None:
         """End what it started; the rest is the lab's."""
@@ -444,10 +447,14 @@ def survive(
     trial = Trial(made, seed)
     count = len(trial.kinds) if count is None else count
     try:
+        trial.begin()
         with Numbered(made.wires):
             wait_for(lambda: trial._look())
             for number in range(1, count + 1):
                 say(f"{number}: {trial.fault(kinds)}")
+    except AssertionError as error:
+        error.add_note(trial.controller.errors.read_text())
+        raise
     finally:
         trial.close()
     return count

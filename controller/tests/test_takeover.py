@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Controllers come and go while packets pass: restart, failover, a primary that is cut off, faults at random."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from .faults import Numbered, Proxy, survive, unlike
 from .switches import Lab, wait_for
@@ -126,6 +129,15 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
         assert unlike(link_lab) == []
     finally:
         proxy.close()
+
+
+def test_a_trial_that_cannot_begin_ends(link_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is left would keep the command from ending, for good."""
+    before = threading.enumerate()
+    monkeypatch.setattr(Lab, "introduce", lambda *_: pytest.fail("nobody is learned"))
+    with pytest.raises(pytest.fail.Exception, match="nobody is learned"):
+        survive(link_lab, count=1, seed=11)
+    assert threading.enumerate() == before
 
 
 def test_faults_at_random_are_survived(link_lab: Lab, tmp_path: Path) -> None:
