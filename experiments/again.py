@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from experiments.plan import Order
 from experiments.samples import Sample
@@ -47,7 +48,7 @@ def differences(one: Iterable[Sample], other: Iterable[Sample]) -> list[Differen
         if rows[0] == rows[1]:
             continue
         only = set(rows[0]) ^ set(rows[1])
-        means = tuple(sum(row[1] for row in each) / len(each) if each else 0.0 for each in rows)
+        means = tuple(fmean(row[1] for row in each) if each else 0.0 for each in rows)
         first = min((row[0] for row in only), default=0.0)
         found.append(Difference(*key, first, (len(rows[0]), len(rows[1])), (means[0], means[1])))
     return sorted(found, key=lambda each: each.first)

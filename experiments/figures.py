@@ -171,7 +171,11 @@ class Drawing:
         ax.grid(axis="x", visible=False)
         palette = (colours.down, colours.up, colours.ping, *colours.arms)
         width = 0.8 / len(figure.measures)
-        asked = False
+        paper = {
+            (name, arm): [one for one in self._reported(name, arm) if dict(one.point) == dict(figure.point)]
+            for name in figure.measures
+            for arm in self.arms
+        }
         for number, name in enumerate(figure.measures):
             measure, color = self._experiment.measure(name), palette[number % len(palette)]
             for group, arm in enumerate(self.arms):
@@ -181,13 +185,12 @@ class Drawing:
                     value = cell["median"]
                     spread = [[value - min(value, cell["low"])], [max(value, cell["high"]) - value]]
                     ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=colours.ink, capsize=2)
-                paper = [one for one in self._reported(name, arm) if dict(one.point) == dict(figure.point)]
-                for one in paper:
-                    asked = True
+                reported = paper[name, arm]
+                for one in reported:
                     ax.plot([x - width / 2, x + width / 2], [one.middle] * 2, color=colours.ink, lw=2.2, zorder=5)
-                tops = [*([cell["median"], cell["high"]] if cell else []), *(one.middle for one in paper)]
+                tops = [*([cell["median"], cell["high"]] if cell else []), *(one.middle for one in reported)]
                 if tops:
-                    shown = [f"[{one.middle:.3g}]" for one in paper]
+                    shown = [f"[{one.middle:.3g}]" for one in reported]
                     shown += [measure.shown.format(cell["median"])] if cell else []
                     ax.annotate(
                         "\n".join(shown), (x, max(tops)), (0, 3), textcoords="offset points", ha="center",
@@ -201,17 +204,11 @@ class Drawing:
             Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
             for i, name in enumerate(figure.measures)
         ]
-        if asked:
+        if any(paper.values()):
             label = f"line and [ ]: from {self._experiment.asked_by}"
             handles.append(Line2D([], [], color=colours.ink, label=label, lw=2.2))
         _legend(drawn, handles)
         return drawn
-
-    def _paper_handle(
-        self, colours: Theme, measures: Sequence[str], label: str = "reported by the paper", **style: Any
-    ) -> list[Line2D]:
-        known = any(self._reported(measure, arm) for measure in measures for arm in self.arms)
-        return [Line2D([], [], color=colours.ink, label=label, **style)] if known else []
 
     def _curves(self, figure: Curves, colours: Theme) -> Figure:
         drawn = Figure(figsize=(7.2, 4.4), layout="constrained")
@@ -246,8 +243,9 @@ class Drawing:
         ax.set_ylabel(figure.label)
         _scale(ax, figure.log)
         handles = [*ax.get_legend_handles_labels()[0]]
-        paper_style: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
-        handles += self._paper_handle(colours, (figure.measure,), **paper_style)
+        if any(self._reported(figure.measure, arm) for arm in self.arms):
+            style: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
+            handles.append(Line2D([], [], color=colours.ink, label="reported by the paper", **style))
         _legend(drawn, handles)
         return drawn
 

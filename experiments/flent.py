@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments.samples import Sample
@@ -57,7 +58,7 @@ def _steps(samples: Sequence[Sample], quantity: str, x_values: Sequence[float]) 
     for x in x_values:
         half = STEP / 2
         values = [s.value for s in chosen if abs(s.time - x) <= max(half, s.span / 2)]
-        result.append(round(sum(values) / len(values), 4) if values else None)
+        result.append(round(fmean(values), 4) if values else None)
     return result
 
 

@@ -4,7 +4,6 @@ and some with it beside some without."""
 
 import math
 from collections.abc import Callable, Mapping
-from math import fsum
 from statistics import fmean
 
 from experiments.cells import Bounding, Cell, Transfer
@@ -119,7 +118,7 @@ def exponent(totals: Mapping[int, float]) -> float:
     """f(n) fitted to plain throughput, as paper 002 has it of its own cell: n to the power that comes closest, by least
     squares of logarithms, to what n terminals carry over what one carries. totals: Mb/s by terminals."""
     rows = [(math.log(n), math.log(total / totals[1])) for n, total in totals.items() if n > 1]
-    return fsum(x * y for x, y in rows) / fsum(x * x for x, _ in rows)
+    return math.fsum(x * y for x, y in rows) / math.fsum(x * x for x, _ in rows)
 
 
 def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:

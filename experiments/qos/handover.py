@@ -31,6 +31,7 @@ from experiments.qos.radio import (
     QOS,
     RADIO,
     RENO,
+    fair_shares,
 )  # fmt: skip
 from experiments.raw import Of, Raw, rate, total
 from topologies.kernels.kernel import SIMULATED
@@ -87,8 +88,7 @@ def fair(start: float, end: float | None) -> Of:
         names = [
             f"sta{n}" for n in (range(1, HERE + 1) if start < LEAVES else (1, *range(HERE + 1, HERE + BEYOND + 1)))
         ]
-        rates = [raw.rate(name, start, end) for name in names]
-        return rates[0] * len(rates) / fsum(rates) if fsum(rates) else None
+        return next(iter(fair_shares([raw.rate(name, start, end) for name in names])), None)
 
     return of
 
@@ -103,7 +103,7 @@ def between(raw: Raw) -> float | None:
 def lowest_after(raw: Raw) -> float | None:
     """Of the six that were there before, the one that got least of the fair share after the handover."""
     rates = [raw.rate(f"sta{n}", BACK) for n in (1, *range(HERE + 1, HERE + BEYOND + 1))]
-    return min(rates[1:]) * len(rates) / fsum(rates) if fsum(rates) else None
+    return min(fair_shares(rates)[1:], default=None)
 
 
 def repaired(quantity: str) -> Of:
@@ -289,8 +289,7 @@ def shares(start: float, end: float | None, terminals: tuple[int, ...]) -> Of:
     """The lowest of these terminals, of the fair share of them."""
 
     def of(raw: Raw) -> float | None:
-        rates = [raw.rate(f"sta{n}", start, end) for n in terminals]
-        return min(rates) * len(rates) / fsum(rates) if fsum(rates) else None
+        return min(fair_shares([raw.rate(f"sta{n}", start, end) for n in terminals]), default=None)
 
     return of
 

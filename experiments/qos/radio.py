@@ -2,7 +2,7 @@
 """Paper 004 in a simulated cell of 802.11g at a fixed 54 Mb/s: terminals that get nothing, and a terminal with a target
 among others, over the access point's buffer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import fsum
 
 from experiments.cells import Cell, Transfer
@@ -34,10 +34,15 @@ DIFFERENCES = (
 )
 
 
+def fair_shares(rates: Sequence[float]) -> list[float]:
+    """Each over the mean of all; empty where nobody has anything."""
+    together = fsum(rates)
+    return [rate * len(rates) / together for rate in rates] if together else []
+
+
 def shares(raw: Raw) -> list[float]:
     """Each terminal's goodput over the fair share."""
-    rates = raw.rates("sta*", SETTLED)
-    return [rate * len(rates) / fsum(rates) for rate in rates] if fsum(rates) else []
+    return fair_shares(raw.rates("sta*", SETTLED))
 
 
 def lowest(raw: Raw) -> float | None:
