@@ -7,6 +7,7 @@ ends are in a namespace that ends with this process, and so do the pairs, the sw
 
 import contextlib
 import json
+import math
 import os
 import selectors
 import signal
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,10 +210,18 @@ class Lab:
         return controller
 
     def introduce(self, controller: "Controller") -> None:
-        """Let the station and the server be learned."""
+        """Let the station and the server be learned: each says something once a second until it is, since a list of
+        digests may be lost with its session (P4Runtime 1.4, section 9.6)."""
         for mac, number, peer in ((STATION, 1, SERVER), (SERVER, 2, STATION)):
-            self.wires[number].send(udp(mac, peer, 9, 9))
-            wait_for(partial(controller.knows, mac))
+            deadline = time.monotonic() + WAIT_SECONDS
+            said = -math.inf
+            while not controller.knows(mac):
+                now = time.monotonic()
+                assert now < deadline, f"{mac.hex(':')} is not learned\n{controller.errors.read_text()}"
+                if now >= said + 1:
+                    self.wires[number].send(udp(mac, peer, 9, 9))
+                    said = now
+                time.sleep(0.02)
 
     def close(self) -> None:
         """End everything that was started."""

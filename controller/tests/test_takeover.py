@@ -131,6 +131,22 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
         proxy.close()
 
 
+def test_who_was_not_heard_is_learned_later(link_lab: Lab) -> None:
+    """What the switch said of a station is lost with the session; the next packet says it again."""
+    link_lab.start_switch()
+    proxy = Proxy(link_lab.grpc)
+    try:
+        controller = link_lab.controller(address=f"127.0.0.1:{proxy.port}")
+        proxy.cut()
+        mend = threading.Timer(4.0, proxy.mend)
+        mend.start()
+        link_lab.introduce(controller)
+        mend.join()
+        assert unlike(link_lab) == []
+    finally:
+        proxy.close()
+
+
 def test_a_trial_that_cannot_begin_ends(link_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that is left would keep the command from ending, for good."""
     before = threading.enumerate()
