@@ -141,6 +141,10 @@ class Simulation:
         raise LabError("a cell in ns-3 is no lab: leave CLOCK out")
 
 
+WALK = ("leaves", "outage", "arrives")
+"""Of a cell's radio: times of the timeline, as those of its traffic are (s)."""
+
+
 @dataclass(frozen=True)
 class Cell(Simulation):
     """Stations around an access point, and a server behind its wire.
@@ -171,10 +175,12 @@ class Cell(Simulation):
             kbit = round(float(arm.options["uplink_mbps"]) * 1e3)
             ours = {"ours_radio": f"limit={LIMIT}", "held": HELD, "ours_uplink": f"rate={kbit}kbit,limit={LIMIT}"}
             ours["ours_options"] = f"--cpu-port 510 --seed {seed}"
-        with Simulation(stations=self.stations, delay_ms=self.delay, seed=seed, **self.radio, **ours) as cell:
+        scale = seconds / self.seconds
+        radio = {name: float(value) * scale if name in WALK else value for name, value in self.radio.items()}
+        with Simulation(stations=self.stations, delay_ms=self.delay, seed=seed, **radio, **ours) as cell:
             if ours:
                 cell.control(_configuration(arm, kbit * 1000))
-            stage = CellStage(cell, arm, seconds, seconds / self.seconds, seed)
+            stage = CellStage(cell, arm, seconds, scale, seed)
             for part in self.traffic:
                 part.prepare(stage)
             return [Sample(*reading) for reading in cell.run(seconds)], {}

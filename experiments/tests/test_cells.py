@@ -142,6 +142,13 @@ def test_a_terminal_walks_to_the_next_access_point(ours: dict[str, Any]) -> None
     assert min(before) > 10 and max(without) == 0 and min(after) > 10
 
 
+def test_a_walk_in_half_of_its_time_is_the_same_walk() -> None:
+    point: Point = {"place": "indoor", "protocol": "UDP"}
+    measures, _ = simulate("cell-path", "alone", 22.0, point)
+    for name in ("near", "mean"):
+        assert measures[name] == pytest.approx(published("cell-path", name, "alone", point, 1), rel=0.1), name
+
+
 def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
     still = {"leaves": 9, "arrives": 12}
     alone, foreign, lossy = (

@@ -158,6 +158,30 @@ def test_another_definition_is_noticed(name: str, option: str, value: int) -> No
         cc_reference.replay(name, {**defaults, **OPTIONS[name], option: value}, kept(name))
 
 
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(
+    "lost",
+    [[], [30], [30, 31, 32], [30, 34, 40, 41], [30, 60, 90], list(range(25, 31))],
+    ids=["none", "one", "three", "scattered", "in turn", "many"],
+)
+def test_what_is_sent_and_lost_is_counted(library: ctypes.CDLL, name: str, lost: list[int]) -> None:
+    """Of a real connection, whose headers say it: a SYN is neither, a fast retransmission is both."""
+    numbers, counts = (ctypes.c_uint32 * len(lost))(*lost), (ctypes.c_uint64 * 4)()
+    arrived = library.counted(transport(name, {}).encode(), 200_000, numbers, ctypes.c_size_t(len(lost)), counts)
+    sent, again, real, real_again = counts
+    assert arrived == 200_000
+    assert real_again >= len(lost)
+    assert (sent, again) == (real, real_again)
+
+
+def test_what_a_timeout_repairs_is_sent_and_not_lost(library: ctypes.CDLL) -> None:
+    numbers, counts = (ctypes.c_uint32 * 2)(200, 201), (ctypes.c_uint64 * 4)()
+    assert library.counted(transport("tcp_av", {}).encode(), 200_000, numbers, ctypes.c_size_t(2), counts) == 200_000
+    sent, again, real, real_again = counts
+    assert (sent, again) == (real, 0)
+    assert real_again >= 2
+
+
 def vectors() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((KEPT.parent / "cwnd_vectors.json").read_text())
     return found

@@ -44,36 +44,31 @@ TcpPacketReno::Init(Ptr<TcpSocketState> tcb)
         return;
     }
     m_heard = PeekPointer(tcb);
-    tcb->m_nextTxSequence.ConnectWithoutContext(MakeCallback(&TcpPacketReno::Next, this));
+    tcb->m_bytesInFlight.ConnectWithoutContext(MakeCallback(&TcpPacketReno::InFlight, this));
     tcb->m_highTxMark.ConnectWithoutContext(MakeCallback(&TcpPacketReno::Highest, this));
 }
 
-// SND.NXT moves on by what was sent, and back to what is sent again.
+// More is in flight after each segment that is sent, be it the first time, by fast retransmission or in recovery, and after
+// nothing else: TcpSocketBase looks before and after. (SND.NXT does not move for a fast retransmission, but for a SYN.)
 void
-TcpPacketReno::Next(SequenceNumber32 before, SequenceNumber32 after)
+TcpPacketReno::InFlight(uint32_t before, uint32_t after)
 {
-    int32_t bytes = after - before;
-    if (bytes <= 0 || bytes > static_cast<int32_t>(m_heard->m_segmentSize))
+    if (after <= before)
     {
-        return; // it was set, not moved by sending
+        return;
     }
-    progress.sent += bytes;
+    progress.sent += after - before;
     progress.lastSent = Simulator::Now();
-    if (m_fresh >= static_cast<uint64_t>(bytes))
-    {
-        m_fresh -= bytes;
-    }
-    else if (m_heard->m_congState != TcpSocketState::CA_LOSS)
-    {
-        progress.lost++;
-    }
+    m_again = m_heard->m_congState != TcpSocketState::CA_LOSS;
+    progress.lost += m_again;
 }
 
-// Told before Next is told of the same segment.
+// Told after InFlight is told of the same segment: it was new.
 void
-TcpPacketReno::Highest(SequenceNumber32 before, SequenceNumber32 after)
+TcpPacketReno::Highest(SequenceNumber32, SequenceNumber32)
 {
-    m_fresh += after - before;
+    progress.lost -= m_again;
+    m_again = false;
 }
 
 uint32_t

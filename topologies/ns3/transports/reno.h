@@ -54,12 +54,11 @@ class TcpPacketReno : public TcpCongestionOps
     virtual uint32_t LossThreshold(Ptr<const TcpSocketState> tcb) const;
 
   private:
-    void Next(SequenceNumber32 before, SequenceNumber32 after);
+    void InFlight(uint32_t before, uint32_t after);
     void Highest(SequenceNumber32 before, SequenceNumber32 after);
 
     TcpSocketState* m_heard{nullptr}; ///< whose changes are counted: it has this control, and lives no longer
-    uint64_t m_fresh{0};              ///< bytes sent for the first time
-    uint32_t m_again{0};              ///< bytes sent again and not yet counted as packets
+    bool m_again{false};              ///< the last segment counts as lost, unless it turns out to be new
 };
 
 } // namespace ns3

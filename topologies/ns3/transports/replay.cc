@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays what a Linux kernel told a congestion control (`hosts cc record`) to one of ours. For tests, which call these from
-// Python (topologies/tests/test_ns3_transports.py).
+// Plays what a Linux kernel told a congestion control (`hosts cc record`) to one of ours; and sends with one of ours over a
+// link that loses given packets, beside a count of what was sent. For tests, which call these from Python
+// (topologies/tests/test_ns3_transports.py).
 #include "reno.h"
 #include "tcp_av.h"
 
+#include "ns3/boolean.h"
+#include "ns3/error-model.h"
+#include "ns3/inet-socket-address.h"
+#include "ns3/internet-stack-helper.h"
+#include "ns3/ipv4-address-helper.h"
+#include "ns3/net-device-container.h"
+#include "ns3/node-container.h"
 #include "ns3/object-factory.h"
+#include "ns3/pointer.h"
+#include "ns3/point-to-point-helper.h"
 #include "ns3/simulator.h"
+#include "ns3/string.h"
+#include "ns3/tcp-header.h"
+#include "ns3/tcp-socket-base.h"
+#include "ns3/tcp-socket-factory.h"
+#include "ns3/uinteger.h"
 
+#include <algorithm>
+#include <list>
 #include <sstream>
 
 namespace
@@ -24,6 +41,25 @@ struct Replay
 {
     ns3::Ptr<ns3::TcpPacketReno> control;
     ns3::Ptr<ns3::TcpSocketState> tcb = ns3::CreateObject<ns3::TcpSocketState>();
+};
+
+/// What left a socket, by its headers.
+struct Sent
+{
+    uint64_t bytes{0};
+    uint32_t again{0}; ///< segments that began below the highest sequence number
+    ns3::SequenceNumber32 highest;
+
+    void Count(ns3::Ptr<const ns3::Packet> packet, const ns3::TcpHeader& header, ns3::Ptr<const ns3::TcpSocketBase>)
+    {
+        if (packet->GetSize() == 0)
+        {
+            return;
+        }
+        again += bytes > 0 && header.GetSequenceNumber() < highest;
+        bytes += packet->GetSize();
+        highest = std::max(highest, header.GetSequenceNumber() + packet->GetSize());
+    }
 };
 
 /// As the kernel numbers its events.
@@ -119,5 +155,60 @@ extern "C"
         event->threshold = TcpPacketReno::Threshold(replay->tcb);
         event->towards = control.towards;
         return answer;
+    }
+
+    /// Sends `bytes` over 8 Mb/s and 20 ms, on which the packets with these numbers from the sender are lost (the SYN is 0).
+    /// counts: bytes and segments sent again, by `transport` and by the headers. Returns bytes that arrived.
+    uint32_t counted(const char* transport, uint32_t bytes, const uint32_t* lost, size_t losses, uint64_t counts[4])
+    {
+        using namespace ns3;
+        Simulator::Destroy();
+        std::istringstream text(transport);
+        ObjectFactory factory;
+        text >> factory;
+        auto control = factory.Create<TcpPacketReno>();
+        Sent sent;
+        uint32_t arrived = 0;
+        {
+            NodeContainer nodes(2);
+            PointToPointHelper link;
+            link.SetDeviceAttribute("DataRate", StringValue("8Mbps"));
+            link.SetChannelAttribute("Delay", StringValue("10ms"));
+            NetDeviceContainer devices = link.Install(nodes);
+            InternetStackHelper().Install(nodes);
+            auto addresses = Ipv4AddressHelper("10.2.0.0", "255.255.255.0").Assign(devices);
+            auto errors = CreateObject<ReceiveListErrorModel>();
+            errors->SetList(std::list<uint32_t>(lost, lost + losses));
+            devices.Get(1)->SetAttribute("ReceiveErrorModel", PointerValue(errors));
+
+            auto listening = Socket::CreateSocket(nodes.Get(1), TcpSocketFactory::GetTypeId());
+            listening->Bind(InetSocketAddress(Ipv4Address::GetAny(), 5001));
+            listening->Listen();
+            listening->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
+                                         MakeCallback(+[](uint32_t* arrived, Ptr<Socket> accepted, const Address&) {
+                                             accepted->SetRecvCallback(MakeCallback(+[](uint32_t* arrived, Ptr<Socket> socket) {
+                                                                           while (auto packet = socket->Recv())
+                                                                           {
+                                                                               *arrived += packet->GetSize();
+                                                                           }
+                                                                       }).Bind(arrived));
+                                         }).Bind(&arrived));
+            auto socket = DynamicCast<TcpSocketBase>(Socket::CreateSocket(nodes.Get(0), TcpSocketFactory::GetTypeId()));
+            socket->SetAttribute("SegmentSize", UintegerValue(1000));
+            socket->SetAttribute("SndBufSize", UintegerValue(bytes));
+            socket->SetCongestionControlAlgorithm(control);
+            socket->TraceConnectWithoutContext("Tx", MakeCallback(&Sent::Count, &sent));
+            InetSocketAddress peer(addresses.GetAddress(1), 5001);
+            Simulator::Schedule(Seconds(0.5), [socket, peer]() { socket->Connect(peer); });
+            Simulator::Schedule(Seconds(1), [socket, bytes]() { socket->Send(Create<Packet>(bytes), 0); });
+            Simulator::Stop(Seconds(60));
+            Simulator::Run();
+        }
+        counts[0] = control->progress.sent;
+        counts[1] = control->progress.lost;
+        counts[2] = sent.bytes;
+        counts[3] = sent.again;
+        Simulator::Destroy();
+        return arrived;
     }
 }
