@@ -59,6 +59,13 @@ ap_no_alarm()
     g_alarm.Cancel();
 }
 
+/// The end of all that a simulation has made; what hands out nothing to end it with has to be followed by this.
+void
+ap_destroy()
+{
+    Simulator::Destroy();
+}
+
 /// The simulation ends with this event.
 void
 ap_stop()

@@ -265,7 +265,8 @@ lab_end(Lab* lab)
     {
         lab->accessPoint->Dispose();
     }
-    delete lab;
+    // Before what the nodes' callbacks are bound to.
     Simulator::Destroy();
+    delete lab;
 }
 }

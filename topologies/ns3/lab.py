@@ -236,26 +236,23 @@ def config(
     return AccessPointConfig.model_validate({"name": "ap1", **of_program, **settings})
 
 
-_labs: list[Lab] = []
-"""The one that there is."""
-
-
 @contextmanager
 def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Lab]:
     """The lab that is made, until it is left. Raises LabError."""
-    if _labs:
-        raise LabError("a lab is there already, and ns-3 has one simulator in a process: leave that one first")
-    made = make()
-    if not made:
-        raise LabError("the scene made no lab: return the one that it fills")
-    lab = Lab(library, made)
-    _labs.append(lab)
+    virtual.claim("lab")
     try:
-        lab.check()
-        yield lab
+        made = make()
+        if not made:
+            library.ap_destroy()
+            raise LabError("the scene made no lab: return the one that it fills")
+        lab = Lab(library, made)
+        try:
+            lab.check()
+            yield lab
+        finally:
+            lab.end()
     finally:
-        _labs.clear()
-        lab.end()
+        virtual.release()
 
 
 @contextmanager

@@ -72,6 +72,24 @@ def load() -> ctypes.CDLL:
     return library
 
 
+_simulations: list[str] = []
+"""What the one that there is belongs to."""
+
+
+def claim(kind: str) -> None:
+    """Before a simulation is made. Raises LabError when ns-3's, of which a process has one, is somebody's."""
+    if _simulations:
+        raise LabError(
+            f"a {_simulations[0]} is there already, and ns-3 has one simulator in a process: leave that one first"
+        )
+    _simulations.append(kind)
+
+
+def release() -> None:
+    """After it has ended."""
+    _simulations.clear()
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """An event loop in simulated time. It never waits: `run_ready` does all that can be done now."""
 

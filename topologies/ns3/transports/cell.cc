@@ -85,7 +85,8 @@ Wrong(const std::string& what)
 
 } // namespace
 
-Cell::Cell(Settings& settings)
+void
+Cell::Make(Settings& settings)
 {
     Configure(settings);
     uint32_t stations = settings.Number("stations", 1);
@@ -371,12 +372,15 @@ Cell::MakeWire(Settings& settings)
 
 Cell::~Cell()
 {
-    m_flows.clear();
     for (auto& foreign : m_foreign)
     {
         foreign->Dispose();
     }
-    m_ours.clear();
+    for (auto& ours : m_ours)
+    {
+        ours->Dispose();
+    }
+    // Before what its events and the nodes' callbacks are bound to.
     Simulator::Destroy();
 }
 
@@ -595,7 +599,9 @@ extern "C"
         try
         {
             ns3::Settings settings(words, count);
-            return new ns3::Cell(settings);
+            auto cell = std::make_unique<ns3::Cell>(); // which ends its simulation also when it cannot be
+            cell->Make(settings);
+            return cell.release();
         }
         catch (const std::exception& wrong)
         {

@@ -53,10 +53,14 @@ struct CellStream
 class Cell
 {
   public:
-    /// Raises std::invalid_argument.
-    explicit Cell(Settings& settings);
+    Cell() = default;
+    /// Ends the simulation, also one that was half made.
     ~Cell();
+    Cell(const Cell&) = delete;
+    Cell& operator=(const Cell&) = delete;
 
+    /// What the cell is made of, once. Raises std::invalid_argument.
+    void Make(Settings& settings);
     void AddFlow(Settings& settings);
     void AddStream(Settings& settings);
     void AddMiddleware(Settings& settings);
