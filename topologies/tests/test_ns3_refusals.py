@@ -108,3 +108,100 @@ def test_a_scene_that_makes_no_lab_leaves_nothing_to_the_next() -> None:
 refused(entered, labs.scene(MISTAKES, 12))
 print(played_lab())
 """) == ["the scene made no lab: return the one that it fills", *said("print(played_lab())")]
+
+
+def test_an_interval_that_is_none_is_refused() -> None:
+    assert said("""
+for interval in (0, -1, 1e-10, 0.0009, float("nan"), 1e300):
+    with wired() as lab:
+        refused(lab.transfer, "down", interval=interval)
+    with wired() as lab:
+        refused(lab.probe, interval=interval)
+with wired() as lab:
+    lab.control(labs.config(PORTS))
+    download, probe = lab.transfer("down", interval=0.001), lab.probe(interval=0.001)
+    lab.run(1)
+    print(download.arrived().size > 900, probe.answers()[1])
+""") == [
+        line
+        for interval in ("0", "-1", "1e-10", "0.0009", "nan", "1e+300")
+        for line in (
+            f"a transfer cannot be counted every {interval} s: give an interval of 0.001 to 1000000 s",
+            f"a probe cannot be sent every {interval} s: give an interval of 0.001 to 1000000 s",
+        )
+    ] + ["True 1000"]
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    assert said("""
+for time in (float("nan"), float("inf"), 1e300):
+    with wired() as lab:
+        refused(lab.run, time)
+    with wired() as lab:
+        refused(lab.transfer, "up", start=time)
+    with wired() as lab:
+        refused(lab.transfer, "up", start=1, stop=time)
+    with wired() as lab:
+        refused(lab.probe, start=time)
+""") == [
+        line
+        for time in ("nan", "inf", "1e+300")
+        for line in (
+            f"time cannot go to {time} s: give one of up to 1000000 s",
+            f"a transfer from {time} to 1e+06 s cannot be: it starts from now on, and stops after, up to 1000000 s",
+            f"a transfer from 1 to {time} s cannot be: it starts from now on, and stops after, up to 1000000 s",
+            f"a probe from {time} s cannot be: it starts from now on, up to 1000000 s",
+        )
+    ]
+
+
+def test_a_connection_that_is_not_there_is_named() -> None:
+    assert said("""
+with wired() as lab:
+    lab.control(labs.config(PORTS))
+    download = lab.transfer("down", start=0.5, octets=100_000)
+    lab.run(2)
+    for read in (download.arrived, download.rates, download.finished):
+        refused(read, 1)
+        refused(read, -1)
+    print(download.arrived().sum(), download.finished() > 0.5)
+    virtual.load().lab_arrived(lab.pointer, 7, 0, virtual.ctypes.byref(virtual.ctypes.c_size_t()))
+    refused(lab.check)
+""") == 3 * [
+        "the transfer has no connection 1: its only one is 0",
+        "the transfer has no connection -1: its only one is 0",
+    ] + ["100000 True", "there is no transfer 7: ask for what lab_transfer() gave a number"]
+
+
+def test_what_was_measured_is_there_when_the_lab_has_ended() -> None:
+    assert said("""
+with wired() as lab:
+    lab.control(labs.config(PORTS))
+    download, probe = lab.transfer("down", start=0.5, octets=100_000), lab.probe()
+    lab.run(2)
+    seen = lambda: (download.rates().tolist(), download.finished(), probe.answers()[0].tolist(), probe.answers()[1])
+    before = seen()
+print(seen() == before)
+refused(download.arrived, 1)
+refused(lab.run, 3)
+refused(lab.transfer, "up")
+refused(lab.probe)
+refused(lab.control, labs.config(PORTS))
+lab.end()
+""") == ["True", "the transfer has no connection 1: its only one is 0"] + 4 * [
+        "the lab has ended: use it inside of its `with`"
+    ]
+
+
+def test_a_controller_needs_an_access_point_of_ours() -> None:
+    assert said("""
+with labs.scene(MISTAKES, 13) as lab:
+    refused(lab.control, labs.config(PORTS))
+with labs.scene(MISTAKES, 13) as lab:
+    refused(lab.transfer, "up")
+with labs.scene(MISTAKES, 13) as lab:
+    refused(lab.probe)
+""") == [
+        "the lab has no access point to control: its scene makes one as `accessPoint`",
+        *2 * ["the hosts have no addresses: let the scene call GiveAddresses()"],
+    ]
