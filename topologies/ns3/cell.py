@@ -49,7 +49,7 @@ def library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("cell_new", ctypes.c_void_p, [*words, *error]),
         ("cell_add", ctypes.c_bool, [ctypes.c_void_p, ctypes.c_char_p, *words, *error]),
-        ("cell_run", None, [ctypes.c_void_p, ctypes.c_double]),
+        ("cell_run", ctypes.c_bool, [ctypes.c_void_p, ctypes.c_double, *error]),
         ("cell_samples", ctypes.POINTER(_Sample), [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
         ("cell_access_point", ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]),
         ("cell_error", None, [ctypes.c_void_p, *error]),
@@ -120,8 +120,11 @@ class Cell:
             index += 1
 
     def run(self, seconds: float) -> list[Reading]:
-        """Simulates from 0 to so many seconds. Raises LabError when the access point could not go on."""
-        self._library.cell_run(self._living(), seconds)
+        """Simulates from 0 to so many seconds. Raises LabError for a time that is over, and when the access point could
+        not go on."""
+        wrong = ctypes.create_string_buffer(ROOM)
+        if not self._library.cell_run(self._living(), seconds, wrong, ROOM):
+            raise LabError(wrong.value.decode())
         for controlled in self._controlled:
             controlled.check()
         error = ctypes.create_string_buffer(ROOM)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab.h"
 
+#include "asked.h"
+
 #include "ns3/boolean.h"
 #include "ns3/config.h"
 #include "ns3/data-rate.h"
@@ -32,8 +34,6 @@ const char* const WIRE = "1Gbps";
 const char* const HOST_QUEUE = "1000p";
 /// Of what is counted or sent, s. Below, a run would be all counting.
 constexpr double SHORTEST = 0.001;
-/// Of all times and intervals, s: a simulator's, in 64 bits of ns, ends far beyond.
-constexpr double LATEST = 1e6;
 
 } // namespace
 

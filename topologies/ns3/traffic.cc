@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "traffic.h"
 
+#include "asked.h"
+
 #include "ns3/enum.h"
 #include "ns3/inet-socket-address.h"
 #include "ns3/packet.h"
@@ -49,13 +51,12 @@ Transfer::GetTypeId()
 void
 Transfer::Start(Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address address, const TransferOptions& options)
 {
-    TypeId congestion;
-    if (!TypeId::LookupByNameFailSafe(options.congestion, &congestion) ||
-        !congestion.IsChildOf(TypeId::LookupByName("ns3::TcpCongestionOps")))
+    if (!CanMake(options.congestion, "ns3::TcpCongestionOps"))
     {
         m_error = "there is no congestion control " + options.congestion + " in ns-3: give a TypeId as ns3::TcpCubic";
         return;
     }
+    const auto congestion = TypeId::LookupByName(options.congestion);
     m_sender = sender;
     m_receiver = receiver;
     m_address = address;

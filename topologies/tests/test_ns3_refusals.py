@@ -205,3 +205,119 @@ with labs.scene(MISTAKES, 13) as lab:
         "the lab has no access point to control: its scene makes one as `accessPoint`",
         *2 * ["the hosts have no addresses: let the scene call GiveAddresses()"],
     ]
+
+
+RATES = ", ".join(
+    [f"{kind}Mbps" for kind in ("DsssRate1", "DsssRate2", "DsssRate5_5", "DsssRate11")]
+    + [f"ErpOfdmRate{rate}Mbps" for rate in (6, 9, 12, 18, 24, 36, 48, 54)]
+)
+MANAGER = "manager={} is no rate control of ns-3: give a TypeId as ns3::ArfWifiManager"
+SETTINGS = [
+    ("manager='ns3::Typo'", MANAGER.format("ns3::Typo")),
+    ("manager='ns3::Node'", MANAGER.format("ns3::Node")),
+    ("manager='ns3::WifiRemoteStationManager'", MANAGER.format("ns3::WifiRemoteStationManager")),
+    ("data='Fast'", f"data=Fast is no rate of 802.11g: give one of {RATES}"),
+    ("control='OfdmRate6Mbps'", f"control=OfdmRate6Mbps is no rate of 802.11g: give one of {RATES}"),
+    ("host_queue='long'", "host_queue=long is no number of packets: give one as 1000p"),
+    ("host_queue='0p'", "host_queue=0p is no number of packets: give one as 1000p"),
+    ("ap_queue=-1", "ap_queue=-1 cannot be: give 1 to 1000000"),
+    ("station_radio=0", "station_radio=0 cannot be: give 1 to 1000000"),
+    ("seed=-1", "seed=-1 cannot be: give 0 to 9007199254740992"),
+    ("segment=0", "segment=0 cannot be: give 100 to 65000"),
+    ("delay_ms=-4", "delay_ms=-4 cannot be: give 0 to 1000000"),
+    ("window=1e300", "window=1e+300 cannot be: give 1000 to 1073741824"),
+    ("lifetime=0", "lifetime=0 cannot be: give 0.001 to 1000000"),
+    ("burst_every=1e-12, burst_ms=1e-12", "burst_every=1e-12 cannot be: give 0, or 0.001 to 1000000"),
+    ("foreign_share=9", "foreign_share=9 cannot be: give 0, or 0.001 to 1"),
+    ("stations=1e30", "a cell has 1 to 200 stations"),
+]
+
+
+def test_a_cell_is_not_told_what_ns3_cannot_be() -> None:
+    calls = [
+        f"refused(Cell, {told})" if "stations" in told else f"refused(Cell, stations=1, {told})" for told, _ in SETTINGS
+    ]
+    lines = [f"the cell cannot be: {line}" for _, line in SETTINGS]
+    assert said("\n".join([*calls, "print(played_cell())"])) == [*lines, *said("print(played_cell())")]
+
+
+CONGESTION = "there is no congestion control {} in ns-3: give a TypeId as ns3::TcpCubic"
+ATTRIBUTE = "has no attribute that takes {}: give those that it has, as [Beta=0.5]"
+TIMES = "it starts at 0 to 1000000 s, sends from then on or later, and stops after it started"
+SESSIONS = "length=1000, stop=5"
+ADDED = [
+    *(
+        ("flow", f"transport='{name}'", CONGESTION.format(name))
+        for name in ("ns3::TcpCubik", "ns3::Node", "ns3::TcpCongestionOps", "ns3::TcpCubic ", "")
+    ),
+    ("flow", "transport='ns3::TcpCubic[Betta=1]'", f"ns3::TcpCubic {ATTRIBUTE.format('Betta=1')}"),
+    ("flow", "transport='ns3::TcpCubic[Beta=much]'", f"ns3::TcpCubic {ATTRIBUTE.format('Beta=much')}"),
+    ("flow", "transport='ns3::TcpAv[Target=1|Rest=soon]'", f"ns3::TcpAv {ATTRIBUTE.format('Rest=soon')}"),
+    (
+        "flow",
+        "transport='ns3::TcpWestwoodPlus[FilterType=Odd]'",
+        f"ns3::TcpWestwoodPlus {ATTRIBUTE.format('FilterType=Odd')}",
+    ),
+    (
+        "flow",
+        "transport='ns3::TcpCubic[Beta=0.5'",
+        "the congestion control ns3::TcpCubic[Beta=0.5 has no ] at its end: write it as ns3::TcpCubic[Beta=0.5]",
+    ),
+    *(
+        ("flow", times, TIMES)
+        for times in (
+            "start=5, stop=3", "start=5, stop=5", "start=-1", "start=2, send=1", f"start=3, send=1, {SESSIONS}",
+            "start=1e7", "stop=1e300", "send=1e300",
+        )
+    ),
+    ("flow", f"start=2, first=1, {SESSIONS}", "its first session would be before it starts: give a later first"),
+    ("flow", f"period=0, {SESSIONS}", "period=0 cannot be: give 0.001 to 1000000"),
+    ("flow", f"period=1e-9, {SESSIONS}", "period=1e-09 cannot be: give 0.001 to 1000000"),
+    (
+        "flow",
+        "length=1000, period=0.001, stop=5000",
+        "it would have over 1000000 sessions: give a longer period, or an earlier stop",
+    ),
+    ("flow", "length=1e12, stop=5", "length=1000000000000.0 cannot be: give 0 to 1000000000"),
+    ("flow", "station=2", "station=2 cannot be: give 1 to 1"),
+    ("flow", "colour='red'", "a cell knows no 'colour'"),
+    ("stream", "station=1e30", "station=1e+30 cannot be: give 1 to 1"),
+    ("stream", "bytes=0", "bytes=0 cannot be: give 1 to 65000"),
+    ("stream", "mbps=0", "mbps=0 cannot be: give 0.001 to 1000000"),
+    (
+        "stream",
+        "bytes=1, mbps=1000",
+        "it would send more often than each 1000 ns: give more bytes, or fewer mbps",
+    ),
+    ("stream", "start=3, stop=2", "it stops after it started: give a later stop"),
+    ("middleware", "bandwidth=0", "bandwidth=0 cannot be: give 0.001 to 1000000"),
+    ("middleware", "start=-1", "start=-1 cannot be: give 0 to 1000000"),
+    ("wish", "", "a cell has flows, streams and middlewares: add one of these"),
+]  # fmt: skip
+
+
+def test_a_cell_is_not_given_what_ns3_cannot_do() -> None:
+    """And goes on without it, as if it had not been asked."""
+    calls = [
+        f"    refused(cell.add, {what!r}, {told if 'station' in told else f'station=1, {told}'})"
+        for what, told, _ in ADDED
+    ]
+    played = ['    cell.add("flow", station=1, start=0.1, name="other")', "    print(digest(cell.run(3)))"]
+    lines = [f"the cell's {what} cannot be: {line}" for what, _, line in ADDED]
+    cell = "with Cell(stations=1, seed=4) as cell:"
+    assert said("\n".join([cell, *calls, *played])) == [*lines, *said("\n".join([cell, *played]))]
+
+
+def test_time_does_not_go_back_in_a_cell() -> None:
+    assert said("""
+with Cell(stations=1) as cell:
+    for time in (-1, float("nan"), 1e300):
+        refused(cell.run, time)
+    cell.run(2)
+    refused(cell.run, 1)
+    refused(cell.add, "flow", station=1)
+""") == [
+        *(f"time cannot go to {time} s: give 0 to 1000000 s" for time in ("-1", "nan", "1e+300")),
+        "time cannot go to 1 s: give 2 to 1000000 s",
+        "the cell's flow cannot be: the cell has run: add to it before",
+    ]

@@ -61,15 +61,18 @@ class Cell
 
     /// What the cell is made of, once. Raises std::invalid_argument.
     void Make(Settings& settings);
-    void AddFlow(Settings& settings);
-    void AddStream(Settings& settings);
-    void AddMiddleware(Settings& settings);
+    /// A flow, a stream, or a middleware, before it runs. Raises std::invalid_argument, and goes on without it.
+    void Add(const std::string& kind, Settings& settings);
+    /// Raises std::invalid_argument for a time that is none, or over.
     void Run(double until);
     const std::vector<CellSample>& Samples() const;
     /// Of the access points of this project; none behind bridges.
     const std::vector<Ptr<AccessPoint>>& Ours() const;
 
   private:
+    void AddFlow(Settings& settings);
+    void AddStream(Settings& settings);
+    void AddMiddleware(Settings& settings);
     void Configure(Settings& settings);
     Ptr<YansWifiChannel> MakeAir(Settings& settings);
     void MakeRadios(Settings& settings);
