@@ -38,11 +38,18 @@ constexpr double SHORTEST = 0.001;
 } // namespace
 
 void
-BeginLab(uint32_t seed)
+BeginSimulation(uint64_t seed)
 {
+    Config::Reset();
     RngSeedManager::SetSeed(1);
     RngSeedManager::SetRun(seed);
-    RngSeedManager::ResetNextStreamIndex(); // a lab before this one in the process leaves nothing
+    RngSeedManager::ResetNextStreamIndex();
+}
+
+void
+BeginLab(uint32_t seed)
+{
+    BeginSimulation(seed);
     GlobalValue::Bind("ChecksumEnabled", BooleanValue(true));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(BUFFER));

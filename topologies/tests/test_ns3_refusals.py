@@ -321,3 +321,15 @@ with Cell(stations=1) as cell:
         "time cannot go to 1 s: give 2 to 1000000 s",
         "the cell's flow cannot be: the cell has run: add to it before",
     ]
+
+
+def test_what_ran_before_changes_nothing() -> None:
+    settings = 'lifetime=0.5, window=20000, ours_radio="limit=1000"'
+    lab, cell = said("print(played_lab())"), said("print(played_cell())")
+    assert said(f"""
+played_cell({settings})
+print(played_cell())
+print(played_lab())
+print(played_cell())
+print(played_lab())
+""") == [*cell, *lab, *cell, *lab]

@@ -3,7 +3,7 @@
 
 #include "access-point.h"
 #include "asked.h"
-#include "traffic.h"
+#include "lab.h"
 
 #include "ns3/boolean.h"
 #include "ns3/bridge-helper.h"
@@ -16,7 +16,6 @@
 #include "ns3/mobility-helper.h"
 #include "ns3/position-allocator.h"
 #include "ns3/propagation-delay-model.h"
-#include "ns3/rng-seed-manager.h"
 #include "ns3/simple-net-device.h"
 #include "ns3/simulator.h"
 #include "ns3/ssid.h"
@@ -169,8 +168,7 @@ Cell::Make(Settings& settings)
 void
 Cell::Configure(Settings& settings)
 {
-    RngSeedManager::SetSeed(1);
-    RngSeedManager::SetRun(static_cast<uint64_t>(settings.Number("seed", 1, 0, 0x1p53)));
+    BeginSimulation(static_cast<uint64_t>(settings.Number("seed", 1, 0, 0x1p53)));
     GlobalValue::Bind("ChecksumEnabled", BooleanValue(settings.Has("ours_radio")));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(settings.Number("segment", 1448, 100, 65000)));
     uint32_t window = settings.Number("window", 1 << 22, 1000, 1 << 30);
