@@ -2,8 +2,10 @@
 """What ns-3 is not to be asked is refused in one line, and what one simulation of a process leaves to the next is
 nothing. Each test is a process of its own: what went wrong here ended it."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -333,3 +335,69 @@ print(played_lab())
 print(played_cell())
 print(played_lab())
 """) == [*cell, *lab, *cell, *lab]
+
+
+FAULTY = """
+#include "apswitch.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int ended; // as after a panic that the library caught
+
+static int ends(const char* call)
+{
+    static int left = 50;
+    ended |= !strcmp(getenv("FAULTY"), call) && --left == 0;
+    return ended;
+}
+
+#define REAL(name) __typeof__(&name) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+const char* aps_error(const aps_switch* aps)
+{
+    REAL(aps_error);
+    return ended ? "a defect" : real(aps);
+}
+
+enum aps_result aps_advance(aps_switch* aps, uint64_t to)
+{
+    REAL(aps_advance);
+    return to == aps_now(aps) && ends("advance") ? APS_ERROR : real(aps, to);
+}
+
+enum aps_result aps_call(aps_switch* aps, uint32_t method, const uint8_t* request, size_t length, aps_bytes* to)
+{
+    REAL(aps_call);
+    return ends("call") ? APS_ERROR : real(aps, method, request, length, to);
+}
+
+enum aps_result aps_stream_take(aps_switch* aps, uint64_t stream, aps_bytes* to)
+{
+    REAL(aps_stream_take);
+    return ends("take") ? APS_ERROR : real(aps, stream, to);
+}
+
+enum aps_result aps_sent(aps_switch* aps, aps_frame* frame)
+{
+    REAL(aps_sent);
+    return ends("sent") ? APS_ERROR : real(aps, frame);
+}
+"""
+
+
+@pytest.mark.parametrize("call", ["advance", "call", "take", "sent"])
+def test_a_defect_of_the_switch_ends_the_simulation_in_one_line(call: str, tmp_path: Path) -> None:
+    (tmp_path / "faulty.c").write_text(FAULTY)
+    command = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-I{ROOT}/switch/c", "faulty.c", "-o", "faulty.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    environment = os.environ | {"LD_PRELOAD": f"{tmp_path}/faulty.so {build.SWITCH}", "FAULTY": call}
+    assert said(
+        """
+with wired() as lab:
+    lab.control(labs.config(PORTS))
+    lab.transfer("down", start=0.5)
+    refused(lab.run, 12)
+""",
+        environment,
+    ) == ["a defect"]
