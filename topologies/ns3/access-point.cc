@@ -434,10 +434,23 @@ AccessPoint::Refill(size_t index)
 void
 AccessPoint::Listen(uint64_t stream, void (*told)())
 {
+    Forget(m_stream);
     m_stream = stream;
     m_told = told;
     m_listens = true;
     Settle();
+}
+
+void
+AccessPoint::Forget(uint64_t stream)
+{
+    if (stream == m_stream)
+    {
+        m_listens = false;
+        m_told = nullptr;
+        m_telling.Cancel();
+        m_messages.clear();
+    }
 }
 
 bool

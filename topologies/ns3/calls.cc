@@ -133,9 +133,11 @@ ap_stream_take(uint64_t handle, aps_bytes* to)
     return ended ? APS_STATUS : APS_OK;
 }
 
+/// Ends it, if it has not ended; its `told` is not called any more.
 void
 ap_stream_close(uint64_t handle, uint64_t stream)
 {
+    Of(handle)->Forget(stream);
     if (auto aps = Of(handle)->Use())
     {
         aps_stream_close(aps, stream);

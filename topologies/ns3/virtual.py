@@ -231,7 +231,7 @@ class InProcessStream:
         self._told = _Callback(self._tell)
         stream = ctypes.c_uint64()
         self._open = to.library.ap_stream_open(to.handle, ctypes.byref(stream), self._told) == OK
-        self._stream = stream.value
+        self._stream = stream.value if self._open else None
         if not self._open:
             self._end("the access point has ended")
 
@@ -260,9 +260,11 @@ class InProcessStream:
 
     def close(self) -> None:
         """As `Stream.close`."""
-        if self._open:
-            self._open = False
+        self._open = False
+        # Also one that has ended: C has our callback until then.
+        if self._stream is not None:
             self._to.library.ap_stream_close(self._to.handle, self._stream)
+            self._stream = None
 
     def _tell(self) -> None:
         """ns-3 calls it: the switch has said something."""
@@ -308,10 +310,14 @@ class Controlled:
         finally:
             asyncio._set_running_loop(None)
         self.loop.run_ready()
-        self.check()
-        if not ready:
-            problem = self.access_point.connection.problem or "the switch does not answer"
-            raise LabError(f"the controller is not ready: {problem}")
+        try:
+            self.check()
+            if not ready:
+                problem = self.access_point.connection.problem or "the switch does not answer"
+                raise LabError(f"the controller is not ready: {problem}")
+        except BaseException:
+            self.stop()  # nobody else can: its alarm would ring when it is gone
+            raise
 
     def check(self) -> None:
         """Raises LabError when the controller has ended."""

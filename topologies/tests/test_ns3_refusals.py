@@ -401,3 +401,46 @@ with wired() as lab:
 """,
         environment,
     ) == ["a defect"]
+
+
+def test_who_closed_a_stream_is_not_told_of_it_any_more() -> None:
+    assert said("""
+import ctypes
+told = []
+ring = virtual._Callback(lambda: told.append(1))
+with wired() as lab:
+    library, handle, stream, answer = lab.library, lab.handle, ctypes.c_uint64(), virtual.Bytes()
+    def open_():
+        library.ap_stream_open(handle, ctypes.byref(stream), ring)
+        # An arbitration of device 1 with election id 1, which is answered at once.
+        library.ap_stream_send(handle, stream, bytes.fromhex("0a0608011a021001"), 8, ctypes.byref(answer))
+    open_()
+    lab.run(0.1)
+    print(len(told), library.ap_stream_take(handle, ctypes.byref(answer)) == virtual.OK)
+    open_()
+    library.ap_stream_close(handle, stream)
+    lab.run(0.2)
+    print(len(told), library.ap_stream_take(handle, ctypes.byref(answer)) == virtual.NOTHING)
+    # One that the switch ended.
+    loop = virtual.VirtualLoop(library)
+    mine = virtual.InProcess(library, loop, handle).stream()
+    mine._tell = lambda: told.append(2)
+    mine.send(bytes.fromhex("ffffff"))
+    mine._told = None
+    mine.close()
+    lab.run(0.3)
+    print(told)
+""") == ["1 True", "1 True", "[1]"]
+
+
+def test_a_controller_that_is_not_ready_leaves_no_alarm() -> None:
+    assert said("""
+virtual.AccessPoint = type("Deaf", (virtual.AccessPoint,), {"run": lambda self: virtual.asyncio.sleep(1, self)})
+rung, kept = [], virtual.VirtualLoop.run_ready
+virtual.VirtualLoop.run_ready = lambda self: (rung.append(self.time()), kept(self))
+with wired() as lab:
+    refused(lab.control, labs.config(PORTS))
+    rung.clear()
+    lab.run(3)
+    print(rung)
+""") == ["the controller is not ready: the switch does not answer", "[]"]
