@@ -82,6 +82,7 @@ class Cell
     void Leave();
     void Arrive();
     Ptr<Node> Station(Settings& settings, uint32_t& number) const;
+    void ScheduleLooks();
     void Look();
     void LookCloser();
     void Send(CellStream* stream);
