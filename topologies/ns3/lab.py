@@ -33,6 +33,15 @@ CONGESTION = {
     "vegas": "ns3::TcpVegas",
     "westwood": "ns3::TcpWestwoodPlus",
     "dctcp": "ns3::TcpDctcp",
+    "bic": "ns3::TcpBic",
+    "highspeed": "ns3::TcpHighSpeed",
+    "htcp": "ns3::TcpHtcp",
+    "hybla": "ns3::TcpHybla",
+    "illinois": "ns3::TcpIllinois",
+    "lp": "ns3::TcpLp",
+    "scalable": "ns3::TcpScalable",
+    "veno": "ns3::TcpVeno",
+    "yeah": "ns3::TcpYeah",
 }
 """Linux's names of what ns-3 has too."""
 
