@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -228,6 +229,14 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, tm
     with monkeypatch.context() as changed:
         changed.setattr("importlib.metadata.version", lambda name: "3.43.post9")
         with pytest.raises(LabError, match=r"ns-3 is of version 3\.43\.post9, and 3\.44 is needed: .*`make ns3`"):
+            build.library()
+
+    def nowhere(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    with monkeypatch.context() as changed:
+        changed.setattr("importlib.metadata.version", nowhere)
+        with pytest.raises(LabError, match=r"the ns3 that Python finds is no wheel's: install that with `make ns3`"):
             build.library()
     with monkeypatch.context() as changed:
         changed.setattr("importlib.util.find_spec", lambda name: None)
