@@ -303,16 +303,26 @@ AccessPoint::Settle()
     {
         return;
     }
-    for (aps_frame sent; aps_sent(m_switch, &sent) == APS_OK;)
+    aps_result result;
+    for (aps_frame sent{}; (result = aps_sent(m_switch, &sent)) == APS_OK;)
     {
         Send(m_ports[sent.port - 1], sent.bytes.data, sent.bytes.length);
     }
+    if (result == APS_ERROR)
+    {
+        Fail(aps_error(m_switch));
+        return;
+    }
     if (m_listens)
     {
-        aps_bytes message;
-        aps_result result;
+        aps_bytes message{};
         while ((result = aps_stream_take(m_switch, m_stream, &message)) != APS_NOTHING)
         {
+            if (result == APS_ERROR)
+            {
+                Fail(aps_error(m_switch));
+                return;
+            }
             const bool ended = result != APS_OK;
             m_messages.push_back({{reinterpret_cast<const char*>(message.data), message.length}, ended});
             m_listens = !ended;
@@ -340,11 +350,17 @@ void
 AccessPoint::Wake()
 {
     auto aps = Use();
-    // Also at a time that it has: what is due then is done.
-    if (aps && aps_advance(aps, aps_now(aps)) == APS_OK)
+    if (!aps)
     {
-        Settle();
+        return;
     }
+    // Also at a time that it has: what is due then is done.
+    if (aps_advance(aps, aps_now(aps)) != APS_OK)
+    {
+        Fail(aps_error(aps));
+        return;
+    }
+    Settle();
 }
 
 void
@@ -418,10 +434,23 @@ AccessPoint::Refill(size_t index)
 void
 AccessPoint::Listen(uint64_t stream, void (*told)())
 {
+    Forget(m_stream);
     m_stream = stream;
     m_told = told;
     m_listens = true;
     Settle();
+}
+
+void
+AccessPoint::Forget(uint64_t stream)
+{
+    if (stream == m_stream)
+    {
+        m_listens = false;
+        m_told = nullptr;
+        m_telling.Cancel();
+        m_messages.clear();
+    }
 }
 
 bool

@@ -73,6 +73,8 @@ class AccessPoint : public Object
     void Settle();
     /** Messages of this stream are kept, and `told` is called when there are some. */
     void Listen(uint64_t stream, void (*told)());
+    /** Its messages are not kept any more, and its `told` may be gone when this returns. */
+    void Forget(uint64_t stream);
     /** The next message, or how the stream ended (`ended`); false: there is none. */
     bool Take(std::string& message, bool& ended);
     void Fail(const std::string& line);
