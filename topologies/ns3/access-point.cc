@@ -15,6 +15,7 @@
 #include "ns3/wifi-net-device.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 namespace ns3
@@ -29,6 +30,14 @@ constexpr size_t HEADER = 14;
 constexpr size_t ADDRESS = 6;
 /// Below, the field is a length (IEEE Std 802.3, 3.2.6): ns-3 keeps no LLC header to put behind it.
 constexpr uint16_t LEAST_TYPE = 0x600;
+
+/// By handle; Python may ask for one that is there no more.
+std::map<uint64_t, AccessPoint*>&
+Living()
+{
+    static std::map<uint64_t, AccessPoint*> living;
+    return living;
+}
 
 /// A device's own queue, if it is one that ns-3's devices call TxQueue.
 Ptr<QueueBase>
@@ -52,10 +61,16 @@ AccessPoint::GetTypeId()
     return tid;
 }
 
-AccessPoint::AccessPoint() = default;
+AccessPoint::AccessPoint()
+{
+    static uint64_t last = 0;
+    m_handle = ++last;
+    Living()[m_handle] = this;
+}
 
 AccessPoint::~AccessPoint()
 {
+    Living().erase(m_handle);
     aps_free(m_switch);
 }
 
@@ -243,7 +258,14 @@ AccessPoint::GetRefused(uint16_t port) const
 uint64_t
 AccessPoint::GetHandle() const
 {
-    return reinterpret_cast<uint64_t>(this);
+    return m_handle;
+}
+
+AccessPoint*
+AccessPoint::Find(uint64_t handle)
+{
+    auto found = Living().find(handle);
+    return found == Living().end() ? nullptr : found->second;
 }
 
 aps_switch*

@@ -13,12 +13,6 @@ using namespace ns3;
 namespace
 {
 
-AccessPoint*
-Of(uint64_t handle)
-{
-    return reinterpret_cast<AccessPoint*>(handle);
-}
-
 /// Of the last call, until the next.
 std::string g_bytes;
 EventId g_alarm;
@@ -83,8 +77,8 @@ ap_stop()
 aps_result
 ap_call(uint64_t handle, uint32_t method, const uint8_t* request, size_t length, aps_bytes* to)
 {
-    auto ap = Of(handle);
-    auto aps = ap->Use();
+    auto ap = AccessPoint::Find(handle);
+    auto aps = ap ? ap->Use() : nullptr;
     *to = {nullptr, 0};
     return aps ? Answer(ap, aps, aps_call(aps, method, request, length, to), to) : APS_ERROR;
 }
@@ -93,8 +87,8 @@ ap_call(uint64_t handle, uint32_t method, const uint8_t* request, size_t length,
 aps_result
 ap_stream_open(uint64_t handle, uint64_t* stream, void (*told)())
 {
-    auto ap = Of(handle);
-    auto aps = ap->Use();
+    auto ap = AccessPoint::Find(handle);
+    auto aps = ap ? ap->Use() : nullptr;
     if (!aps)
     {
         return APS_ERROR;
@@ -114,8 +108,8 @@ ap_stream_open(uint64_t handle, uint64_t* stream, void (*told)())
 aps_result
 ap_stream_send(uint64_t handle, uint64_t stream, const uint8_t* message, size_t length, aps_bytes* to)
 {
-    auto ap = Of(handle);
-    auto aps = ap->Use();
+    auto ap = AccessPoint::Find(handle);
+    auto aps = ap ? ap->Use() : nullptr;
     *to = {nullptr, 0};
     return aps ? Answer(ap, aps, aps_stream_send(aps, stream, message, length, to), to) : APS_ERROR;
 }
@@ -124,8 +118,9 @@ ap_stream_send(uint64_t handle, uint64_t stream, const uint8_t* message, size_t 
 aps_result
 ap_stream_take(uint64_t handle, aps_bytes* to)
 {
+    auto ap = AccessPoint::Find(handle);
     bool ended = false;
-    if (!Of(handle)->Take(g_bytes, ended))
+    if (!ap || !ap->Take(g_bytes, ended))
     {
         return APS_NOTHING;
     }
@@ -137,8 +132,13 @@ ap_stream_take(uint64_t handle, aps_bytes* to)
 void
 ap_stream_close(uint64_t handle, uint64_t stream)
 {
-    Of(handle)->Forget(stream);
-    if (auto aps = Of(handle)->Use())
+    auto ap = AccessPoint::Find(handle);
+    if (!ap)
+    {
+        return;
+    }
+    ap->Forget(stream);
+    if (auto aps = ap->Use())
     {
         aps_stream_close(aps, stream);
     }

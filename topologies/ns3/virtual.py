@@ -229,6 +229,7 @@ class InProcessStream:
         self._to = to
         self._messages: asyncio.Queue[bytes | RpcError] = asyncio.Queue()
         self._told = _Callback(self._tell)
+        self._stream: int | None = None
         stream = ctypes.c_uint64()
         self._open = to.library.ap_stream_open(to.handle, ctypes.byref(stream), self._told) == OK
         self._stream = stream.value if self._open else None
@@ -265,6 +266,9 @@ class InProcessStream:
         if self._stream is not None:
             self._to.library.ap_stream_close(self._to.handle, self._stream)
             self._stream = None
+
+    def __del__(self) -> None:
+        self.close()  # C has our callback
 
     def _tell(self) -> None:
         """ns-3 calls it: the switch has said something."""

@@ -444,3 +444,23 @@ with wired() as lab:
     lab.run(3)
     print(rung)
 """) == ["the controller is not ready: the switch does not answer", "[]"]
+
+
+def test_an_access_point_that_has_ended_says_so() -> None:
+    assert said("""
+import gc
+from controller.agent.transport import RpcError
+with wired() as lab:
+    loop = lab.control(labs.config(PORTS)).loop
+    transport = virtual.InProcess(lab.library, loop, lab.handle)
+    stream = transport.stream()
+with wired():
+    for call in (lambda: transport.call("Capabilities", b""), stream.receive, transport.stream().receive):
+        stream.send(b"")
+        try:
+            call().send(None)
+        except RpcError as error:
+            print(error)
+    del stream, call
+    gc.collect()
+""") == 3 * ["UNAVAILABLE: the access point has ended"]
