@@ -7,7 +7,7 @@ takes about 0.2 s there, on every target. Tests know no target.
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -273,10 +273,17 @@ class AccessPointTest(BaseTest):
         """No packet-in comes."""
         self.assertIsNone(self.p4.receive("packet", SILENCE))
 
-    def expect_idle(self, expected: P4TableEntry, timeout: float) -> None:
-        """The next idle timeout notification names this entry."""
-        notification = self.p4.receive("idle_timeout_notification", timeout)
-        self.assertIsNotNone(notification, "no idle timeout notification arrived")
+    def expect_idle(self, expected: P4TableEntry, meanwhile: Callable[[], None]) -> None:
+        """The next idle timeout notification names this entry; until it comes, `meanwhile` goes on."""
+        notification = None
+
+        def hear() -> bool:
+            nonlocal notification
+            meanwhile()
+            notification = self.p4.receive("idle_timeout_notification", 0.05)
+            return notification is not None
+
+        self.assertTrue(poll(hear), "no idle timeout notification arrived")
         idle = [found.encode(self.p4.schema).table_entry for found in notification]
         want = expected.encode(self.p4.schema).table_entry
         self.assertEqual([(found.table_id, list(found.match)) for found in idle], [(want.table_id, list(want.match))])

@@ -107,7 +107,10 @@ class UnusedSourceAges(LearnTest):
             source.idle_timeout_ns = 3_000_000_000
         self.insert(idle, busy)
         packet = build_udp(OTHER_STATION, UPLINK)
-        for _ in range(10):
-            self.send_and_expect(OTHER_STATION, packet, UPLINK)
-        self.expect_idle(idle, timeout=1)
+
+        def talk():
+            self.send(OTHER_STATION, packet)
+            self.expect(UPLINK, packet)
+
+        self.expect_idle(idle, meanwhile=talk)
         self.expect_no_digest()
