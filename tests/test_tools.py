@@ -121,14 +121,17 @@ def test_rows_of_parts_run_beside_each_other(tmp_path: Path) -> None:
     """Each waits for what the other one makes; what fails is named, its row goes on, and a lab's test that failed
     beside others is run once more when they have ended."""
     (tmp_path / "test_some.py").write_text(
-        "from pathlib import Path\ndef test_alone(): assert (Path(__file__).with_name('ended')).exists()\n"
+        "from pathlib import Path\ndef test_alone():\n"
+        "    here = Path(__file__).parent\n    there = (here / 'ended').exists()\n"
+        "    (here / 'tried').touch()\n    assert there\n"
     )
     script = RUNNER + (
         "folder = sys.argv[1]\n"
         "made = 'touch {0}/{1}; for n in $(seq 200); do [ -e {0}/{2} ] && exit {3}; sleep 0.1; done; exit 9'\n"
         "def part(*words): return lambda outcome: runner.call(outcome, 'sh', '-c', made.format(folder, *words))\n"
         "runner.PARTS = {'one': part('one', 'two', 0), 'two': part('two', 'one', 3),\n"
-        "    'after': lambda outcome: runner.call(outcome, 'sh', '-c', f'sleep 5; touch {folder}/ended; echo on'),\n"
+        "    'after': lambda outcome: runner.call(outcome, 'sh', '-c', \n"
+        "        f'until [ -e {folder}/tried ]; do sleep 0.1; done; touch {folder}/ended; echo on'),\n"
         "    'lab': lambda outcome: runner.pytest(outcome, folder)}\n"
         "runner.WHAT = dict.fromkeys(runner.PARTS, 'a part')\n"
         "runner.STAGES, runner.LABS = ((('one', 'lab'), ('two', 'after')),), {folder}\n"

@@ -56,7 +56,8 @@ class Proxy:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._ended = False
-        self._thread = threading.Thread(target=self._run)
+        # Not even a trial that was never made keeps its process from ending.
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def cut(self, number: int | None = None) -> None:

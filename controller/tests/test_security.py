@@ -86,13 +86,14 @@ async def test_a_token_is_told_once_kept_as_a_hash_and_can_be_revoked(api: Api, 
     assert made["name"].encode() in kept
 
 
-async def test_a_token_expires(api: Api) -> None:
+async def test_a_token_expires(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async with api.client() as admin:
-        body = {"name": "short", "role": "viewer", "expires_in": 0.2}
+        body = {"name": "short", "role": "viewer", "expires_in": 60}
         secret = (await admin.post("/api/v1/tokens", json=body)).json()["token"]
     async with api.client(None, authorization=f"Bearer {secret}") as viewer:
         assert (await viewer.get("/api/v1/session")).status_code == 200
-        time.sleep(0.25)
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 60.1)
         assert (await viewer.get("/api/v1/session")).status_code == 401
 
 
@@ -271,13 +272,20 @@ async def test_what_the_configuration_file_names_may_be_anywhere(tmp_path: Path)
 async def test_one_token_has_a_part_of_the_streams(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MOST_OF_ONE", 2)
     async with api.client("viewer") as viewer, api.client("operator") as operator:
+        streams = api.app.state.streams
+
+        async def opened(number: int) -> None:
+            async with asyncio.timeout(60):
+                while sum(streams.by_token.values()) < number:
+                    await asyncio.sleep(0.01)
+
         asking = [asyncio.create_task(viewer.get("/api/v1/events")) for _ in range(2)]
-        await asyncio.sleep(0.3)
+        await opened(2)
         async with asyncio.timeout(60):
             assert (await viewer.get("/api/v1/events")).status_code == 429
         asking.append(asyncio.create_task(operator.get("/api/v1/events")))
-        await asyncio.sleep(0.3)
-        api.app.state.streams.closing.set()
+        await opened(3)
+        streams.closing.set()
         assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200] * 3
     assert not api.app.state.streams.by_token
 

@@ -33,9 +33,12 @@ def test_it_learns_and_forwards(any_lab: Lab) -> None:
     roles = {entry["address"]: entry["role"] for entry in controller.get("stations")}
     assert roles == {STATION.hex(":"): "station", SERVER.hex(":"): "uplink"}
     up = udp(STATION, SERVER, 1000, 2000)
-    any_lab.wires[2].received(0.1)
+
+    def came() -> list[bytes]:
+        return [frame for frame in any_lab.wires[2].received() if frame[36:38] == (2000).to_bytes(2)]
+
     any_lab.wires[1].send(up)
-    assert any_lab.wires[2].received() == [up]
+    assert wait_for(came) + came() == [up]
 
 
 def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
@@ -52,7 +55,7 @@ def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
 
 
 def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: Lab) -> None:
-    controller = any_lab.controller(station_idle_timeout=3, flow_idle_timeout=2)
+    controller = any_lab.controller(station_idle_timeout=3, flow_idle_timeout=60)
     any_lab.introduce(controller)
     other = b"\x02\0\0\0\0\x77"
 
@@ -194,8 +197,7 @@ def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
     assert known["10.0.0.2", 2000, 1000]["direction"] == "downlink"
     assert len({entry["flow_index"] for entry in known.values()}) == len(known)
     wait_for(lambda: talk() and flows()["10.0.0.1", 1000, 2000]["packets"] > 5)
-    wait_for(lambda: not flows())
-    assert controller.get()["flows_free"] == 65536
+    wait_for(lambda: not flows() and controller.get()["flows_free"] == 65536)
 
 
 def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_lab: Lab, tmp_path: Path) -> None:
@@ -228,7 +230,13 @@ def test_a_plain_switch_asks_for_no_flows(any_lab: Lab) -> None:
     any_lab.introduce(controller)
     for _ in range(20):
         any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
-    assert len(any_lab.wires[2].received()) >= 20
+    frames: list[bytes] = []
+
+    def came() -> bool:
+        frames.extend(any_lab.wires[2].received())
+        return len(frames) >= 20
+
+    wait_for(came)
     assert controller.get("flows") == []
     sent = {cell["index"]: cell["packets"] for cell in controller.get("counters") if cell["counter"] == "queued"}
     assert sent.keys() == {0}
@@ -314,9 +322,9 @@ def test_a_second_controller_takes_over_and_gives_back(any_lab: Lab) -> None:
     # Of each the lower part is the number of its start, counted down: both are the first on their databases.
     assert f"election id {3 * STARTS - 2}, ours is {2 * STARTS - 2}" in backup["problem"]
     second.process.send_signal(signal.SIGINT)
-    assert second.process.wait(5) == 0
+    assert second.process.wait(WAIT_SECONDS) == 0
     first.wait_ready()
-    assert first.get()["problem"] is None
+    wait_for(lambda: first.get()["problem"] is None)
 
 
 def test_the_same_election_id_is_one_clear_line(any_lab: Lab) -> None:
@@ -401,8 +409,13 @@ def test_overload_is_marked_and_then_forgiven(link_lab: Lab) -> None:
     controller = link_lab.controller()
     link_lab.introduce(controller)
     with flooding(link_lab.wires[1], udp(STATION, SERVER, 1000, 2000, size=1000)):
-        wait_for(lambda: uplink(controller, "feedback")["device"] > 0.3 and controller.counter("marked", 2) > 10)
-        assert uplink(controller, "ports")["queue_packets"] > 50
+        wait_for(
+            lambda: (
+                uplink(controller, "feedback")["device"] > 0.3
+                and uplink(controller, "ports")["queue_packets"] > 50
+                and controller.counter("marked", 2) > 10
+            )
+        )
     # Most of the flood was lost at the full queue, which no counter shows: the estimate must come back to 0.
     wait_for(lambda: uplink(controller, "feedback")["device"] == 0)
     # Feedback ends with a queue above its target; that the last of the rest was lost takes seconds to believe.
@@ -422,7 +435,14 @@ def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None
         pass  # what is queued was decided on before
     for _ in range(10):
         link_lab.wires[1].send(packet)
-    frames = [frame for frame in link_lab.wires[2].received(1.0) if len(frame) == 1000]
+    frames: list[bytes] = []
+
+    def came() -> bool:
+        frames.extend(frame for frame in link_lab.wires[2].received(1.0) if len(frame) == 1000)
+        return len(frames) >= 10
+
+    wait_for(came)
+    came()
     assert len(frames) == 10
     assert all(frame[15] & 3 == 2 for frame in frames)
 
@@ -441,8 +461,8 @@ def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: Lab) -> None:
             time.sleep(0.3)
             return controller.counter("dropped", 2) > before
 
-        wait_for(lambda: not dropping())
-        assert uplink(controller, "feedback")["device"] > 0.1
+        # A flood that the machine holds up is not dropped either.
+        wait_for(lambda: not dropping() and uplink(controller, "feedback")["device"] > 0.1)
 
 
 @pytest.mark.parametrize("carried", [500_000, 2_000_000])

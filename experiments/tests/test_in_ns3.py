@@ -54,7 +54,7 @@ def test_what_ns3_does_not_have_is_refused_in_one_line() -> None:
         (replace(scene, traffic=(At(1.0, lambda stage: None),)), arm, "needs real hosts for its At: leave LAB=ns3 out"),
         (replace(scene, peers=("cake",)), arm, "queue disciplines of Linux, which ns-3 has not"),
         (scene, replace(arm, controls=("vegas_fair",)), "loads congestion controls in BPF, which ns-3 has not"),
-        (scene, replace(arm, cc="hybla"), "ns-3 has no congestion control 'hybla'"),
+        (scene, replace(arm, cc="cdg"), "ns-3 has no congestion control 'cdg'"),
     ):
         with pytest.raises(LabError, match=said) as error:
             in_ns3.require(changed, of)

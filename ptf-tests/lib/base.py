@@ -31,7 +31,7 @@ from finsy import (
 from ptf.base_tests import BaseTest
 from ptf.testutils import test_params_get, verify_no_other_packets
 
-from lib.p4runtime import Client, poll
+from lib.p4runtime import PATIENCE, Client, poll
 from lib.packets import mac
 from lib.ports import OTHER_STATION, PORTS, SLOW, STATION, UPLINK
 
@@ -46,7 +46,6 @@ ALWAYS = 65535  # feedback
 GROUP_COUNTERS = ("group_arrived", "group_sent")
 CLASS_COUNTERS = ("arrived", "sent", "marked", "dropped", "refused", "filtered")
 CONSTANT_TABLES = ("pure_ack", "mark")
-PATIENCE = 2.0  # s, for what must happen
 SILENCE = 0.2  # s, for what must not
 BURST = 50  # frames; every socket on the way holds so many
 

@@ -4,6 +4,7 @@
 Entities are finsy's (`P4TableEntry`, `P4CounterEntry`, ...); finsy's own client is asynchronous, and PTF is not.
 """
 
+import os
 import queue
 import threading
 import time
@@ -145,7 +146,11 @@ class Client:
             raise P4RuntimeError(error) from None
 
 
-def poll(condition: Callable[[], bool], timeout: float = 2.0, interval: float = 0.005) -> bool:
+PATIENCE = float(os.environ.get("PTF_PATIENCE", "20"))
+"""s, for what must happen: a busy machine may hold a switch up for seconds."""
+
+
+def poll(condition: Callable[[], bool], timeout: float = PATIENCE, interval: float = 0.005) -> bool:
     """Wait until the condition holds; False when it does not within `timeout` s."""
     end = time.monotonic() + timeout
     while not condition():

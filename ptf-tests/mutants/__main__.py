@@ -16,6 +16,7 @@ import os
 import sys
 import time
 import tomllib
+import traceback
 import unittest
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -26,6 +27,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
+os.environ.setdefault("PTF_PATIENCE", "2")  # most mutants are found by what does not happen
 
 import ptf  # noqa: E402
 import ptf.dataplane  # noqa: E402
@@ -117,21 +119,28 @@ def tests_of(module: str) -> Iterator[str]:
 
 def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: bool) -> None:
     """Try mutants until there are none: (mutant, what killed it)."""
-    bench = Bench(f"bench{number}")
-    program = json.loads(PROGRAM.read_text())
-    makers = dict(mutants(program)) | {"": lambda: json.dumps(program)}
-    while True:
-        try:
-            name = tasks.get(timeout=1)
-        except Empty:
-            break
-        answers.put((name, *attempt(bench, makers[name](), name, killers.get(name), renew)))
-    # The bench is as it was, so it was the mutants that failed.
-    answers.put(("", *attempt(bench, makers[""](), "", None, False)))
-    answers.close()
-    answers.join_thread()
-    stop(bench.switch)
-    os._exit(0)  # PTF's thread that receives would not end
+    code = 1
+    try:
+        bench = Bench(f"bench{number}")
+        program = json.loads(PROGRAM.read_text())
+        makers = dict(mutants(program)) | {"": lambda: json.dumps(program)}
+        while True:
+            try:
+                name = tasks.get(timeout=1)
+            except Empty:
+                break
+            answers.put((name, *attempt(bench, makers[name](), name, killers.get(name), renew)))
+        # The bench is as it was, so it was the mutants that failed.
+        answers.put(("", *attempt(bench, makers[""](), "", None, False)))
+        answers.close()
+        answers.join_thread()
+        stop(bench.switch)
+        code = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)  # PTF's thread that receives would not end
 
 
 def attempt(bench: Bench, program: str, name: str, killer: str | None, renew: bool) -> tuple[str, str]:
@@ -177,7 +186,7 @@ def main() -> int:
     for name in todo:
         tasks.put(name)
     workers = [
-        multiprocessing.Process(target=work, args=(number, tasks, answers, killed, arguments.renew))
+        multiprocessing.Process(target=work, args=(number, tasks, answers, killed, arguments.renew), daemon=True)
         for number in range(arguments.benches)
     ]
     for worker in workers:

@@ -87,7 +87,7 @@ class FullPortDropsBulkFirst(HostsTest):
         self.send(STATION, *acks)
         self.expect_queued(SLOW, {7: len(acks), 0: count})
         gone = self.read_counts(SLOW)["sent"][0]
-        left = self.receive_all(SLOW)
+        left = self.receive_all(SLOW, 2.0)
         self.assertLess(len(left), count, "the port was never full")
         self.assertLess(gone + len(acks), len(left), "too slow: no bulk waits any longer")
         # What had come between two ACKs may have gone between them; those that waited then left before all bulk.

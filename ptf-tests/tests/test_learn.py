@@ -104,7 +104,7 @@ class UnusedSourceAges(LearnTest):
     def runTest(self):
         idle, busy = learn_entry(STATION, STATION), learn_entry(OTHER_STATION, OTHER_STATION)
         for source in (idle, busy):
-            source.idle_timeout_ns = 600_000_000
+            source.idle_timeout_ns = 3_000_000_000
         self.insert(idle, busy)
         packet = build_udp(OTHER_STATION, UPLINK)
         for _ in range(10):

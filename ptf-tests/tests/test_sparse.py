@@ -63,10 +63,9 @@ class FlowAboveItsRateIsBulkForTheHold(SparseTest):
         for version, index in ((4, 102), (6, 103)):
             self.reset_counts()
             flow = flow_entry(STATION, UPLINK, version=version, flow_index=index)
-            flow.meter_config = meter_config(2_000, 500)
+            flow.meter_config = meter_config(400, 500)
             self.insert(flow)
-            self.send_udp(2, version=version)  # 400 of 500 bytes
-            self.send_udp(1, version=version)
+            self.send_udp(3, version=version)  # 600 bytes, within the 0.25 s until there is room for the third
             self.expect_sparse(2, 1)
             time.sleep(0.4)  # the meter is green again, the hold goes on
             self.send_udp(1, version=version)

@@ -172,6 +172,9 @@ def test_bad_calls_are_one_line_and_harm_nothing(switch: Simulated, kinds: Progr
         switch.call(0, b"\xff\xff\xff")
     with pytest.raises(Refused, match="not a message"):
         switch.send(stream, b"\xff\xff\xff")
+    with pytest.raises(Refused, match=f"stream {stream} is not open: open one"):
+        switch.send(stream, packet_out(kinds, FRAME))
+    stream = switch.become_primary()
     for frame in (b"", b"\0", bytes(13), bytes(9216)):
         switch.receive(1, frame)
     list(switch.take(stream))

@@ -15,6 +15,7 @@
 #include "ns3/wifi-net-device.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 namespace ns3
@@ -29,6 +30,14 @@ constexpr size_t HEADER = 14;
 constexpr size_t ADDRESS = 6;
 /// Below, the field is a length (IEEE Std 802.3, 3.2.6): ns-3 keeps no LLC header to put behind it.
 constexpr uint16_t LEAST_TYPE = 0x600;
+
+/// By handle; Python may ask for one that is there no more.
+std::map<uint64_t, AccessPoint*>&
+Living()
+{
+    static std::map<uint64_t, AccessPoint*> living;
+    return living;
+}
 
 /// A device's own queue, if it is one that ns-3's devices call TxQueue.
 Ptr<QueueBase>
@@ -52,10 +61,16 @@ AccessPoint::GetTypeId()
     return tid;
 }
 
-AccessPoint::AccessPoint() = default;
+AccessPoint::AccessPoint()
+{
+    static uint64_t last = 0;
+    m_handle = ++last;
+    Living()[m_handle] = this;
+}
 
 AccessPoint::~AccessPoint()
 {
+    Living().erase(m_handle);
     aps_free(m_switch);
 }
 
@@ -243,7 +258,14 @@ AccessPoint::GetRefused(uint16_t port) const
 uint64_t
 AccessPoint::GetHandle() const
 {
-    return reinterpret_cast<uint64_t>(this);
+    return m_handle;
+}
+
+AccessPoint*
+AccessPoint::Find(uint64_t handle)
+{
+    auto found = Living().find(handle);
+    return found == Living().end() ? nullptr : found->second;
 }
 
 aps_switch*
@@ -303,16 +325,26 @@ AccessPoint::Settle()
     {
         return;
     }
-    for (aps_frame sent; aps_sent(m_switch, &sent) == APS_OK;)
+    aps_result result;
+    for (aps_frame sent{}; (result = aps_sent(m_switch, &sent)) == APS_OK;)
     {
         Send(m_ports[sent.port - 1], sent.bytes.data, sent.bytes.length);
     }
+    if (result == APS_ERROR)
+    {
+        Fail(aps_error(m_switch));
+        return;
+    }
     if (m_listens)
     {
-        aps_bytes message;
-        aps_result result;
+        aps_bytes message{};
         while ((result = aps_stream_take(m_switch, m_stream, &message)) != APS_NOTHING)
         {
+            if (result == APS_ERROR)
+            {
+                Fail(aps_error(m_switch));
+                return;
+            }
             const bool ended = result != APS_OK;
             m_messages.push_back({{reinterpret_cast<const char*>(message.data), message.length}, ended});
             m_listens = !ended;
@@ -340,11 +372,17 @@ void
 AccessPoint::Wake()
 {
     auto aps = Use();
-    // Also at a time that it has: what is due then is done.
-    if (aps && aps_advance(aps, aps_now(aps)) == APS_OK)
+    if (!aps)
     {
-        Settle();
+        return;
     }
+    // Also at a time that it has: what is due then is done.
+    if (aps_advance(aps, aps_now(aps)) != APS_OK)
+    {
+        Fail(aps_error(aps));
+        return;
+    }
+    Settle();
 }
 
 void
@@ -418,10 +456,23 @@ AccessPoint::Refill(size_t index)
 void
 AccessPoint::Listen(uint64_t stream, void (*told)())
 {
+    Forget(m_stream);
     m_stream = stream;
     m_told = told;
     m_listens = true;
     Settle();
+}
+
+void
+AccessPoint::Forget(uint64_t stream)
+{
+    if (stream == m_stream)
+    {
+        m_listens = false;
+        m_told = nullptr;
+        m_telling.Cancel();
+        m_messages.clear();
+    }
 }
 
 bool

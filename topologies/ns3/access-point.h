@@ -62,8 +62,10 @@ class AccessPoint : public Object
     /** Frames that the device behind a port took and dropped before its own queue. */
     uint64_t GetRefused(uint16_t port) const;
 
-    /** For the calls in access-point.cc that Python makes: names this access point. */
+    /** For the calls in calls.cc that Python makes: names this access point, and no other after it. */
     uint64_t GetHandle() const;
+    /** The one of a handle; null: there is none, or it is there no more. */
+    static AccessPoint* Find(uint64_t handle);
 
     // What follows is for those calls.
 
@@ -73,6 +75,8 @@ class AccessPoint : public Object
     void Settle();
     /** Messages of this stream are kept, and `told` is called when there are some. */
     void Listen(uint64_t stream, void (*told)());
+    /** Its messages are not kept any more, and its `told` may be gone when this returns. */
+    void Forget(uint64_t stream);
     /** The next message, or how the stream ended (`ended`); false: there is none. */
     bool Take(std::string& message, bool& ended);
     void Fail(const std::string& line);
@@ -116,6 +120,7 @@ class AccessPoint : public Object
     /** How many frames more the device has room for. */
     uint32_t GetRoom(const Port& port) const;
 
+    uint64_t m_handle;
     std::vector<Port> m_ports;
     aps_switch* m_switch = nullptr;
     /** Simulated time at which the switch's began, ns. */

@@ -36,7 +36,10 @@ def wheel() -> Path:
     spec = importlib.util.find_spec("ns3")
     if spec is None or not spec.submodule_search_locations:
         raise LabError("ns-3 is missing: install it with `make ns3`")
-    found = importlib.metadata.version("ns3")
+    try:
+        found = importlib.metadata.version("ns3")
+    except importlib.metadata.PackageNotFoundError:
+        raise LabError("the ns3 that Python finds is no wheel's: install that with `make ns3`") from None
     if found != VERSION and not found.startswith(f"{VERSION}."):
         raise LabError(f"ns-3 is of version {found}, and {VERSION} is needed: install that with `make ns3`")
     return Path(next(iter(spec.submodule_search_locations)))

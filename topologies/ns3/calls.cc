@@ -13,20 +13,20 @@ using namespace ns3;
 namespace
 {
 
-AccessPoint*
-Of(uint64_t handle)
-{
-    return reinterpret_cast<AccessPoint*>(handle);
-}
-
 /// Of the last call, until the next.
 std::string g_bytes;
 EventId g_alarm;
 
-/// What a call left, kept beyond what it makes the switch do.
+/// What a call left, kept beyond what it makes the switch do. A defect of the switch is its end, and leaves nothing.
 aps_result
-Answer(AccessPoint* ap, aps_result result, aps_bytes* to)
+Answer(AccessPoint* ap, aps_switch* aps, aps_result result, aps_bytes* to)
 {
+    if (result == APS_ERROR)
+    {
+        ap->Fail(aps_error(aps));
+        *to = {nullptr, 0};
+        return result;
+    }
     g_bytes.assign(reinterpret_cast<const char*>(to->data), to->length);
     *to = {reinterpret_cast<const uint8_t*>(g_bytes.data()), g_bytes.size()};
     ap->Settle();
@@ -59,6 +59,13 @@ ap_no_alarm()
     g_alarm.Cancel();
 }
 
+/// The end of all that a simulation has made; what hands out nothing to end it with has to be followed by this.
+void
+ap_destroy()
+{
+    Simulator::Destroy();
+}
+
 /// The simulation ends with this event.
 void
 ap_stop()
@@ -70,17 +77,18 @@ ap_stop()
 aps_result
 ap_call(uint64_t handle, uint32_t method, const uint8_t* request, size_t length, aps_bytes* to)
 {
-    auto ap = Of(handle);
-    auto aps = ap->Use();
-    return aps ? Answer(ap, aps_call(aps, method, request, length, to), to) : APS_ERROR;
+    auto ap = AccessPoint::Find(handle);
+    auto aps = ap ? ap->Use() : nullptr;
+    *to = {nullptr, 0};
+    return aps ? Answer(ap, aps, aps_call(aps, method, request, length, to), to) : APS_ERROR;
 }
 
 /// Opens the stream; `told` is called, between events, when there is something to take.
 aps_result
 ap_stream_open(uint64_t handle, uint64_t* stream, void (*told)())
 {
-    auto ap = Of(handle);
-    auto aps = ap->Use();
+    auto ap = AccessPoint::Find(handle);
+    auto aps = ap ? ap->Use() : nullptr;
     if (!aps)
     {
         return APS_ERROR;
@@ -90,24 +98,29 @@ ap_stream_open(uint64_t handle, uint64_t* stream, void (*told)())
     {
         ap->Listen(*stream, told);
     }
+    else if (result == APS_ERROR)
+    {
+        ap->Fail(aps_error(aps));
+    }
     return result;
 }
 
 aps_result
 ap_stream_send(uint64_t handle, uint64_t stream, const uint8_t* message, size_t length, aps_bytes* to)
 {
-    auto ap = Of(handle);
-    auto aps = ap->Use();
+    auto ap = AccessPoint::Find(handle);
+    auto aps = ap ? ap->Use() : nullptr;
     *to = {nullptr, 0};
-    return aps ? Answer(ap, aps_stream_send(aps, stream, message, length, to), to) : APS_ERROR;
+    return aps ? Answer(ap, aps, aps_stream_send(aps, stream, message, length, to), to) : APS_ERROR;
 }
 
 /// As aps_stream_take(). APS_STATUS: the stream has ended, and `to` is why.
 aps_result
 ap_stream_take(uint64_t handle, aps_bytes* to)
 {
+    auto ap = AccessPoint::Find(handle);
     bool ended = false;
-    if (!Of(handle)->Take(g_bytes, ended))
+    if (!ap || !ap->Take(g_bytes, ended))
     {
         return APS_NOTHING;
     }
@@ -115,10 +128,17 @@ ap_stream_take(uint64_t handle, aps_bytes* to)
     return ended ? APS_STATUS : APS_OK;
 }
 
+/// Ends it, if it has not ended; its `told` is not called any more.
 void
 ap_stream_close(uint64_t handle, uint64_t stream)
 {
-    if (auto aps = Of(handle)->Use())
+    auto ap = AccessPoint::Find(handle);
+    if (!ap)
+    {
+        return;
+    }
+    ap->Forget(stream);
+    if (auto aps = ap->Use())
     {
         aps_stream_close(aps, stream);
     }

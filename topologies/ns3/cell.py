@@ -49,7 +49,7 @@ def library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("cell_new", ctypes.c_void_p, [*words, *error]),
         ("cell_add", ctypes.c_bool, [ctypes.c_void_p, ctypes.c_char_p, *words, *error]),
-        ("cell_run", None, [ctypes.c_void_p, ctypes.c_double]),
+        ("cell_run", ctypes.c_bool, [ctypes.c_void_p, ctypes.c_double, *error]),
         ("cell_samples", ctypes.POINTER(_Sample), [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
         ("cell_access_point", ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]),
         ("cell_error", None, [ctypes.c_void_p, *error]),
@@ -65,11 +65,14 @@ class Cell:
 
     def __init__(self, **settings: Setting) -> None:
         """Raises LabError for what a cell cannot be, and what it does not know."""
+        self._cell: int | None = None
         self._library = library()
         self._controlled: list[virtual.Controlled] = []
+        virtual.claim("cell")
         error = ctypes.create_string_buffer(ROOM)
         self._cell = self._library.cell_new(*_words(settings), error, ROOM)
         if not self._cell:
+            virtual.release()
             raise LabError(f"the cell cannot be: {error.value.decode()}")
 
     def __enter__(self) -> "Cell":
@@ -78,29 +81,50 @@ class Cell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for controlled in self._controlled:
-            controlled.stop()
-        self._library.cell_free(self._cell)
+        self.end()
+
+    def __del__(self) -> None:
+        self.end()  # of who never entered it
+
+    def end(self) -> None:
+        """Nothing of it is to be used any more."""
+        if not self._cell:
+            return
+        cell, self._cell = self._cell, None
+        try:
+            for controlled in self._controlled:
+                controlled.stop()
+        finally:
+            self._library.cell_free(cell)
+            virtual.release()
+
+    def _living(self) -> int:
+        if not self._cell:
+            raise LabError("the cell has ended: use it inside of its `with`")
+        return self._cell
 
     def add(self, what: Literal["flow", "stream", "middleware"], **settings: Setting) -> None:
         """TCP, UDP, or the middleware of paper 002 on a station, which has to have its flows by then. Raises
         LabError."""
         error = ctypes.create_string_buffer(ROOM)
-        if not self._library.cell_add(self._cell, what.encode(), *_words(settings), error, ROOM):
+        if not self._library.cell_add(self._living(), what.encode(), *_words(settings), error, ROOM):
             raise LabError(f"the cell's {what} cannot be: {error.value.decode()}")
 
     def control(self, config: Mapping[str, Any]) -> None:
         """Gives each access point of this project its controller; the cell has them when it was told `ours_radio`.
         config: of any of them (docs/controller/api.md). Raises LabError."""
         index, told = 0, AccessPointConfig.model_validate(config)
-        while handle := self._library.cell_access_point(self._cell, index):
+        while handle := self._library.cell_access_point(self._living(), index):
             loop = self._controlled[0].loop if self._controlled else None
             self._controlled.append(virtual.Controlled(self._library, handle, told, loop))
             index += 1
 
     def run(self, seconds: float) -> list[Reading]:
-        """Simulates from 0 to so many seconds. Raises LabError when the access point could not go on."""
-        self._library.cell_run(self._cell, seconds)
+        """Simulates from 0 to so many seconds. Raises LabError for a time that is over, and when the access point could
+        not go on."""
+        wrong = ctypes.create_string_buffer(ROOM)
+        if not self._library.cell_run(self._living(), seconds, wrong, ROOM):
+            raise LabError(wrong.value.decode())
         for controlled in self._controlled:
             controlled.check()
         error = ctypes.create_string_buffer(ROOM)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab.h"
 
+#include "asked.h"
+
 #include "ns3/boolean.h"
 #include "ns3/config.h"
 #include "ns3/data-rate.h"
@@ -15,6 +17,8 @@
 #include "ns3/simulator.h"
 #include "ns3/uinteger.h"
 
+#include <sstream>
+
 using namespace ns3;
 
 namespace
@@ -28,15 +32,24 @@ constexpr uint32_t BUFFER = 4 << 20;
 const char* const WIRE = "1Gbps";
 /// What Linux has on an Ethernet device (txqueuelen), packets.
 const char* const HOST_QUEUE = "1000p";
+/// Of what is counted or sent, s. Below, a run would be all counting.
+constexpr double SHORTEST = 0.001;
 
 } // namespace
 
 void
-BeginLab(uint32_t seed)
+BeginSimulation(uint64_t seed)
 {
+    Config::Reset();
     RngSeedManager::SetSeed(1);
     RngSeedManager::SetRun(seed);
-    RngSeedManager::ResetNextStreamIndex(); // a lab before this one in the process leaves nothing
+    RngSeedManager::ResetNextStreamIndex();
+}
+
+void
+BeginLab(uint32_t seed)
+{
+    BeginSimulation(seed);
     GlobalValue::Bind("ChecksumEnabled", BooleanValue(true));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(BUFFER));
@@ -91,20 +104,72 @@ AddressOf(Ptr<Node> host)
 namespace
 {
 
-/// Of a lab, which says what is wrong in its error: station 1 is the first.
+/// The line that says what is wrong, of its parts; the first one stays.
+template <typename... Parts>
+void
+Fail(Lab* lab, const Parts&... parts)
+{
+    if (lab->error.empty())
+    {
+        std::ostringstream line;
+        (line << ... << parts);
+        lab->error = line.str();
+    }
+}
+
+bool
+HasAddress(Ptr<Node> host)
+{
+    auto ip = host ? host->GetObject<Ipv4>() : nullptr;
+    return ip && ip->GetNInterfaces() > 1 && ip->GetNAddresses(1);
+}
+
+/// Of a lab, which says what is wrong in its error: station 1 is the first. It and the server have addresses.
 Ptr<Node>
 Station(Lab* lab, uint32_t station)
 {
-    if (station && station <= lab->stations.size())
+    if (!station || station > lab->stations.size())
     {
-        return lab->stations[station - 1];
+        Fail(lab, "there is no station ", station, ": there are 1 to ", lab->stations.size());
+        return nullptr;
     }
-    if (lab->error.empty())
+    auto host = lab->stations[station - 1];
+    if (!HasAddress(host) || !HasAddress(lab->server))
     {
-        lab->error = "there is no station " + std::to_string(station) + ": there are 1 to " +
-                     std::to_string(lab->stations.size());
+        Fail(lab, "the hosts have no addresses: let the scene call GiveAddresses()");
+        return nullptr;
     }
-    return nullptr;
+    return host;
+}
+
+/// Whether traffic can have this interval; `what`: the traffic, and what is done.
+bool
+IsInterval(Lab* lab, const char* what, double interval)
+{
+    if (interval >= SHORTEST && interval <= LATEST)
+    {
+        return true;
+    }
+    Fail(lab, what, " every ", interval, " s: give an interval of 0.001 to 1000000 s");
+    return false;
+}
+
+/// A transfer that has this connection; null: the lab's error says what is not there.
+Ptr<Transfer>
+Find(Lab* lab, uint32_t transfer, uint32_t stream)
+{
+    if (transfer >= lab->transfers.size())
+    {
+        Fail(lab, "there is no transfer ", transfer, ": ask for what lab_transfer() gave a number");
+        return nullptr;
+    }
+    auto found = lab->transfers[transfer];
+    if (stream >= found->GetStreams())
+    {
+        Fail(lab, "transfer ", transfer, " has no connection ", stream, ": there are ", found->GetStreams());
+        return nullptr;
+    }
+    return found;
 }
 
 } // namespace
@@ -144,12 +209,23 @@ lab_transfer(Lab* lab,
              double interval)
 {
     auto host = Station(lab, station);
-    if (!host)
+    if (!host || !IsInterval(lab, "a transfer cannot be counted", interval))
     {
         return -1;
     }
     constexpr uint16_t first = 5201;
     constexpr uint32_t most = 64; // connections of one transfer, and ports apart of two
+    if (!streams || streams > most || lab->transfers.size() >= 900)
+    {
+        Fail(lab, "a transfer has 1 to ", most, " streams, and a lab up to 900 transfers");
+        return -1;
+    }
+    if (!(start >= Simulator::Now().GetSeconds()) || !(stop >= start) || stop > LATEST)
+    {
+        Fail(lab, "a transfer from ", start, " to ", stop,
+             " s cannot be: it starts from now on, and stops after, up to 1000000 s");
+        return -1;
+    }
     TransferOptions options;
     options.start = Seconds(start);
     options.stop = Seconds(stop);
@@ -160,43 +236,40 @@ lab_transfer(Lab* lab,
     options.bytes = bytes;
     options.interval = Seconds(interval);
     options.port = static_cast<uint16_t>(first + most * lab->transfers.size());
-    if (!streams || streams > most || lab->transfers.size() >= 900)
-    {
-        lab->error = "a transfer has 1 to " + std::to_string(most) + " streams, and a lab up to 900 transfers";
-        return -1;
-    }
-    if (start < Simulator::Now().GetSeconds() || stop < start)
-    {
-        lab->error = "a transfer from " + std::to_string(start) + " to " + std::to_string(stop) +
-                     " s cannot be: it starts from now on, and stops after";
-        return -1;
-    }
     auto transfer = CreateObject<Transfer>();
     const auto receiver = up ? lab->server : host;
     transfer->Start(up ? host : lab->server, receiver, AddressOf(receiver), options);
     if (!transfer->GetError().empty())
     {
-        lab->error = transfer->GetError();
+        Fail(lab, transfer->GetError());
         return -1;
     }
     lab->transfers.push_back(transfer);
     return static_cast<int>(lab->transfers.size() - 1);
 }
 
-/// Octets that arrived of a stream in each interval; `length`: how many there are.
+/// Octets that arrived of a stream in each interval; `length`: how many there are. None of what is not there, which
+/// lab_error() names.
 const uint64_t*
 lab_arrived(Lab* lab, uint32_t transfer, uint32_t stream, size_t* length)
 {
-    const auto& arrived = lab->transfers.at(transfer)->GetArrived(stream);
+    auto found = Find(lab, transfer, stream);
+    *length = 0;
+    if (!found)
+    {
+        return nullptr;
+    }
+    const auto& arrived = found->GetArrived(stream);
     *length = arrived.size();
     return arrived.data();
 }
 
-/// When all of a stream's octets had arrived, s; 0: they have not.
+/// When all of a stream's octets had arrived, s; 0: they have not, or it is not there, which lab_error() says.
 double
 lab_finished(Lab* lab, uint32_t transfer, uint32_t stream)
 {
-    return lab->transfers.at(transfer)->GetFinished(stream).GetSeconds();
+    auto found = Find(lab, transfer, stream);
+    return found ? found->GetFinished(stream).GetSeconds() : 0;
 }
 
 /// A probe of the round trip from `start` on; its number, or -1.
@@ -204,13 +277,13 @@ int
 lab_probe(Lab* lab, uint32_t station, double start, double interval)
 {
     auto host = Station(lab, station);
-    if (!host)
+    if (!host || !IsInterval(lab, "a probe cannot be sent", interval))
     {
         return -1;
     }
-    if (start < Simulator::Now().GetSeconds() || interval <= 0)
+    if (!(start >= Simulator::Now().GetSeconds()) || start > LATEST)
     {
-        lab->error = "a probe from " + std::to_string(start) + " s cannot be: it starts from now on, at an interval";
+        Fail(lab, "a probe from ", start, " s cannot be: it starts from now on, up to 1000000 s");
         return -1;
     }
     constexpr uint16_t first = 8620;
@@ -222,13 +295,20 @@ lab_probe(Lab* lab, uint32_t station, double start, double interval)
 }
 
 /// Four numbers (s) for each probe that was answered: when it was sent, its round trip, up, down. `sent`: all of them.
+/// None of what is not there, which lab_error() names.
 const double*
 lab_answers(Lab* lab, uint32_t probe, size_t* answered, uint32_t* sent)
 {
     static_assert(sizeof(RoundTripProbe::Answer) == 4 * sizeof(double));
-    const auto& answers = lab->probes.at(probe)->GetAnswers();
+    *answered = *sent = 0;
+    if (probe >= lab->probes.size())
+    {
+        Fail(lab, "there is no probe ", probe, ": ask for what lab_probe() gave a number");
+        return nullptr;
+    }
+    const auto& answers = lab->probes[probe]->GetAnswers();
     *answered = answers.size();
-    *sent = lab->probes.at(probe)->GetSent();
+    *sent = lab->probes[probe]->GetSent();
     return answers.empty() ? nullptr : &answers.front().sent;
 }
 
@@ -236,15 +316,19 @@ lab_answers(Lab* lab, uint32_t probe, size_t* answered, uint32_t* sent)
 uint64_t
 lab_run(Lab* lab, double until)
 {
-    if (until < Simulator::Now().GetSeconds() && lab->error.empty())
+    if (until < Simulator::Now().GetSeconds())
     {
-        lab->error = "time cannot go back to " + std::to_string(until) + " s: give a later time";
+        Fail(lab, "time cannot go back to ", until, " s: give a later time");
+    }
+    else if (!(until <= LATEST))
+    {
+        Fail(lab, "time cannot go to ", until, " s: give one of up to 1000000 s");
     }
     if (*lab_error(lab))
     {
         return Simulator::GetEventCount();
     }
-    Simulator::Stop(Seconds(until) - Simulator::Now());
+    Simulator::Stop(Until(Seconds(until)));
     Simulator::Run();
     return Simulator::GetEventCount();
 }
@@ -265,7 +349,8 @@ lab_end(Lab* lab)
     {
         lab->accessPoint->Dispose();
     }
-    delete lab;
+    // Before what the nodes' callbacks are bound to.
     Simulator::Destroy();
+    delete lab;
 }
 }

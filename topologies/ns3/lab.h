@@ -28,7 +28,13 @@ struct Lab
 };
 
 /**
- * Before anything else is made: chance from a seed, frames with checksums, and TCP as Linux has it where ns-3's own is
+ * Before anything else of a simulation, its defaults too: chance from a seed, and all else as ns-3 has it, whatever ran in
+ * this process before.
+ */
+void BeginSimulation(uint64_t seed);
+
+/**
+ * Before anything else is made: BeginSimulation(), frames with checksums, and TCP as Linux has it where ns-3's own is
  * another.
  */
 void BeginLab(uint32_t seed);

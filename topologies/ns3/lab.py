@@ -13,7 +13,7 @@ One at a time: ns-3's simulator is the process's.
 import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -33,6 +33,15 @@ CONGESTION = {
     "vegas": "ns3::TcpVegas",
     "westwood": "ns3::TcpWestwoodPlus",
     "dctcp": "ns3::TcpDctcp",
+    "bic": "ns3::TcpBic",
+    "highspeed": "ns3::TcpHighSpeed",
+    "htcp": "ns3::TcpHtcp",
+    "hybla": "ns3::TcpHybla",
+    "illinois": "ns3::TcpIllinois",
+    "lp": "ns3::TcpLp",
+    "scalable": "ns3::TcpScalable",
+    "veno": "ns3::TcpVeno",
+    "yeah": "ns3::TcpYeah",
 }
 """Linux's names of what ns-3 has too."""
 
@@ -55,15 +64,25 @@ def congestion(name: str) -> str:
 
 @dataclass(frozen=True)
 class Transfer:
-    """TCP between a station and the server."""
+    """TCP between a station and the server. What arrived can be read after the lab's end, too. Raises LabError for a
+    connection that is not there."""
 
     lab: "Lab"
     number: int
     streams: int
     interval: float
+    kept: list[tuple[npt.NDArray[np.uint64], float | None]] = field(default_factory=list, compare=False, repr=False)
+    """Of each connection, once the lab has ended."""
+
+    def keep(self) -> None:
+        """Before the lab's end."""
+        self.kept[:] = [(self.arrived(stream), self.finished(stream)) for stream in range(self.streams)]
 
     def arrived(self, stream: int = 0) -> npt.NDArray[np.uint64]:
         """Octets that arrived on a connection in each interval of the simulation, from its start."""
+        self._look_for(stream)
+        if self.kept:
+            return self.kept[stream][0].copy()
         length = ctypes.c_size_t()
         found = self.lab.library.lab_arrived(self.lab.pointer, self.number, stream, ctypes.byref(length))
         if not length.value:
@@ -81,19 +100,36 @@ class Transfer:
 
     def finished(self, stream: int = 0) -> float | None:
         """When all octets of a connection had arrived (s of the simulation); None: they have not."""
+        self._look_for(stream)
+        if self.kept:
+            return self.kept[stream][1]
         return float(self.lab.library.lab_finished(self.lab.pointer, self.number, stream)) or None
+
+    def _look_for(self, stream: int) -> None:
+        if not 0 <= stream < self.streams:
+            there = f"0 to {self.streams - 1} are there" if self.streams > 1 else "its only one is 0"
+            raise LabError(f"the transfer has no connection {stream}: {there}")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Round trips between a station and the server."""
+    """Round trips between a station and the server, which can be read after the lab's end, too."""
 
     lab: "Lab"
     number: int
+    kept: list[tuple[npt.NDArray[np.float64], int]] = field(default_factory=list, compare=False, repr=False)
+    """The answers, once the lab has ended."""
+
+    def keep(self) -> None:
+        """Before the lab's end."""
+        self.kept[:] = [self.answers()]
 
     def answers(self) -> tuple[npt.NDArray[np.float64], int]:
         """A row of each probe that was answered (s): when it was sent, its round trip, its way up, its way down; and
         how many were sent."""
+        if self.kept:
+            answers, count = self.kept[0]
+            return answers.copy(), count
         answered, sent = ctypes.c_size_t(), ctypes.c_uint32()
         found = self.lab.library.lab_answers(self.lab.pointer, self.number, ctypes.byref(answered), ctypes.byref(sent))
         if not answered.value:
@@ -110,10 +146,19 @@ class Lab:
     """
 
     def __init__(self, library: ctypes.CDLL, pointer: int) -> None:
-        self.library, self.pointer = library, pointer
+        self.library = library
+        self._pointer: int | None = pointer
+        self._measured: list[Transfer | Probe] = []
         self.controlled: virtual.Controlled | None = None
         self.events = 0
         """Of ns-3, so far."""
+
+    @property
+    def pointer(self) -> int:
+        """The `Lab *`. Raises LabError once it has ended."""
+        if self._pointer is None:
+            raise LabError("the lab has ended: use it inside of its `with`")
+        return self._pointer
 
     @property
     def handle(self) -> int:
@@ -122,14 +167,17 @@ class Lab:
 
     def check(self) -> None:
         """Raises LabError when something has gone wrong."""
+        pointer = self.pointer
         if self.controlled:
             self.controlled.check()
-        if error := self.library.lab_error(self.pointer).decode():
+        if error := self.library.lab_error(pointer).decode():
             raise LabError(error)
 
     def control(self, config: AccessPointConfig) -> virtual.Controlled:
         """Give the access point a controller, which is ready when this returns. Raises LabError."""
         self.check()
+        if not self.handle:
+            raise LabError("the lab has no access point to control: its scene makes one as `accessPoint`")
         self.controlled = virtual.Controlled(self.library, self.handle, config)
         return self.controlled
 
@@ -155,7 +203,7 @@ class Lab:
             streams: connections, side by side.
             window: octets of the sockets' buffers; 0: as large as Linux lets them grow.
             octets: to send on each connection; 0: as much as goes.
-            interval: s over which is counted what arrives.
+            interval: s over which is counted what arrives, 1 ms at least.
 
         Raises LabError.
         """
@@ -164,13 +212,17 @@ class Lab:
             octets, interval,
         )  # fmt: skip
         self.check()
-        return Transfer(self, number, streams, interval)
+        made = Transfer(self, number, streams, interval)
+        self._measured.append(made)
+        return made
 
     def probe(self, station: int = 1, start: float = 0.0, interval: float = PROBE_INTERVAL) -> Probe:
-        """Probes of the round trip from `start` on. Raises LabError."""
+        """Probes of the round trip from `start` on, each `interval` (s), 1 ms at least. Raises LabError."""
         number = self.library.lab_probe(self.pointer, station, start, interval)
         self.check()
-        return Probe(self, number)
+        made = Probe(self, number)
+        self._measured.append(made)
+        return made
 
     def run(self, until: float) -> None:
         """Let time pass until then (s). Raises LabError."""
@@ -178,10 +230,15 @@ class Lab:
         self.check()
 
     def end(self) -> None:
-        """Nothing of it is to be used any more."""
+        """Of all of it, what was measured alone can be used after."""
+        if self._pointer is None:
+            return
         if self.controlled:
             self.controlled.stop()
-        self.library.lab_end(self.pointer)
+        for measured in self._measured:
+            measured.keep()
+        self.library.lab_end(self._pointer)
+        self._pointer = None
 
 
 def declare(library: ctypes.CDLL) -> ctypes.CDLL:
@@ -236,26 +293,23 @@ def config(
     return AccessPointConfig.model_validate({"name": "ap1", **of_program, **settings})
 
 
-_labs: list[Lab] = []
-"""The one that there is."""
-
-
 @contextmanager
 def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Lab]:
     """The lab that is made, until it is left. Raises LabError."""
-    if _labs:
-        raise LabError("a lab is there already, and ns-3 has one simulator in a process: leave that one first")
-    made = make()
-    if not made:
-        raise LabError("the scene made no lab: return the one that it fills")
-    lab = Lab(library, made)
-    _labs.append(lab)
+    virtual.claim("lab")
     try:
-        lab.check()
-        yield lab
+        made = make()
+        if not made:
+            library.ap_destroy()
+            raise LabError("the scene made no lab: return the one that it fills")
+        lab = Lab(library, made)
+        try:
+            lab.check()
+            yield lab
+        finally:
+            lab.end()
     finally:
-        _labs.clear()
-        lab.end()
+        virtual.release()
 
 
 @contextmanager

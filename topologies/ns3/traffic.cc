@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "traffic.h"
 
+#include "asked.h"
+
 #include "ns3/enum.h"
 #include "ns3/inet-socket-address.h"
 #include "ns3/packet.h"
@@ -33,6 +35,12 @@ struct Stamps
 
 } // namespace
 
+Time
+Until(Time then)
+{
+    return std::max(then - Simulator::Now(), Time(0));
+}
+
 TypeId
 Transfer::GetTypeId()
 {
@@ -43,13 +51,12 @@ Transfer::GetTypeId()
 void
 Transfer::Start(Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address address, const TransferOptions& options)
 {
-    TypeId congestion;
-    if (!TypeId::LookupByNameFailSafe(options.congestion, &congestion) ||
-        !congestion.IsChildOf(TypeId::LookupByName("ns3::TcpCongestionOps")))
+    if (!CanMake(options.congestion, "ns3::TcpCongestionOps"))
     {
         m_error = "there is no congestion control " + options.congestion + " in ns-3: give a TypeId as ns3::TcpCubic";
         return;
     }
+    const auto congestion = TypeId::LookupByName(options.congestion);
     m_sender = sender;
     m_receiver = receiver;
     m_address = address;
@@ -68,9 +75,9 @@ Transfer::Start(Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address address, const
         listening->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
                                      MakeCallback(&Transfer::Accept, this).Bind(stream));
         m_sockets.push_back(listening);
-        Simulator::Schedule(options.start - Simulator::Now(), &Transfer::Connect, this, stream);
+        Simulator::Schedule(Until(options.start), &Transfer::Connect, this, stream);
     }
-    Simulator::Schedule(options.stop - Simulator::Now(), &Transfer::Stop, this);
+    Simulator::Schedule(Until(options.stop), &Transfer::Stop, this);
 }
 
 void
@@ -88,6 +95,12 @@ std::string
 Transfer::GetError() const
 {
     return m_error;
+}
+
+uint32_t
+Transfer::GetStreams() const
+{
+    return m_streams.size();
 }
 
 const std::vector<uint64_t>&
@@ -238,7 +251,7 @@ RoundTripProbe::Start(Ptr<Node> station, Ptr<Node> server, Ipv4Address address, 
     m_station->Connect(InetSocketAddress(address, port));
     m_station->SetRecvCallback(MakeCallback(&RoundTripProbe::Take, this));
     m_interval = interval;
-    m_next = Simulator::Schedule(start - Simulator::Now(), &RoundTripProbe::Send, this);
+    m_next = Simulator::Schedule(Until(start), &RoundTripProbe::Send, this);
 }
 
 void

@@ -17,6 +17,9 @@
 namespace ns3
 {
 
+/** From now until then; never less than 0, as a time in s may be rounded to below the one that it was made from. */
+Time Until(Time then);
+
 /** What a transfer is like. Times are of the simulation. */
 struct TransferOptions
 {
@@ -33,7 +36,7 @@ struct TransferOptions
     /** Octets to send on each connection, then it is closed; 0: as much as goes. */
     uint64_t bytes = 0;
     uint16_t port = 0;
-    /** Of what is counted. */
+    /** Of what is counted; not 0. */
     Time interval;
 };
 
@@ -47,6 +50,8 @@ class Transfer : public Object
     void Start(Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address address, const TransferOptions& options);
     std::string GetError() const;
 
+    /** Connections; none before Start(). */
+    uint32_t GetStreams() const;
     /** Octets that arrived on connection `stream`, in each interval. */
     const std::vector<uint64_t>& GetArrived(uint32_t stream) const;
     /** The sender's socket of a connection; null before it starts. Its traces are ns-3's. */

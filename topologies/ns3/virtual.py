@@ -72,6 +72,24 @@ def load() -> ctypes.CDLL:
     return library
 
 
+_simulations: list[str] = []
+"""What the one that there is belongs to."""
+
+
+def claim(kind: str) -> None:
+    """Before a simulation is made. Raises LabError when ns-3's, of which a process has one, is somebody's."""
+    if _simulations:
+        raise LabError(
+            f"a {_simulations[0]} is there already, and ns-3 has one simulator in a process: leave that one first"
+        )
+    _simulations.append(kind)
+
+
+def release() -> None:
+    """After it has ended."""
+    _simulations.clear()
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """An event loop in simulated time. It never waits: `run_ready` does all that can be done now."""
 
@@ -211,9 +229,10 @@ class InProcessStream:
         self._to = to
         self._messages: asyncio.Queue[bytes | RpcError] = asyncio.Queue()
         self._told = _Callback(self._tell)
+        self._stream: int | None = None
         stream = ctypes.c_uint64()
         self._open = to.library.ap_stream_open(to.handle, ctypes.byref(stream), self._told) == OK
-        self._stream = stream.value
+        self._stream = stream.value if self._open else None
         if not self._open:
             self._end("the access point has ended")
 
@@ -242,9 +261,14 @@ class InProcessStream:
 
     def close(self) -> None:
         """As `Stream.close`."""
-        if self._open:
-            self._open = False
+        self._open = False
+        # Also one that has ended: C has our callback until then.
+        if self._stream is not None:
             self._to.library.ap_stream_close(self._to.handle, self._stream)
+            self._stream = None
+
+    def __del__(self) -> None:
+        self.close()  # C has our callback
 
     def _tell(self) -> None:
         """ns-3 calls it: the switch has said something."""
@@ -290,10 +314,14 @@ class Controlled:
         finally:
             asyncio._set_running_loop(None)
         self.loop.run_ready()
-        self.check()
-        if not ready:
-            problem = self.access_point.connection.problem or "the switch does not answer"
-            raise LabError(f"the controller is not ready: {problem}")
+        try:
+            self.check()
+            if not ready:
+                problem = self.access_point.connection.problem or "the switch does not answer"
+                raise LabError(f"the controller is not ready: {problem}")
+        except BaseException:
+            self.stop()  # nobody else can: its alarm would ring when it is gone
+            raise
 
     def check(self) -> None:
         """Raises LabError when the controller has ended."""

@@ -69,6 +69,16 @@ scene(uint32_t mistake)
     case 11:
         ap->AddPort(wires.Get(0));
         break;
+    case 12: // beside one that has its addresses
+        lab->server = nodes.Get(0);
+        lab->stations = {nodes.Get(1)};
+        GiveAddresses(*lab, {wires.Get(0), wires.Get(1)});
+        return nullptr;
+    case 13:
+        lab->server = nodes.Get(0);
+        lab->stations = {nodes.Get(1)};
+        lab->accessPoint = nullptr;
+        return lab;
     case 10:
         wires.Get(1)->SetMtu(9500);
         ap->AddPort(wires.Get(0));

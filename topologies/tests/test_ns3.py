@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -144,7 +145,7 @@ def test_a_mistake_in_what_a_lab_is_asked_is_one_line() -> None:
         (2, "cubic", 1.0, "there is no station 2: there are 1 to 1"),
         (1, "ns3::Nobody", 1.0, "there is no congestion control ns3::Nobody"),
         (1, "ns3::Node", 1.0, "there is no congestion control ns3::Node"),
-        (1, "hybla", 1.0, "ns-3 has no congestion control 'hybla': choose one of cubic"),
+        (1, "cdg", 1.0, "ns-3 has no congestion control 'cdg': choose one of cubic"),
     ):
         with pytest.raises(LabError, match=said), labs.wired(1, 1, **LINKS) as lab:
             lab.transfer("up", start, station=station, cc=cc)
@@ -152,6 +153,14 @@ def test_a_mistake_in_what_a_lab_is_asked_is_one_line() -> None:
         lab.run(2)
         with pytest.raises(LabError, match=r"a transfer from 1\S* to \S* s cannot be: it starts from now on"):
             lab.transfer("up", start=1)
+
+
+@pytest.mark.parametrize("name", labs.CONGESTION)
+def test_a_congestion_control_of_linuxs_name_is_one_of_ns3(name: str, pair: labs.Lab) -> None:
+    pair.control(labs.config(PORTS))
+    download = pair.transfer("down", cc=name, octets=20_000)
+    pair.run(3)
+    assert download.finished()
 
 
 def test_one_lab_at_a_time(pair: labs.Lab) -> None:
@@ -220,6 +229,14 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, tm
     with monkeypatch.context() as changed:
         changed.setattr("importlib.metadata.version", lambda name: "3.43.post9")
         with pytest.raises(LabError, match=r"ns-3 is of version 3\.43\.post9, and 3\.44 is needed: .*`make ns3`"):
+            build.library()
+
+    def nowhere(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    with monkeypatch.context() as changed:
+        changed.setattr("importlib.metadata.version", nowhere)
+        with pytest.raises(LabError, match=r"the ns3 that Python finds is no wheel's: install that with `make ns3`"):
             build.library()
     with monkeypatch.context() as changed:
         changed.setattr("importlib.util.find_spec", lambda name: None)

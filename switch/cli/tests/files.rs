@@ -11,6 +11,8 @@ use apswitch::port::read_pcap;
 use apswitch::state::Shared;
 use apswitch::store::Store;
 use apswitch_reference::{Output, Reference, Setup};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -63,7 +65,7 @@ fn frames_enter_in_the_order_of_their_times_and_leave_to_files() {
     write(&scratch.0.join("b_in.pcap"), &records(&odd));
 
     let options = ["--use-files", "0", "--pcap", "captures", "--log-format", "json", "-i", "1@a", "-i", "2@b"];
-    let mut switch = Command::new(env!("CARGO_BIN_EXE_apswitch"))
+    let switch = Command::new(env!("CARGO_BIN_EXE_apswitch"))
         .current_dir(&scratch.0)
         .arg(program)
         .args(options)
@@ -75,8 +77,11 @@ fn frames_enter_in_the_order_of_their_times_and_leave_to_files() {
     while frames(&scratch.0.join("b_out.pcap")).len() < 100 && begin.elapsed() < SOON {
         std::thread::sleep(Duration::from_millis(20));
     }
-    switch.kill().unwrap();
-    let log = String::from_utf8(switch.wait_with_output().unwrap().stderr).unwrap();
+    // Asked to end it has said everything, and its captures are whole.
+    kill(Pid::from_raw(switch.id() as i32), Signal::SIGTERM).unwrap();
+    let output = switch.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let log = String::from_utf8(output.stderr).unwrap();
 
     let setup = Setup { ports: vec![1, 2], cpu_port: None, queues: 8, seed: 1 };
     let json = std::fs::read(program).unwrap();

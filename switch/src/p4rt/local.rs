@@ -97,8 +97,10 @@ impl Local {
     /// A `StreamMessageRequest`; an error ends the stream.
     pub async fn send(&mut self, id: ClientId, message: &[u8]) -> Result<(), Status> {
         let queue = self.stream(id)?.0.queue.clone();
-        let update = decode::<p4::StreamMessageRequest>(message)?.into_inner().update;
-        let handled = stream::handle(&self.service.0, id, &queue, None, update).await;
+        let handled = match decode::<p4::StreamMessageRequest>(message) {
+            Ok(request) => stream::handle(&self.service.0, id, &queue, None, request.into_inner().update).await,
+            Err(status) => Err(status),
+        };
         handled.inspect_err(|_| self.close(id))
     }
 

@@ -53,19 +53,26 @@ struct CellStream
 class Cell
 {
   public:
-    /// Raises std::invalid_argument.
-    explicit Cell(Settings& settings);
+    Cell() = default;
+    /// Ends the simulation, also one that was half made.
     ~Cell();
+    Cell(const Cell&) = delete;
+    Cell& operator=(const Cell&) = delete;
 
-    void AddFlow(Settings& settings);
-    void AddStream(Settings& settings);
-    void AddMiddleware(Settings& settings);
+    /// What the cell is made of, once. Raises std::invalid_argument.
+    void Make(Settings& settings);
+    /// A flow, a stream, or a middleware, before it runs. Raises std::invalid_argument, and goes on without it.
+    void Add(const std::string& kind, Settings& settings);
+    /// Raises std::invalid_argument for a time that is none, or over.
     void Run(double until);
     const std::vector<CellSample>& Samples() const;
     /// Of the access points of this project; none behind bridges.
     const std::vector<Ptr<AccessPoint>>& Ours() const;
 
   private:
+    void AddFlow(Settings& settings);
+    void AddStream(Settings& settings);
+    void AddMiddleware(Settings& settings);
     void Configure(Settings& settings);
     Ptr<YansWifiChannel> MakeAir(Settings& settings);
     void MakeRadios(Settings& settings);
@@ -75,6 +82,7 @@ class Cell
     void Leave();
     void Arrive();
     Ptr<Node> Station(Settings& settings, uint32_t& number) const;
+    void ScheduleLooks();
     void Look();
     void LookCloser();
     void Send(CellStream* stream);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cell_flow.h"
 
+#include "asked.h"
+
 #include "ns3/object-factory.h"
 #include "ns3/simulator.h"
 #include "ns3/tcp-socket-factory.h"
@@ -17,6 +19,7 @@ namespace
 {
 
 constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
+constexpr double MOST_SESSIONS = 1e6; // all are planned at the start
 constexpr double PAUSE = 1;           // s without a segment, after which a receiver is quick again; Linux: its timeout
 
 std::invalid_argument
@@ -26,65 +29,6 @@ Wrong(const std::string& what)
 }
 
 } // namespace
-
-Settings::Settings(const char* const* words, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-    {
-        std::string word = words[i];
-        auto at = word.find('=');
-        if (at == std::string::npos)
-        {
-            throw Wrong("'" + word + "' gives no value: write name=value");
-        }
-        m_values[word.substr(0, at)] = word.substr(at + 1);
-    }
-}
-
-std::string
-Settings::Text(const std::string& name, const std::string& otherwise)
-{
-    auto found = m_values.find(name);
-    if (found == m_values.end())
-    {
-        return otherwise;
-    }
-    std::string value = found->second;
-    m_values.erase(found);
-    return value;
-}
-
-double
-Settings::Number(const std::string& name, double otherwise)
-{
-    if (!Has(name))
-    {
-        return otherwise;
-    }
-    std::string text = Text(name, "");
-    char* end;
-    double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end || !std::isfinite(value))
-    {
-        throw Wrong(name + "=" + text + " is no number");
-    }
-    return value;
-}
-
-bool
-Settings::Has(const std::string& name) const
-{
-    return m_values.contains(name);
-}
-
-void
-Settings::Finish() const
-{
-    if (!m_values.empty())
-    {
-        throw Wrong("a cell knows no '" + m_values.begin()->first + "'");
-    }
-}
 
 CellFlow::CellFlow(std::string name_,
                    Ptr<Node> sender_,
@@ -101,24 +45,41 @@ CellFlow::CellFlow(std::string name_,
       m_receiver(receiver),
       m_to(to, port),
       m_ecn(settings.Number("ecn", 0) != 0),
-      m_quick(settings.Number("quick_acks", 0))
+      m_quick(settings.Number("quick_acks", 0, 0, 1e6)),
+      m_length(std::trunc(settings.Number("length", 0, 0, 1e9))),
+      m_period(settings.Number("period", 10, 0.001, LATEST)),
+      m_first(settings.Number("first", send)),
+      m_endless(m_length == 0)
 {
-    double length = settings.Number("length", 0);
-    double period = settings.Number("period", 10);
-    double first = settings.Number("first", send);
-    m_endless = length <= 0;
-    if (!m_endless && period <= 0)
+    if (auto wrong = WrongCongestionControl(transport); !wrong.empty())
     {
-        throw Wrong("a session every 0 s is not possible");
+        throw Wrong(wrong);
     }
+    if (start < 0 || send < start || send > LATEST || stop > LATEST || (stop != 0 && stop <= start))
+    {
+        throw Wrong("it starts at 0 to 1000000 s, sends from then on or later, and stops after it started");
+    }
+    if (!m_endless && m_first < start)
+    {
+        throw Wrong("its first session would be before it starts: give a later first");
+    }
+    if (!m_endless && (stop - m_first) / m_period > MOST_SESSIONS)
+    {
+        throw Wrong("it would have over 1000000 sessions: give a longer period, or an earlier stop");
+    }
+}
+
+void
+CellFlow::Schedule()
+{
     Simulator::Schedule(Seconds(start), &CellFlow::Begin, this);
     if (send > start)
     {
         Simulator::Schedule(Seconds(send), &CellFlow::Fill, this);
     }
-    for (double at = first; !m_endless && at < stop; at += period)
+    for (double at = m_first; !m_endless && at < stop; at += m_period)
     {
-        Simulator::Schedule(Seconds(at), &CellFlow::Plan, this, at, static_cast<uint32_t>(length));
+        Simulator::Schedule(Seconds(at), &CellFlow::Plan, this, at, static_cast<uint32_t>(m_length));
     }
     if (stop > 0)
     {
@@ -160,7 +121,7 @@ void
 CellFlow::End()
 {
     m_over = true;
-    if (m_endless)
+    if (m_endless && m_socket)
     {
         m_socket->Close();
     }
@@ -177,7 +138,7 @@ CellFlow::Plan(double at, uint32_t bytes)
 void
 CellFlow::Fill()
 {
-    while (!m_over && Simulator::Now() >= Seconds(send))
+    while (m_socket && !m_over && Simulator::Now() >= Seconds(send))
     {
         uint64_t left = m_endless ? ENDLESS : m_wanted - m_given;
         uint32_t room = std::min<uint64_t>(left, m_socket->GetTxAvailable());

@@ -1,39 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a cell (cell.h) is told, by name, and TCP in it.
+// TCP in a cell (cell.h).
 #pragma once
 
 #include "cwnd_middleware.h"
+#include "settings.h"
 
 #include "ns3/inet-socket-address.h"
 #include "ns3/tcp-socket-base.h"
 
-#include <map>
 #include <string>
 #include <vector>
 
 namespace ns3
 {
 
-/// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error.
-class Settings
-{
-  public:
-    /// Raises std::invalid_argument for a word without "=".
-    Settings(const char* const* words, size_t count);
-    std::string Text(const std::string& name, const std::string& otherwise);
-    double Number(const std::string& name, double otherwise);
-    bool Has(const std::string& name) const;
-    /// Raises std::invalid_argument for what was not asked for.
-    void Finish() const;
-
-  private:
-    std::map<std::string, std::string> m_values;
-};
-
 /// TCP from one node to another: as much as goes, or sessions on one connection.
 class CellFlow
 {
   public:
+    /// Raises std::invalid_argument for what cannot be.
     CellFlow(std::string name, Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address to, uint16_t port, Settings& settings);
 
     std::string name;
@@ -43,8 +28,8 @@ class CellFlow
     double send;  ///< as much as goes, from here on
     double stop;
 
-    void Begin();
-    void End();
+    /// Has it happen, once all of it is known to be possible.
+    void Schedule();
     /// Bytes that arrived since the last time.
     uint64_t TakeArrived();
     bool Begun() const;
@@ -65,6 +50,8 @@ class CellFlow
     uint64_t timeouts{0}, recoveries{0};
 
   private:
+    void Begin();
+    void End();
     void Plan(double at, uint32_t bytes);
     void Fill();
     void Accept(Ptr<Socket> socket, const Address& from);
@@ -80,6 +67,9 @@ class CellFlow
     uint32_t m_quick; ///< segments that are acknowledged each by itself after a pause
     uint32_t m_quickLeft{0};
     Time m_arrived{Seconds(-1)}; ///< the last segment
+    double m_length; ///< of a session, bytes; 0: there are none
+    double m_period; ///< s between two sessions
+    double m_first;  ///< s, of the first
     bool m_endless;
     Ptr<TcpSocketBase> m_socket;
     Ptr<Socket> m_listening;
