@@ -103,6 +103,18 @@ class End:
                 frames.append(frame)
         return frames
 
+    def gathered(self, count: int, fits: Callable[[bytes], bool]) -> list[bytes]:
+        """All frames that fit, once so many have come, and what comes right after them."""
+        frames: list[bytes] = []
+
+        def came() -> bool:
+            frames.extend(filter(fits, self.received()))
+            return len(frames) >= count
+
+        wait_for(came)
+        came()
+        return frames
+
 
 class Wire(End):
     """The far end of one switch port, in a namespace of `wires_apart`."""

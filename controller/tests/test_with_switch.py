@@ -33,12 +33,8 @@ def test_it_learns_and_forwards(any_lab: Lab) -> None:
     roles = {entry["address"]: entry["role"] for entry in controller.get("stations")}
     assert roles == {STATION.hex(":"): "station", SERVER.hex(":"): "uplink"}
     up = udp(STATION, SERVER, 1000, 2000)
-
-    def came() -> list[bytes]:
-        return [frame for frame in any_lab.wires[2].received() if frame[36:38] == (2000).to_bytes(2)]
-
     any_lab.wires[1].send(up)
-    assert wait_for(came) + came() == [up]
+    assert any_lab.wires[2].gathered(1, lambda frame: frame[36:38] == (2000).to_bytes(2)) == [up]
 
 
 def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
@@ -230,13 +226,7 @@ def test_a_plain_switch_asks_for_no_flows(any_lab: Lab) -> None:
     any_lab.introduce(controller)
     for _ in range(20):
         any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
-    frames: list[bytes] = []
-
-    def came() -> bool:
-        frames.extend(any_lab.wires[2].received())
-        return len(frames) >= 20
-
-    wait_for(came)
+    assert len(any_lab.wires[2].gathered(20, lambda _: True)) >= 20
     assert controller.get("flows") == []
     sent = {cell["index"]: cell["packets"] for cell in controller.get("counters") if cell["counter"] == "queued"}
     assert sent.keys() == {0}
@@ -435,14 +425,7 @@ def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None
         pass  # what is queued was decided on before
     for _ in range(10):
         link_lab.wires[1].send(packet)
-    frames: list[bytes] = []
-
-    def came() -> bool:
-        frames.extend(frame for frame in link_lab.wires[2].received(1.0) if len(frame) == 1000)
-        return len(frames) >= 10
-
-    wait_for(came)
-    came()
+    frames = link_lab.wires[2].gathered(10, lambda frame: len(frame) == 1000)
     assert len(frames) == 10
     assert all(frame[15] & 3 == 2 for frame in frames)
 
