@@ -29,7 +29,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <stdexcept>
 
 namespace ns3
 {
@@ -37,8 +36,6 @@ namespace ns3
 namespace
 {
 
-constexpr double LEAST = 0.001; // of what is not to be 0
-constexpr double MOST = 1e6;    // of what ns-3 has no limit for, and we see no use of
 /// What ns-3 calls the parts of a standard. channels: that do not overlap, of the first access point, of the second, and
 /// of nobody.
 struct Standard
@@ -92,12 +89,6 @@ const std::map<std::string, Standard> STANDARDS{
 
 constexpr size_t FIRST = 0, SECOND = 1, NOWHERE = 2; // of a standard's channels
 constexpr double BESIDE = 0.5; // m, of who walks from one access point to the other, beside the line between them
-
-std::invalid_argument
-Wrong(const std::string& what)
-{
-    return std::invalid_argument(what);
-}
 
 /// A rate that a standard has, of the setting `name`.
 std::string

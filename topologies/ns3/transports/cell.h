@@ -59,11 +59,11 @@ class Cell
     Cell(const Cell&) = delete;
     Cell& operator=(const Cell&) = delete;
 
-    /// What the cell is made of, once. Raises std::invalid_argument.
+    /// What the cell is made of, once. Raises Wrong.
     void Make(Settings& settings);
-    /// A flow, a stream, or a middleware, before it runs. Raises std::invalid_argument, and goes on without it.
+    /// A flow, a stream, or a middleware, before it runs. Raises Wrong, and goes on without it.
     void Add(const std::string& kind, Settings& settings);
-    /// Raises std::invalid_argument for a time that is none, or over.
+    /// Raises Wrong for a time that is none, or over.
     void Run(double until);
     const std::vector<CellSample>& Samples() const;
     /// Of the access points of this project; none behind bridges.

@@ -21,53 +21,51 @@ Tell(char* error, size_t room, const std::string& line)
     error[length] = 0;
 }
 
+/// What is tried; null or false after its line was written.
+template <typename Try>
+auto
+Told(char* error, size_t room, Try attempt) -> decltype(attempt())
+{
+    try
+    {
+        return attempt();
+    }
+    catch (const std::exception& wrong)
+    {
+        Tell(error, room, wrong.what());
+        return {};
+    }
+}
+
 } // namespace
 
 extern "C"
 {
     ns3::Cell* cell_new(const char* const* words, size_t count, char* error, size_t room)
     {
-        try
-        {
+        return Told(error, room, [=] {
             ns3::Settings settings(words, count);
             auto cell = std::make_unique<ns3::Cell>(); // which ends its simulation also when it cannot be
             cell->Make(settings);
             return cell.release();
-        }
-        catch (const std::exception& wrong)
-        {
-            Tell(error, room, wrong.what());
-            return nullptr;
-        }
+        });
     }
 
     bool cell_add(ns3::Cell* cell, const char* what, const char* const* words, size_t count, char* error, size_t room)
     {
-        try
-        {
+        return Told(error, room, [=] {
             ns3::Settings settings(words, count);
             cell->Add(what, settings);
             return true;
-        }
-        catch (const std::exception& wrong)
-        {
-            Tell(error, room, wrong.what());
-            return false;
-        }
+        });
     }
 
     bool cell_run(ns3::Cell* cell, double until, char* error, size_t room)
     {
-        try
-        {
+        return Told(error, room, [=] {
             cell->Run(until);
             return true;
-        }
-        catch (const std::exception& wrong)
-        {
-            Tell(error, room, wrong.what());
-            return false;
-        }
+        });
     }
 
     const ns3::CellSample* cell_samples(const ns3::Cell* cell, size_t* count)

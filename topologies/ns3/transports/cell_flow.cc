@@ -10,7 +10,6 @@
 
 #include <cmath>
 #include <sstream>
-#include <stdexcept>
 
 namespace ns3
 {
@@ -21,12 +20,6 @@ namespace
 constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
 constexpr double MOST_SESSIONS = 1e6; // all are planned at the start
 constexpr double PAUSE = 1;           // s without a segment, after which a receiver is quick again; Linux: its timeout
-
-std::invalid_argument
-Wrong(const std::string& what)
-{
-    return std::invalid_argument(what);
-}
 
 } // namespace
 

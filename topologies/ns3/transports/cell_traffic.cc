@@ -11,7 +11,6 @@
 #include "ns3/udp-socket-factory.h"
 
 #include <sstream>
-#include <stdexcept>
 
 namespace ns3
 {
@@ -22,15 +21,7 @@ namespace
 constexpr double LOOK = 0.25;  // s between two samples of a rate
 constexpr double CLOSER = 0.5; // s between two looks at a sender, as the middleware of paper 002 has it
 constexpr uint16_t PORT = 5000;
-constexpr double LEAST = 0.001; // of what is not to be 0
-constexpr double MOST = 1e6;    // of what ns-3 has no limit for, and we see no use of
 constexpr double OFTEN = 1000;  // ns between two packets of a stream, at least
-
-std::invalid_argument
-Wrong(const std::string& what)
-{
-    return std::invalid_argument(what);
-}
 
 } // namespace
 

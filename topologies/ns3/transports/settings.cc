@@ -4,19 +4,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
-#include <stdexcept>
 
 namespace ns3
 {
 
 namespace
 {
-
-std::invalid_argument
-Wrong(const std::string& what)
-{
-    return std::invalid_argument(what);
-}
 
 std::string
 Written(double number)
@@ -76,12 +69,11 @@ Settings::Number(const std::string& name, double otherwise)
 double
 Settings::Number(const std::string& name, double otherwise, double least, double most)
 {
-    const auto found = m_values.find(name);
-    const std::string text = found == m_values.end() ? "" : found->second;
+    const auto text = Given(name);
     const double value = Number(name, otherwise);
     if (value < least || value > most)
     {
-        throw Wrong(name + "=" + text + " cannot be: give " + Written(least) + " to " + Written(most));
+        Refuse(name, text, Written(least) + " to " + Written(most));
     }
     return value;
 }
@@ -89,14 +81,26 @@ Settings::Number(const std::string& name, double otherwise, double least, double
 double
 Settings::NumberOrNone(const std::string& name, double least, double most)
 {
-    const auto found = m_values.find(name);
-    const std::string text = found == m_values.end() ? "" : found->second;
+    const auto text = Given(name);
     const double value = Number(name, 0);
     if (value != 0 && (value < least || value > most))
     {
-        throw Wrong(name + "=" + text + " cannot be: give 0, or " + Written(least) + " to " + Written(most));
+        Refuse(name, text, "0, or " + Written(least) + " to " + Written(most));
     }
     return value;
+}
+
+void
+Settings::Refuse(const std::string& name, const std::string& text, const std::string& may)
+{
+    throw Wrong(name + "=" + text + " cannot be: give " + may);
+}
+
+std::string
+Settings::Given(const std::string& name) const
+{
+    const auto found = m_values.find(name);
+    return found == m_values.end() ? "" : found->second;
 }
 
 bool

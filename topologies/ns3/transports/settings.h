@@ -3,13 +3,20 @@
 
 #include <cstddef>
 #include <map>
+#include <stdexcept>
 #include <string>
 
 namespace ns3
 {
 
+/// What a cell cannot be told is an error of this kind.
+using Wrong = std::invalid_argument;
+
+constexpr double LEAST = 0.001; ///< of what is not to be 0
+constexpr double MOST = 1e6;    ///< of what ns-3 has no limit for, and we see no use of
+
 /// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error. All but
-/// Has() raise std::invalid_argument.
+/// Has() raise Wrong.
 class Settings
 {
   public:
@@ -26,6 +33,11 @@ class Settings
     void Finish() const;
 
   private:
+    /// Raises what is wrong with a value: `may` says which there may be.
+    [[noreturn]] static void Refuse(const std::string& name, const std::string& text, const std::string& may);
+    /// As it was given; empty: it was not.
+    std::string Given(const std::string& name) const;
+
     std::map<std::string, std::string> m_values;
 };
 
