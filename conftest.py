@@ -1,6 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests send Ctrl-C to what they start. A shell's background job ignores it, and all that it starts would, too."""
+"""For all rooms. Tests send Ctrl-C to what they start. A shell's background job ignores it, and all that it starts
+would, too."""
 
 import signal
 
+import pytest
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def ns3() -> None:
+    """Skips where ns-3 or a compiler is not installed, and says how to have it. What does not compile has failed."""
+    from topologies.ns3 import build
+    from topologies.requirements import LabError
+
+    try:
+        build.wheel()
+        build.compiler()
+    except LabError as error:
+        pytest.skip(str(error))
+    build.library()

@@ -16,8 +16,9 @@ from experiments.experiment import Point
 from experiments.fairness import cells as fairness
 from topologies.kernels.kernel import REAL, SIMULATED
 from topologies.links.dcf import MOST, PAYLOAD, saturation
-from topologies.ns3 import build
 from topologies.requirements import ROOT, LabError
+
+pytestmark = pytest.mark.usefixtures("ns3")
 
 PROGRAM = """
 import json, sys
@@ -32,14 +33,6 @@ samples, _ = scene.simulate(experiment.arm(arm), point, seconds, seed, Path(".")
 raw = Raw(samples, seconds, seconds / scene.seconds, point, arm)
 print(json.dumps([{one.name: one.of(raw) for one in experiment.measures}, [astuple(one) for one in samples]]))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def library() -> None:
-    try:
-        build.library()
-    except LabError as error:
-        pytest.skip(str(error))
 
 
 def simulate(name: str, arm: str, seconds: float, point: Point, seed: int = 1) -> tuple[dict[str, Any], str]:

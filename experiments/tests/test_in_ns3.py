@@ -17,14 +17,7 @@ from topologies.kernels.kernel import SIMULATED
 from topologies.ns3 import build
 from topologies.requirements import ROOT, LabError
 
-
-@pytest.fixture(scope="module", autouse=True)
-def ns3() -> None:
-    """Skips where it is not installed, and says how to have it."""
-    try:
-        build.library()
-    except LabError as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("ns3")
 
 
 def test_a_run_of_the_testbed_leaves_the_same_samples_twice(tmp_path: Path) -> None:

@@ -20,19 +20,12 @@ from topologies.ns3 import build, virtual
 from topologies.ns3 import lab as labs
 from topologies.requirements import ROOT, LabError
 
+pytestmark = pytest.mark.usefixtures("ns3")
+
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 PORTS: dict[int, tuple[int | str, int]] = {1: (14_000_000, 100), 2: (1_000_000, 1000)}
 LINKS: dict[str, Any] = {"down": "rate=14mbit,limit=100,delay=2ms", "up": "rate=1mbit,limit=1000,delay=2ms"}
 MISTAKES = Path(__file__).with_name("mistakes.cc")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ns3() -> None:
-    """Skips where it is not installed, and says how to have it."""
-    try:
-        build.library()
-    except LabError as error:
-        pytest.skip(str(error))
 
 
 def played(seed: int, features: dict[str, Any] | None = None) -> tuple[float, float, str]:

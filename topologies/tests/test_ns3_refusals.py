@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from topologies.ns3 import build
-from topologies.requirements import ROOT, LabError
+from topologies.requirements import ROOT
+
+pytestmark = pytest.mark.usefixtures("ns3")
 
 PRELUDE = """
 import hashlib
@@ -50,15 +52,6 @@ def played_cell(until=3.0, **settings):
         cell.add("flow", station=2, start=0.2, up=False)
         return digest(cell.run(until))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ns3() -> None:
-    """Skips where it is not installed, and says how to have it."""
-    try:
-        build.library()
-    except LabError as error:
-        pytest.skip(str(error))
 
 
 def said(code: str, environment: dict[str, str] | None = None) -> list[str]:

@@ -13,8 +13,8 @@ import pytest
 
 from hosts.tests import cc_reference
 from hosts.tests.cc_recordings import CHANGES, KEPT, OPTIONS, SCENE_TARGET, SCENES, kept
-from topologies.ns3 import build, virtual
-from topologies.requirements import ROOT, LabError
+from topologies.ns3 import virtual
+from topologies.requirements import ROOT
 
 TYPES = {  # the control of hosts/bpf -> TypeId, attributes by the names of its options, with the defaults there
     "vegas": ("ns3::TcpPacketVegas", {"alpha": ("Alpha", 2), "beta": ("Beta", 4), "gamma": ("Gamma", 1)}),
@@ -50,11 +50,8 @@ class Recorded(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def library() -> ctypes.CDLL:
-    try:
-        build.wheel()
-    except LabError as error:
-        pytest.skip(str(error))
+def library(ns3: None) -> ctypes.CDLL:
+    del ns3
     found = virtual.load()
     found.replay_new.restype, found.replay_new.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     found.replay_call.restype = ctypes.c_uint32
