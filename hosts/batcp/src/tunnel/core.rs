@@ -131,13 +131,13 @@ impl Core {
         self.busy.is_some_and(|busy| now.saturating_duration_since(busy) < QUIET)
     }
 
-    /// The link that packets go over, if one lives.
+    /// The link that the next packet goes over, if one lives.
     pub fn chosen(&self) -> Option<usize> {
-        self.links.get(self.preferred).filter(|link| link.alive && link.is_open()).map(|_| self.preferred)
+        self.choice().0
     }
 
     /// The cheapest live link, of several the nearest; the last one stays unless another is clearly nearer. Then the next.
-    fn choose(&mut self) -> (Option<usize>, Option<usize>) {
+    fn choice(&self) -> (Option<usize>, Option<usize>) {
         let far = |link: &Link| link.rtt.map_or(Duration::MAX, |(rtt, _)| rtt);
         let mut live: Vec<usize> =
             (0..self.links.len()).filter(|&k| self.links[k].alive && self.links[k].is_open()).collect();
@@ -149,10 +149,15 @@ impl Core {
         let stays = live.contains(&self.preferred)
             && self.links[self.preferred].cost <= self.links[best].cost
             && far(&self.links[self.preferred]) < far(&self.links[best]) * 13 / 10 + Duration::from_millis(5);
-        if !stays {
-            self.preferred = best;
-        }
-        (Some(self.preferred), live.into_iter().find(|&k| k != self.preferred))
+        let chosen = if stays { self.preferred } else { best };
+        (Some(chosen), live.into_iter().find(|&k| k != chosen))
+    }
+
+    /// Makes the choice, which then stays as `choice` says.
+    fn choose(&mut self) -> (Option<usize>, Option<usize>) {
+        let (chosen, next) = self.choice();
+        self.preferred = chosen.unwrap_or(self.preferred);
+        (chosen, next)
     }
 
     /// Sends a packet of the device. `frame`: `HEAD` octets of room, and the packet.
@@ -482,5 +487,36 @@ impl Core {
         self.counters.received += 1;
         // SAFETY: the octets live during the call. What is no packet the kernel refuses.
         unsafe { libc::write(self.device.as_raw_fd(), packet.as_ptr().cast(), packet.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::noise::key_pair;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_told_is_where_the_next_packet_goes() {
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let links = [("eth0", 4.0, u64::MAX), ("eth1", 1.0, 1000)].map(|(name, cost, quota)| {
+            let mut link = Link::new(name.into(), cost, quota);
+            (link.socket, link.peer) = (Some(socket.clone()), socket.local_addr().ok());
+            link
+        });
+        let identity = Identity { private: key_pair().0, peer: key_pair().1, shared: [7; 32] };
+        let device = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let mut core = Core::new(identity, true, false, device, links.into());
+        let answer = |link: &mut Link| {
+            let now = Instant::now();
+            link.probe_sent(now);
+            link.probe_answered(now, now);
+        };
+        assert_eq!(core.chosen(), None, "none has answered");
+        answer(&mut core.links[0]);
+        assert_eq!(core.chosen(), Some(0));
+        answer(&mut core.links[1]);
+        assert_eq!(core.chosen(), Some(1), "it has just answered, and is cheaper");
+        core.links[1].bytes_sent = 1000;
+        assert_eq!(core.chosen(), Some(0), "the quota of the cheaper one is used up");
     }
 }
