@@ -30,7 +30,7 @@ from experiments.experiment import (
 )
 from experiments.experiment import Figure as Declared
 from experiments.goals import Table
-from experiments.samples import Sample, percentile
+from experiments.samples import Sample, by_source, percentile
 from experiments.store import Run
 from experiments.theme import Theme
 
@@ -72,7 +72,7 @@ class Drawing:
             case Bars(measures=measures, point=point):
                 return any(self._table.cell(measure, arm, point) for measure in measures)
             case Curves(measure=measure):
-                return any(self._table.cell(measure, arm, point) for point in self._summary["points"])
+                return any(self._table.cell(measure, arm, point) for point in self._swept())
             case Regulation():
                 return any(panels.feedback(run) for run in self._runs[arm][:1])
             case Panels() | Distribution():
@@ -81,6 +81,11 @@ class Drawing:
     def _at(self, point: Point, arm: str) -> list[Run]:
         """The first runs of an arm at a point."""
         return [run for run in self._runs[arm] if dict(run.order.point) == dict(point)][:MOST_LINES]
+
+    def _swept(self) -> list[dict[str, Any]]:
+        """The points that a curve goes through."""
+        fixed = dict(self._figure.point) if isinstance(self._figure, Curves) else {}
+        return [dict(p) for p in self._summary["points"] if fixed.items() <= dict(p).items()]
 
     def _reported(self, measure: str, arm: str) -> list[Reported]:
         return [one for one in self._experiment.reported if (one.measure, one.arm) == (measure, arm)]
@@ -150,11 +155,7 @@ class Drawing:
     def _lines(self, run: Run, figure: Timeline, pattern: str) -> list[list[Sample]]:
         """A run's samples of each source that the pattern matches. Read once, for both colours of a page."""
         if run.order.id not in self._read:
-            lines: dict[str, list[Sample]] = {}
-            for sample in run.samples():
-                if sample.quantity == figure.quantity:
-                    lines.setdefault(sample.source, []).append(sample)
-            self._read[run.order.id] = dict(sorted(lines.items()))
+            self._read[run.order.id] = by_source(s for s in run.samples() if s.quantity == figure.quantity)
         return [line for source, line in self._read[run.order.id].items() if fnmatchcase(source, pattern)]
 
     def _ceiling(self, figure: Timeline) -> float:
@@ -214,19 +215,25 @@ class Drawing:
         drawn = Figure(figsize=(7.2, 4.4), layout="constrained")
         ax = drawn.subplots()
         fixed = dict(figure.point)
-        points = [p for p in self._summary["points"] if fixed.items() <= dict(p).items()]
+        points = self._swept()
+        values = list(dict.fromkeys(p[figure.x] for p in points))
+        # Names have no order and nothing between them: their place is their number, the arms' beside each other.
+        names = [value for value in values if isinstance(value, str)]
+        line = "none" if names else "-"
         for number, arm in enumerate(self.arms):
+            beside = 0.1 * (number - (len(self.arms) - 1) / 2)
             color = colours.arms[number % len(colours.arms)]
             marker = MARKERS[number // len(colours.arms) % len(MARKERS)]
             found = [(p[figure.x], self._table.cell(figure.measure, arm, p)) for p in points]
             cells = [(x, cell) for x, cell in found if cell]
-            xs, values = [x for x, _ in cells], [cell["median"] for _, cell in cells]
+            xs = [names.index(x) + beside if names else x for x, _ in cells]
+            ys = [cell["median"] for _, cell in cells]
             spread = [
-                [value - min(value, cell["low"]) for value, (_, cell) in zip(values, cells, strict=True)],
-                [max(value, cell["high"]) - value for value, (_, cell) in zip(values, cells, strict=True)],
+                [y - min(y, cell["low"]) for y, (_, cell) in zip(ys, cells, strict=True)],
+                [max(y, cell["high"]) - y for y, (_, cell) in zip(ys, cells, strict=True)],
             ]
             label = self._experiment.arm(arm).label
-            ax.errorbar(xs, values, spread, color=color, marker=marker, ms=5, capsize=2, elinewidth=1, label=label)
+            ax.errorbar(xs, ys, spread, color=color, marker=marker, ms=5, capsize=2, elinewidth=1, label=label, ls=line)
             paper = [one for one in self._reported(figure.measure, arm) if fixed.items() <= dict(one.point).items()]
             ax.plot(
                 [one.point[figure.x] for one in paper], [one.middle for one in paper],
@@ -236,9 +243,11 @@ class Drawing:
             ax.set_xscale("log")
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             ax.xaxis.set_minor_formatter(NullFormatter())
-        values = sorted({p[figure.x] for p in points})
-        if len(values) <= 12:
-            ax.set_xticks(values, [f"{value:g}" for value in values])
+        if names:
+            ax.set_xticks(range(len(names)), names)
+            ax.set_xlim(-0.5, len(names) - 0.5)
+        elif len(values) <= 12:
+            ax.set_xticks(sorted(values), [f"{value:g}" for value in sorted(values)])
         ax.set_xlabel(figure.xlabel)
         ax.set_ylabel(figure.label)
         _scale(ax, figure.log)

@@ -2,7 +2,7 @@
 """Samples, and what can be said of any: rates, percentiles. Pure: no clock, no files."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 INTERVAL = 0.25  # s between two reports of a flow's rate
 SETTLE = 1.0  # s in which TCP still reacts to a change; at most an eighth of what is averaged
@@ -50,6 +50,16 @@ def summed_up(samples: Iterable[Sample], quantities: Iterable[str], seconds: flo
                 rate = mean_rate(within, quantity, start, end)
                 result.append(Sample((start + end) / 2, quantity, rate, INTERVAL))
     return sorted(result, key=lambda sample: sample.time)
+
+
+def by_source(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """The samples of each source; the rates of several flows of it at the same time add up."""
+    lines: dict[str, dict[float, Sample]] = {}
+    for sample in samples:
+        own = lines.setdefault(sample.source, {})
+        before = own.get(sample.time)
+        own[sample.time] = sample if before is None else replace(sample, value=before.value + sample.value)
+    return {source: list(own.values()) for source, own in sorted(lines.items())}
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:

@@ -15,6 +15,7 @@ SECONDS = 60.0
 SETTLED = 20.0  # s: the paper's figures show the control at work by then
 TERMINALS = tuple(range(1, 11))
 DELAYS = (4, 256)
+QUEUES = 64, 256, 1000  # packets, of the access point
 RADIO: Mapping[str, str | float] = {"standard": "802.11g", "manager": "ns3::ArfWifiManager", "ap_queue": 256}
 HIGH = 10  # times the run's smallest: what the claims read as "highly delayed"
 ON = 6.0  # the ratio at which the middleware's control begins
@@ -221,7 +222,7 @@ SENSITIVE = Experiment(
         "terminals": (10,),
         "delay": DELAYS,
         "manager": ("Arf", "Aarf", "Minstrel", "ConstantRate"),
-        "ap_queue": (64, 256, 1000),
+        "ap_queue": QUEUES,
     },
     scene=lambda point, arm: uploads(
         point, arm, manager=f"ns3::{point['manager']}WifiManager", ap_queue=int(point["ap_queue"])
@@ -230,17 +231,16 @@ SENSITIVE = Experiment(
     measures=MEASURES,
     figures=tuple(
         Curves(
-            f"total-{manager}-{delay}",
-            f"{manager}, {delay} ms.",
+            f"total-{delay}-{queue}",
+            f"All terminals together: {delay} ms, {queue} packets in the access point's queue.",
             "total",
-            "ap_queue",
-            "access point's queue (packets)",
+            "manager",
+            "rate control of all radios",
             "throughput (Mb/s)",
-            point={"terminals": 10, "delay": delay, "manager": manager},
-            log_x=True,
+            point={"terminals": 10, "delay": delay, "ap_queue": queue},
         )
-        for manager in ("Arf", "Aarf", "Minstrel", "ConstantRate")
         for delay in DELAYS
+        for queue in QUEUES
     ),
     repeats=10,
     quick=Quick(seconds=20, sweep={"delay": (256,), "ap_queue": (256,)}),

@@ -16,7 +16,7 @@ from experiments.ncr import headline
 from experiments.ncr.radios import STATIONS
 from experiments.plan import Order
 from experiments.raw import Raw, longest_between_answers, longest_gap
-from experiments.samples import Sample, averaged, mean_rate, percentile, summed_up
+from experiments.samples import Sample, averaged, by_source, mean_rate, percentile, summed_up
 from experiments.scene import AccessPoint, Walk
 from experiments.store import Run
 from experiments.tests import synthetic
@@ -48,6 +48,14 @@ def test_flows_of_one_quantity_are_summed_up() -> None:
     assert len(total) == 8 and all(s.span == 0.25 for s in total)
     assert [s.value for s in total[1:7]] == pytest.approx([3.0] * 6)
     assert mean_rate(total, "downlink_mbps", 0.25, 1.75) == pytest.approx(3.0)
+
+
+def test_a_terminal_that_comes_back_has_one_line() -> None:
+    first = [Sample(i / 4, "rate_mbps", 3.0 if i < 4 else 0.0, 0.25, "sta1") for i in range(8)]
+    second = [Sample(i / 4, "rate_mbps", 5.0, 0.25, "sta1") for i in range(6, 8)]
+    other = Sample(0.5, "rate_mbps", 7.0, 0.25, "sta2")
+    lines = by_source([*first, other, *second])
+    assert [s.value for s in lines["sta1"]] == [3, 3, 3, 3, 0, 0, 5, 5] and lines["sta2"] == [other]
 
 
 def test_the_longest_gap_counts_from_edge_to_edge() -> None:

@@ -248,6 +248,17 @@ def test_a_timeline_has_a_line_for_each_source_that_its_pattern_matches(out: Pat
     assert max(line.max() for line in lines) < panel.get_ylim()[1]
 
 
+def test_names_stand_beside_each_other_and_what_was_not_measured_is_not_drawn() -> None:
+    settings = registry.find("cell-settings")
+    done = json.loads((ROOT / "docs/results/summaries/cell-settings.json").read_text())
+    drawings = {figure.name: figures.Drawing(settings, done, [], figure) for figure in settings.figures}
+    assert [name for name, drawing in drawings.items() if drawing.arms] == ["total-256-256"]
+    (panel,) = drawings["total-256-256"].draw(LIGHT).axes
+    assert [label.get_text() for label in panel.get_xticklabels()] == [*settings.sweep["manager"]]
+    places = [place for line in panel.lines for place in np.asarray(line.get_xdata(), float)]
+    assert len(set(places)) >= 8, "a place for each arm and name"
+
+
 def test_a_page_that_its_summary_does_not_make_is_told(out: Path, tmp_path: Path) -> None:
     options = argparse.Namespace(names=["ncr-testbed"], quick=True, out=out, pages=tmp_path)
     commands._report(options, Console(quiet=True))
