@@ -14,7 +14,7 @@ from .observation import CLASS_COLUMNS, Measure, Observation, PortObservation, U
 
 HOUR, DAY = 3600, 86_400
 RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
-"""Resolution -> how long it is kept, both in seconds. 50 access points with four ports: 0.25 GB after a day."""
+"""Resolution -> how long it is kept, both in seconds. 50 access points with four ports: 0.35 GB after a day."""
 STATION_RETENTION = {resolution: seconds for resolution, seconds in RETENTION.items() if resolution >= 60}
 """Of what stations used: who used how much of a day needs no seconds."""
 MOST_STATIONS = 256
