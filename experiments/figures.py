@@ -71,8 +71,8 @@ class Drawing:
                 return bool(self._at(point, arm))
             case Bars(measures=measures, point=point):
                 return any(self._table.cell(measure, arm, point) for measure in measures)
-            case Curves(measure=measure):
-                return any(self._table.cell(measure, arm, point) for point in self._swept())
+            case Curves() as curves:
+                return any(self._table.cell(curves.measure, arm, point) for point in self._swept(curves))
             case Regulation():
                 return any(panels.feedback(run) for run in self._runs[arm][:1])
             case Panels() | Distribution():
@@ -82,10 +82,9 @@ class Drawing:
         """The first runs of an arm at a point."""
         return [run for run in self._runs[arm] if dict(run.order.point) == dict(point)][:MOST_LINES]
 
-    def _swept(self) -> list[dict[str, Any]]:
+    def _swept(self, figure: Curves) -> list[dict[str, Any]]:
         """The points that a curve goes through."""
-        fixed = dict(self._figure.point) if isinstance(self._figure, Curves) else {}
-        return [dict(p) for p in self._summary["points"] if fixed.items() <= dict(p).items()]
+        return [dict(p) for p in self._summary["points"] if figure.point.items() <= dict(p).items()]
 
     def _reported(self, measure: str, arm: str) -> list[Reported]:
         return [one for one in self._experiment.reported if (one.measure, one.arm) == (measure, arm)]
@@ -214,19 +213,20 @@ class Drawing:
     def _curves(self, figure: Curves, colours: Theme) -> Figure:
         drawn = Figure(figsize=(7.2, 4.4), layout="constrained")
         ax = drawn.subplots()
-        fixed = dict(figure.point)
-        points = self._swept()
+        points = self._swept(figure)
         values = list(dict.fromkeys(p[figure.x] for p in points))
         # Names have no order and nothing between them: their place is their number, the arms' beside each other.
         names = [value for value in values if isinstance(value, str)]
         line = "none" if names else "-"
         for number, arm in enumerate(self.arms):
-            beside = 0.1 * (number - (len(self.arms) - 1) / 2)
+            places: dict[Any, Any] = {
+                name: k + 0.1 * (number - (len(self.arms) - 1) / 2) for k, name in enumerate(names)
+            }
             color = colours.arms[number % len(colours.arms)]
             marker = MARKERS[number // len(colours.arms) % len(MARKERS)]
             found = [(p[figure.x], self._table.cell(figure.measure, arm, p)) for p in points]
             cells = [(x, cell) for x, cell in found if cell]
-            xs = [names.index(x) + beside if names else x for x, _ in cells]
+            xs = [places.get(x, x) for x, _ in cells]
             ys = [cell["median"] for _, cell in cells]
             spread = [
                 [y - min(y, cell["low"]) for y, (_, cell) in zip(ys, cells, strict=True)],
@@ -234,9 +234,12 @@ class Drawing:
             ]
             label = self._experiment.arm(arm).label
             ax.errorbar(xs, ys, spread, color=color, marker=marker, ms=5, capsize=2, elinewidth=1, label=label, ls=line)
-            paper = [one for one in self._reported(figure.measure, arm) if fixed.items() <= dict(one.point).items()]
+            paper = [
+                one for one in self._reported(figure.measure, arm) if figure.point.items() <= dict(one.point).items()
+            ]
+            told = [one.point[figure.x] for one in paper]
             ax.plot(
-                [one.point[figure.x] for one in paper], [one.middle for one in paper],
+                [places.get(x, x) for x in told], [one.middle for one in paper],
                 marker=marker, ms=10, mfc="none", mec=color, mew=1.6, ls=(0, (1, 2)), color=color, lw=1,
             )  # fmt: skip
         if figure.log_x:

@@ -55,12 +55,12 @@ struct LinkStatus {
 
 impl Status {
     pub fn of(device: &str, core: &Core) -> Self {
-        let counters = core.counters;
+        let (counters, chosen) = (core.counters, core.chosen());
         let link = |(k, link): (usize, &super::link::Link)| LinkStatus {
             link: link.name.clone(),
             peer: link.peer.map_or_else(String::new, |peer| peer.to_string()),
             alive: link.alive && !link.is_silent(Instant::now()),
-            chosen: core.chosen() == Some(k),
+            chosen: chosen == Some(k),
             rtt_ms: link.rtt.map(|(rtt, _)| rtt.as_secs_f64() * 1e3),
             cost: link.cost,
             quota_left: (link.quota != u64::MAX)
