@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the packet tests against a target: `python ptf-tests/run.py --target apswitch|bmv2 [--test NAME] [-v]`.
 
+With `--connections N` only the model of connections runs: on apswitch in virtual time, elsewhere behind PTF.
+
 The run has a network namespace without a name: it and its interfaces vanish with the last process in it, however the
 run ends. A target that runs already, as a Tofino does, is named instead: `--address 192.0.2.1:9559 --interface
 1@veth3 --interface 2@veth5 ...`, the interfaces being where the tests send and receive.
@@ -188,6 +190,32 @@ def run_tests(
     return [json.loads(line) for line in lines]
 
 
+def run_connections(arguments: argparse.Namespace) -> int:
+    """Run modelled connections on apswitch in virtual time; print the counterexamples."""
+    from lib import fast
+
+    p4info, device_config = find_program(TARGETS["apswitch"], arguments.program.resolve(), arguments.device_config)
+    started = time.time()
+    try:
+        total, found = fast.run(arguments.connections, arguments.seed, p4info, device_config, os.cpu_count() or 1)
+    except (OSError, RuntimeError) as error:
+        raise RunError(f"the connections could not be run ({error}); build the library with: make switch") from None
+    seconds = time.time() - started
+    out = ROOT / "out/ptf/connections.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    numbers = {"connections": total.connections, "cases": total.cases, "frames": total.frames}
+    summary = {"target": "apswitch", "seed": arguments.seed, "seconds": round(seconds, 1), **numbers}
+    summary["failures"] = [{"seed": one.number, "report": one.report} for one in found]
+    out.write_text(json.dumps(summary, indent=1) + "\n")
+    for one in found:
+        print(f"case {one.number} (alone: --connections 1 --seed {one.number})\n{one.report}\n")
+    print(
+        f"apswitch: {total.connections} connections in {total.cases} cases from seed {arguments.seed}, {total.frames} "
+        f"frames, {seconds:.0f} s: {len(found)} counterexamples"
+    )
+    return 1 if found else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the packet tests against a target.")
     parser.add_argument("--target", choices=TARGETS, default="apswitch")
@@ -206,12 +234,21 @@ def main() -> int:
     parser.add_argument("--device-config", metavar="FILE", type=Path, help="the program as the target takes it")
     parser.add_argument("--address", metavar="HOST:PORT", help="P4Runtime server of a target that runs already")
     parser.add_argument("--interface", metavar="PORT@NAME", action="append", default=[], help="with --address")
+    parser.add_argument(
+        "--connections",
+        metavar="N",
+        type=int,
+        help="run so many modelled connections, and no test; seeds as of --cases",
+    )
+    parser.add_argument("--ptf", action="store_true", help="with --connections: behind PTF also on apswitch")
     arguments = parser.parse_args()
     target = TARGETS[arguments.target]
     out = ROOT / "out/ptf" / arguments.target
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        if arguments.connections and arguments.target == "apswitch" and not (arguments.ptf or arguments.address):
+            return run_connections(arguments)
         if arguments.address:
             target_version, address = f"at {arguments.address}", arguments.address
             hosts = named_interfaces(arguments.interface)
