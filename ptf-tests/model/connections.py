@@ -133,7 +133,7 @@ class Run:
                 self.network.unblock(port)
             self.network.set_flows([way for flows in self.flows.values() for way, _ in flows], [])
         for port, fifo in self.fifos.items():
-            fifo.advance(fifo.busy_until)
+            fifo.advance(fifo.idle_at(self.network.now))
             self.ports[port].full_at = fifo.full_at
             for sent in self.ports[port].sent:
                 sent.fifo = fifo.left.get(sent.number)
@@ -258,7 +258,7 @@ class Run:
         """The wire of a port stands still."""
         number = slot.server if step.end == CLIENT else slot.client
         if step.length:
-            self.fifos[number].block(self.network.now)
+            self.fifos[number].set_blocked(self.network.now, True)
             self.network.block(number)
             self.schedule(self.network.now + step.length * MILLISECOND, lambda: self.unblock(number))
         else:
@@ -266,7 +266,7 @@ class Run:
 
     def unblock(self, port: int) -> None:
         """The wire of a port goes on."""
-        self.fifos[port].unblock(self.network.now)
+        self.fifos[port].set_blocked(self.network.now, False)
         self.network.unblock(port)
 
     def skip(self, made: Connection, step: Skip) -> None:
@@ -297,7 +297,7 @@ class Run:
         """Let time pass until nothing is in flight."""
         while True:
             now = self.network.now
-            idle = max(fifo.busy_until for fifo in self.fifos.values())
+            idle = max(fifo.idle_at(now) for fifo in self.fifos.values())
             if self.events:
                 idle = max(self.events[0][0], now)
             elif idle <= now:

@@ -13,7 +13,8 @@ echo that a FIFO with the same arrivals, rate and limit would have given it a bu
   window        by SND.WL1 and SND.WL2 (RFC 9293); one of a newer segment counts as newest
   ECN           each episode of ECE is told at least once (RFC 3168); the bytes that DCTCP attributes to marks, and the
                 CE packets that ACE counts, are those of the FIFO. Only of an end that sends no data: pure ACKs go
-                before data by intention. DCTCP's bytes only where the network around us keeps the order
+                before data by intention. DCTCP's bytes only where the network around us keeps the order, and the
+                FIFO drops no ACK
   data          no data, SYN, FIN or RST that FIFO delivers is lost, late or, once there, discarded (RFC 5961, 5.2;
                 RFC 7323, 5.3), when FIFO's receiver would take it. In a full port bulk makes room for ACKs: segments
                 that were lost while the FIFO had room for one more packet at most are not counted against a program
@@ -98,6 +99,7 @@ class Judge:
         self.direction = direction
         sends_data = any(frame.segment and frame.segment.length for frame in direction.frames)
         self.ecn = direction.ecn if not sends_data else 0
+        self.dropped = any(frame.fifo is None for frame in direction.frames)
 
     def first_violation(self) -> Violation | None:
         """Return the first moment at which the property does not hold."""
@@ -189,7 +191,7 @@ class Judge:
         """Name what is missing of ECN."""
         if self.ecn == CLASSIC and twin.episodes - ours.episodes:
             return "ECE of an episode"
-        same = ours.una == twin.una and not self.direction.reordered
+        same = ours.una == twin.una and not self.direction.reordered and not self.dropped
         if self.ecn == DCTCP and same and ours.marked_bytes != twin.marked_bytes:
             return f"bytes with ECE: {ours.marked_bytes} in place of {twin.marked_bytes}"
         if self.ecn == ACCURATE and ours.marks < twin.marks:
