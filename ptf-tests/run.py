@@ -19,18 +19,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lib.ports import PORTS
-from targets import GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
+from lib.ports import PORTS, SLOW
+from targets import CONNECTIONS_LINK, GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
 
 TESTS = ROOT / "ptf-tests/tests"
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
 CASES = 300  # entries and frames that test_model compares with its model
+CONNECTIONS_TEST = "test_connections"
 MTU = 9216  # bytes, for jumbo frames
 CASE_TIMEOUT = 60  # s
 RUN_TIMEOUT = 900  # s; ptf waits for its threads for ever when it fails itself
@@ -172,16 +173,23 @@ def run_tests(
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
     parameters = {"address": place.address, "p4info": str(place.p4info), "results": str(results)}
-    parameters |= {"cannot": target.cannot, "cases": arguments.cases, "seed": arguments.seed, **target.numbers()}
+    parameters |= {
+        "cannot": target.cannot,
+        "cases": arguments.cases,
+        "connections": arguments.connections or 0,
+        "seed": arguments.seed,
+        **target.numbers(),
+    }
+    more = arguments.cases + 2 * (arguments.connections or 0)  # s
     command = [sys.executable, ptf_script(), "--test-dir", str(directory), "--pypath", str(TESTS.parent)]
     command += [word for port, name in place.interfaces.items() for word in ("--interface", f"{port}@{name}")]
     command += ["--log-dir", str(out / "log"), "--qlen", "20000", "--socket-recv-size", "65536"]
     command += ["--test-params", ";".join(f"{key}={value!r}" for key, value in parameters.items())]
     command += ["--debug", "debug" if arguments.verbose else "info"]
-    command += ["--test-case-timeout", str(CASE_TIMEOUT + arguments.cases), *tests]
+    command += ["--test-case-timeout", str(CASE_TIMEOUT + more), *tests]
     process = start(command)
     try:
-        process.wait(timeout=RUN_TIMEOUT + arguments.cases)
+        process.wait(timeout=RUN_TIMEOUT + more)
     except subprocess.TimeoutExpired:
         pass  # what has no outcome has failed
     finally:
@@ -255,9 +263,13 @@ def main() -> int:
         else:
             target_version, address = target.version(), GRPC_ADDRESS
             hosts = {port: f"host{port}" for port in PORTS}
+        if arguments.connections:
+            target = replace(target, links={SLOW: CONNECTIONS_LINK}, slow_down=target.slow_for_connections)
         place = Place(address, hosts, *find_program(target, arguments.program.resolve(), arguments.device_config))
         interfaces = {} if arguments.address else enter_namespace()
-        tests = find_tests(arguments.test, arguments.tests)
+        tests = find_tests(CONNECTIONS_TEST if arguments.connections else arguments.test, arguments.tests)
+        if not arguments.connections:
+            tests = [name for name in tests if not name.startswith(CONNECTIONS_TEST)]  # the slow port is too slow
         (out / "log").mkdir(parents=True, exist_ok=True)
         for old in out.glob("target.*"):
             old.unlink()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.proto import p4r
-from model.segments import HOST, Way, address
+from model.segments import FULL_FRAME, HOST, Way, address
 
 from lib.ports import PORTS
 
@@ -147,6 +147,10 @@ class VirtualNetwork:
     def wire_time(self, port: int) -> Callable[[int], int]:
         """Return the time of a frame on the port's wire, by its bytes."""
         return lambda size: size * 8 * 1000 // RATES[port]
+
+    def bulk_time(self, port: int) -> int:
+        """Return the time of a full frame on the port's wire."""
+        return self.wire_time(port)(FULL_FRAME)
 
     def set_flows(self, gone: list[Way], learned: list[tuple[Way, int, int]]) -> None:
         """Delete and insert flows."""

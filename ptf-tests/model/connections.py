@@ -40,7 +40,7 @@ from model.script import (
     Step,
     Write,
 )
-from model.segments import FULL_FRAME, Segment, Way, build_bulk, build_frame, number_of
+from model.segments import Segment, Way, build_bulk, build_frame, number_of
 
 STATIONS = (1, 2)
 MICROSECOND = 1000
@@ -59,6 +59,9 @@ class Network(Protocol):
 
     def wire_time(self, port: int) -> Callable[[int], int]:
         """Return the time of a frame on the port's wire, by its bytes."""
+
+    def bulk_time(self, port: int) -> int:
+        """Return how much later than a FIFO's a frame may leave the port: a bulk packet's time on its wire."""
 
     def set_flows(self, gone: list[Way], learned: list[tuple[Way, int, int]]) -> None:
         """Delete and insert flows: way, index in the case, generation."""
@@ -107,7 +110,7 @@ class Run:
         self.fifos: dict[int, Fifo] = {}
         for port in (1, 2, 3, 4):
             wire_time = network.wire_time(port)
-            self.ports[port] = Port(wire_time(FULL_FRAME), wire_time)
+            self.ports[port] = Port(network.bulk_time(port), wire_time)
             self.fifos[port] = Fifo(wire_time, case.limit)
         self.sent: dict[int, tuple[Sent, bytes, Connection | None, int]] = {}
         self.live: dict[int, Connection] = {}

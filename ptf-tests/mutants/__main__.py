@@ -62,7 +62,11 @@ ROOMS = {
     "port_feedback": "test_mark",
     "mark": "test_mark",
 }
-MODULES = sorted(path.stem for path in (HERE.parent / "tests").glob("test_*.py") if path.stem != "test_model")
+MODULES = sorted(
+    path.stem
+    for path in (HERE.parent / "tests").glob("test_*.py")
+    if path.stem not in ("test_model", "test_connections")
+)
 
 
 class Bench:
