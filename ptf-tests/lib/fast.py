@@ -50,7 +50,7 @@ class Networks:
 def confirm(found: Found, program: Program) -> Found:
     """Run a counterexample on a new switch, which has seen no other case."""
     networks = Networks(program)
-    report = fault(networks.begin(found.case))
+    _, report = fault(networks.begin(found.case))
     networks.close()
     note = "" if report else "On a new switch this case holds: it fails after others, whose state it finds.\n\n"
     return Found(found.number, found.case, note + (report or found.report))

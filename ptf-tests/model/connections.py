@@ -193,6 +193,8 @@ class Run:
             old.ended = True
             for direction in old.directions:
                 direction.ended_at = self.network.now
+            for direction in directions:
+                direction.reused = True
         self.live[number] = made
         self.all.append(made)
         if learned or old is None:
@@ -330,18 +332,18 @@ class Run:
 
 
 def describe(case: Case, violation: Violation, start: int) -> str:
-    """Return the script, the violation, and the frames of its direction, for a reader."""
+    """Return the script, the frames of the violated direction, and the violation, for a reader."""
 
     def ms(time: int | None) -> str:
         return f"{(time - start) / MILLISECOND:9.3f}" if time is not None else "        -"
 
-    lines = [str(case), "", f"{violation.direction.name}, at {ms(violation.at).strip()} ms: {violation.text}"]
-    lines += ["    number   came ms   FIFO ms   left ms", ""]
+    lines = [str(case), ""]
+    lines += ["    number   came ms   FIFO ms   left ms"]
     for frame in sorted(violation.direction.frames, key=lambda frame: frame.arrived):
         flag = ">" if frame is violation.because else " "
         times = f"{ms(frame.arrived)} {ms(frame.fifo)} {ms(frame.ours)}"
         lines.append(f"  {flag} {frame.number:6} {times}  {frame.segment}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"{violation.direction.name}, at {ms(violation.at).strip()} ms: {violation.text}"])
 
 
 __all__ = ["STATIONS", "Connection", "Corruption", "Network", "Run", "describe"]

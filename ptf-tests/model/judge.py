@@ -69,8 +69,8 @@ class Port:
 class Direction:
     """The segments of one end of a connection on their way through a port.
 
-    iss: the receiving end's initial number. reordered: the network around us did not keep their order. ended_at: when
-    the port's next connection began, and nobody wanted to know any more.
+    iss: the receiving end's initial number. reordered: the network around us did not keep their order. reused: the
+    5-tuple has had a connection before. ended_at: when its next connection began, and nobody wanted to know any more.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Direction:
     ecn: int
     frames: list[Sent] = field(default_factory=list)
     reordered: bool = False
+    reused: bool = False
     ended_at: int | None = None
 
 
@@ -90,6 +91,14 @@ class Violation:
     at: int
     because: Sent
     text: str
+
+    @property
+    def kind(self) -> str:
+        """Name what differs from violations of another cause, as far as can be seen from outside."""
+        words = [self.text.partition(":")[0].partition("#")[0]]
+        words += ["reused"] if self.direction.reused else []
+        words += ["full"] if self.direction.port.full_at else []
+        return ", ".join(words)
 
 
 class Judge:

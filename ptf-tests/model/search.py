@@ -39,13 +39,13 @@ class Found:
     report: str
 
 
-def fault(run: Run) -> str:
-    """Run a case; return the report of the violation, or nothing."""
+def fault(run: Run) -> tuple[str, str]:
+    """Run a case; return kind and report of the violation, or nothing."""
     try:
         violation = run.run()
     except Corruption as error:
-        return f"{run.case}\n\n{error}"
-    return describe(run.case, violation, run.start) if violation else ""
+        return "corruption", f"{run.case}\n\n{error}"
+    return (violation.kind, describe(run.case, violation, run.start)) if violation else ("", "")
 
 
 def search(
@@ -57,6 +57,7 @@ def search(
     simplest that there is, and is not run.
     """
     drawn = 0
+    first_kind = ""
     last: tuple[Case, str] | None = None
 
     @seed(number)
@@ -71,15 +72,16 @@ def search(
     )
     @given(strategy)
     def hold(case: Case) -> None:
-        nonlocal drawn, last
+        nonlocal drawn, first_kind, last
         drawn += 1
         if drawn == 1:
             return
         run = begin(case)
-        report = fault(run)
+        kind, report = fault(run)
         if last is None:
             tally.add(run)
-        if report:
+        if kind and kind == (first_kind or kind):  # a shorter case of another kind is another one
+            first_kind = kind
             last = case, report
             raise Counterexample(report)
 

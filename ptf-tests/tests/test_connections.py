@@ -139,7 +139,8 @@ class EachEndKnowsAsMuchAsBehindAFifo(HostsTest):
         while tally.connections < asked["connections"]:
             found = search(number, strategy, begin, tally)
             if found:
-                self.fail(f"case {number} (alone: --connections 1 --seed {number}):\n{found.report}")
+                summary = found.report.splitlines()[-1]
+                self.fail(f"{found.report}\ncase {number} (alone: --connections 1 --seed {number}): {summary}")
             number += 1
             if time.monotonic() - told > REPORT_EVERY:
                 told = time.monotonic()
