@@ -7,6 +7,7 @@ Each case has a number, the first that of the seed, until N connections were dra
 import multiprocessing
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -47,13 +48,24 @@ class Networks:
         self.networks.clear()
 
 
+def failing(program: Program, numbers: range, known: frozenset[int] = frozenset()) -> Iterator[Found]:
+    """Return those of the cases that fail, as they are drawn, but for the known ones."""
+    networks, tally, strategy = Networks(program), Tally(), cases()
+    try:
+        for number in numbers:
+            if number not in known and (found := search(number, strategy, networks.begin, tally, shrink=False)):
+                yield found
+    finally:
+        networks.close()
+
+
 def confirm(found: Found, program: Program) -> Found:
     """Run a counterexample on a new switch, which has seen no other case."""
     networks = Networks(program)
-    _, report = fault(networks.begin(found.case))
+    kind, report = fault(networks.begin(found.case))
     networks.close()
     note = "" if report else "On a new switch this case holds: it fails after others, whose state it finds.\n\n"
-    return Found(found.number, found.case, note + (report or found.report))
+    return Found(found.number, kind or found.kind, found.case, note + (report or found.report))
 
 
 def work(first: int, step: int, p4info: Path, device_config: bytes, answers: Any, stop: Any) -> None:

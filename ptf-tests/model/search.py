@@ -32,9 +32,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Found:
-    """A counterexample: the number of the case, the shortest case that fails so, and the report of it."""
+    """A counterexample: the number of the case, the shortest case that fails so, its kind, and the report of it."""
 
     number: int
+    kind: str
     case: Case
     report: str
 
@@ -58,7 +59,7 @@ def search(
     """
     drawn = 0
     first_kind = ""
-    last: tuple[Case, str] | None = None
+    last: tuple[str, Case, str] | None = None
 
     @seed(number)
     @settings(
@@ -82,7 +83,7 @@ def search(
             tally.add(run)
         if kind and kind == (first_kind or kind):  # a shorter case of another kind is another one
             first_kind = kind
-            last = case, report
+            last = kind, case, report
             raise Counterexample(report)
 
     try:
