@@ -100,7 +100,7 @@ class Features(Model):
 
     ack_priority: bool = True
     ack_filter: bool = True
-    """A pure ACK that a newer one supersedes does not leave through an uplink."""
+    """A pure ACK that a newer one supersedes does not leave through an uplink; takes effect with `ack_priority`."""
     sparse: bool = True
     ncr: bool = True
     gate: dict[PortNumber, Gate] | None = None

@@ -271,7 +271,7 @@ def test_features_rules_and_gate_change_while_it_runs(any_lab: Lab) -> None:
     assert controller.send("DELETE", "rules/game", None).status_code == 204
     # BMv2 aborts when a digest is disabled while it holds a sample back, which it does for up to 0.2 s.
     time.sleep(0.5)
-    for feature in ("ncr", "ack_filter", "sparse"):
+    for feature in ("ncr", "ack_filter", "ack_priority", "sparse"):
         answer = controller.send("PATCH", "features", {feature: False})
         assert answer.status_code == 200, answer.text
     assert controller.get()["state"] == "ready"
