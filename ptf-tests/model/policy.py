@@ -94,7 +94,8 @@ class Acks:
 class Memory:
     """acks: by flow index. demoted: when a packet of no flow was last above the meter of (port, queue).
 
-    identified: owners of flow indices that last said ECT(1) of the two. above: when one was last above the meter of its queue.
+    identified: owners of flow indices that last said ECT(1) of the two. above: when one was last above the meter of its
+    queue.
     """
 
     acks: dict[int, Acks] = field(default_factory=dict)

@@ -129,7 +129,7 @@ class ControlOvertakesBulk(GroupTest):
 
 
 class ControlIsKnown(HostsTest):
-    """ARP, EAPOL, 802.11's own, PTP, PPPoE discovery, what PPP negotiates, neighbour discovery, DHCP and mDNS; tagged, too."""
+    """ARP, EAPOL, 802.11's own, PTP, PPPoE discovery, what PPP negotiates, ND, DHCP and mDNS; tagged, too."""
 
     def runTest(self):
         self.insert(
