@@ -7,6 +7,9 @@ const bit<9> CPU_PORT = 510;
 
 #define FLOWS_IPV6_SIZE 65536
 
+// In microseconds: 48 bits do not wrap.
+typedef bit<48> time_t;
+
 typedef bit<2> color_t;
 const color_t COLOR_GREEN = 0;
 
