@@ -233,7 +233,7 @@ SLOTS = st.tuples(
 
 
 @st.composite
-def cases(draw: st.DrawFn, servers: tuple[int, ...] = (3, 4), limits: tuple[int, ...] = (1000, 64, 16, 6)) -> Case:
+def cases(draw: st.DrawFn, servers: tuple[int, ...] = (3, 4), limits: tuple[int, ...] = (1000, 64)) -> Case:
     """A script and its slots. servers: ports behind which servers may be."""
     count = draw(st.sampled_from((1, 1, 2, 3)))
     slots = []
