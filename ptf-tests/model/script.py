@@ -17,6 +17,8 @@ CLIENT, SERVER = 0, 1
 WINDOW = 1 << 30  # as the filter's, and TCP's largest
 MILLISECOND = 1_000_000  # ns
 MAX_STEPS, PARTS = 32, 4
+MIN_LIMIT = 64  # packets: BMv2's default for each queue, and the smallest of all targets'
+MIN_WINDOW = 0xFFFF  # bytes: what hosts tell in a handshake, where it is not scaled
 SETTLE = -1  # wait until nothing is in flight
 FINE, LOST, SWAPPED, LATE = 0, -1, 1, 30  # fate of a frame before the access point; else: how late, in 10 us
 BASES = (0, 1000, SERIAL - 1, SERIAL - 3000, SERIAL - 20000, WINDOW - 2000, 2 * WINDOW - 2000, 3 * WINDOW)
@@ -137,12 +139,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Case:
-    """Slots, the packets that a port's queues hold, the flow indices there are, and the script."""
+    """Slots, the packets that a port's queues hold, the flow indices there are, and the script.
+
+    min_window: of a receiver whose data must stay acceptable (model/judge.py).
+    """
 
     slots: tuple[Slot, ...]
     limit: int
     indices: int
     generation: int
+    min_window: int
     steps: tuple[Step, ...]
 
     @property
@@ -177,8 +183,10 @@ def _step_strategies(slots: int) -> st.SearchStrategy[Step]:
     wait = st.sampled_from((SETTLE, SETTLE, SETTLE, 0, 0, 200, 1000, 3000, 20000))
     fates = st.lists(st.sampled_from((FINE, FINE, LOST, SWAPPED, LATE)), min_size=1, max_size=8).map(tuple)
     distance = st.one_of(st.sampled_from(NEAR), st.integers(-6000, 0), st.sampled_from(FAR))
+    # Enough for the ACKs to fill a queue, now and then.
+    counts = st.one_of(st.integers(1, 16), st.integers(1, 16), st.sampled_from((40, 80)))
     sizes = st.sampled_from((0, 0, 0, 1, 100))
-    write = st.builds(Write, slot, wait, st.sampled_from((SERVER, SERVER, CLIENT)), st.integers(1, 16), sizes)
+    write = st.builds(Write, slot, wait, st.sampled_from((SERVER, SERVER, CLIENT)), counts, sizes)
     calls = st.sampled_from(
         ("keep_alive", "time_out", "time_out", "close", "reset", "stall", "stall", "read", "read", "flush")
     )
@@ -217,7 +225,7 @@ OPTIONS = st.builds(
 )
 HOSTS = st.builds(
     Host,
-    buffer=st.sampled_from((64, 16, 4, 1000)),
+    buffer=st.sampled_from((100, 1000, 64, 16, 4)),
     scale=st.sampled_from((7, 0, 4, 14)),
     every=st.sampled_from((2, 1, 4)),
     clock=st.sampled_from((0, SERIAL - 20, SERIAL // 2 - 10)),
@@ -233,8 +241,13 @@ SLOTS = st.tuples(
 
 
 @st.composite
-def cases(draw: st.DrawFn, servers: tuple[int, ...] = (3, 4), limits: tuple[int, ...] = (1000, 64)) -> Case:
-    """A script and its slots. servers: ports behind which servers may be."""
+def cases(
+    draw: st.DrawFn,
+    servers: tuple[int, ...] = (3, 4),
+    limits: tuple[int, ...] = (1000, MIN_LIMIT),
+    min_window: int = MIN_WINDOW,
+) -> Case:
+    """A script and its slots. servers: ports behind which servers may be. limits, min_window: of a case."""
     count = draw(st.sampled_from((1, 1, 2, 3)))
     slots = []
     for number in range(count):
@@ -246,6 +259,7 @@ def cases(draw: st.DrawFn, servers: tuple[int, ...] = (3, 4), limits: tuple[int,
         limit=draw(st.sampled_from(limits)),
         indices=2 * count + draw(st.integers(0, 2)),
         generation=draw(st.sampled_from((0, 253))),
+        min_window=min_window,
         # One list has few steps, and one of a drawn size does not shrink.
         steps=tuple(step for _ in range(PARTS) for step in draw(st.lists(STEPS[count], max_size=MAX_STEPS // PARTS))),
     )
