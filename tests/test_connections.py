@@ -77,9 +77,9 @@ def test_fifo_blocked_wire_sends_after_its_pause() -> None:
     fifo.arrive(0, 2, 100)
     fifo.set_blocked(50, True)
     fifo.advance(1000)
-    assert fifo.left == {1: 100}
-    fifo.set_blocked(1000, False)
-    assert fifo.left == {1: 100, 2: 1100}
+    fifo.set_blocked(1050, False)
+    fifo.advance(2000)
+    assert fifo.left == {1: 1100, 2: 1200}
 
 
 # Knowledge

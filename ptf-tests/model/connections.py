@@ -131,6 +131,7 @@ class Run:
                 else:
                     self.run_until(self.network.now + step.wait * MICROSECOND + 2 * GAP)
             self.settle()
+            self.run_until(self.network.now + 2 * MILLISECOND)
         finally:
             for port in self.ports:
                 self.network.unblock(port)
@@ -140,6 +141,7 @@ class Run:
             self.ports[port].full_at = fifo.full_at
             for sent in self.ports[port].sent:
                 sent.fifo = fifo.left.get(sent.number)
+                sent.unlimited = fifo.unlimited[sent.number]
         found = [Judge(direction).first_violation() for made in self.all for direction in made.directions]
         return min((one for one in found if one), key=lambda violation: violation.at, default=None)
 

@@ -18,7 +18,8 @@ class Wire:
         self.left: dict[int, int] = {}
         self._queue: deque[tuple[int, int, int]] = deque()
         self._free_at = 0
-        self._blocked = False
+        self._last = 0
+        self._blocked_at: int | None = None
 
     def __len__(self) -> int:
         """Packets that wait, without the one on the wire."""
@@ -30,21 +31,28 @@ class Wire:
         self.advance(now)
 
     def set_blocked(self, now: int, blocked: bool) -> None:
-        """The wire takes no further frame, or takes frames again; the frame on it stays."""
+        """The wire stands still, or goes on. The frame on it waits, too: so nobody does less by then than this one."""
         self.advance(now)
-        if self._blocked and not blocked:
-            self._free_at = max(self._free_at, now)
-        self._blocked = blocked
-        self.advance(now)
+        if blocked and self._blocked_at is None:
+            self._blocked_at = now
+        elif not blocked and self._blocked_at is not None:
+            if self._free_at > self._blocked_at:
+                self._free_at += now - self._blocked_at
+                self.left[self._last] = self._free_at
+            else:
+                self._free_at = max(self._free_at, now)
+            self._blocked_at = None
+            self.advance(now)
 
     def advance(self, now: int) -> None:
         """Send what can be begun by now."""
-        while self._queue and not self._blocked:
+        while self._queue and self._blocked_at is None:
             arrived, number, size = self._queue[0]
             start = max(arrived, self._free_at)
             if start > now:
                 return
             self._queue.popleft()
+            self._last = number
             self.left[number] = self._free_at = start + self.wire_time(size)
 
     def idle_at(self, now: int) -> int:
@@ -66,6 +74,11 @@ class Fifo:
         self.full_at: list[int] = []
         self._sends = Wire(wire_time)
         self._unlimited = Wire(wire_time)
+
+    @property
+    def unlimited(self) -> dict[int, int]:
+        """Return when a frame had left the wire of a FIFO without a limit, by its number."""
+        return self._unlimited.left
 
     @property
     def left(self) -> dict[int, int]:

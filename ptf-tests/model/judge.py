@@ -6,8 +6,8 @@ echo that a FIFO with the same arrivals, rate and limit would have given it a bu
 
   bulk packet   the time of a full frame on the port's wire, as one may be there when an ACK arrives
   other ACKs    pure ACKs that arrived later and were sent first add their own time: they are what priority is for, and
-                the newer ACK in whose favour an older one was filtered has them before it. So does what the FIFO had
-                no room for
+                the newer ACK in whose favour an older one was filtered has them before it. So does the time of what the
+                FIFO had no room for, if this program sends it
   duplicates    min(3, those of the FIFO) of the very frames that the FIFO's receiver counts (RFC 5681), unless the
                 acknowledgment has moved on
   window        by SND.WL1 and SND.WL2 (RFC 9293); one of a newer segment counts as newest
@@ -39,7 +39,10 @@ DUPLICATES = 3  # RFC 5681, 3.2
 
 @dataclass(slots=True)
 class Sent:
-    """A frame that came to the port's queue. fifo, ours: when it had left the port, or None."""
+    """A frame that came to the port's queue. fifo, ours: when it had left the port, or None.
+
+    unlimited: when it had left a FIFO without a limit.
+    """
 
     number: int
     port: int
@@ -48,6 +51,7 @@ class Sent:
     segment: Segment | None = None
     fifo: int | None = None
     ours: int | None = None
+    unlimited: int = 0
 
     @property
     def goes_first(self) -> bool:
@@ -166,13 +170,14 @@ class Judge:
         return at < len(full) and full[at] <= (frame.fifo or 0)
 
     def _extend(self, frame: Sent, deadline: int) -> int:
-        """Return the deadline, later by the time that other ACKs took, and those that the FIFO dropped."""
+        """Return the deadline of a FIFO that drops nothing, later by the time that other ACKs took."""
+        deadline = max(deadline, frame.unlimited + self.direction.port.bulk_time)
         added, moved = 0, deadline
         for other in self.direction.port.departures():
             if other.ours is None or other.ours > moved:
                 break
             later_ack = other.goes_first and (other.arrived, other.number) > (frame.arrived, frame.number)
-            if other.ours > frame.arrived and (later_ack or other.fifo is None):
+            if later_ack and other.ours > frame.arrived:
                 added += self.direction.port.wire_time(other.size)
                 moved = deadline + added
         return moved

@@ -184,7 +184,7 @@ def _step_strategies(slots: int) -> st.SearchStrategy[Step]:
     fates = st.lists(st.sampled_from((FINE, FINE, LOST, SWAPPED, LATE)), min_size=1, max_size=8).map(tuple)
     distance = st.one_of(st.sampled_from(NEAR), st.integers(-6000, 0), st.sampled_from(FAR))
     # Enough for the ACKs to fill a queue, now and then.
-    counts = st.one_of(st.integers(1, 16), st.integers(1, 16), st.sampled_from((40, 80)))
+    counts = st.one_of(st.integers(1, 16), st.integers(1, 16), st.sampled_from((40, 80, 150)))
     sizes = st.sampled_from((0, 0, 0, 1, 100))
     write = st.builds(Write, slot, wait, st.sampled_from((SERVER, SERVER, CLIENT)), counts, sizes)
     calls = st.sampled_from(
@@ -193,7 +193,9 @@ def _step_strategies(slots: int) -> st.SearchStrategy[Step]:
     reopen = st.builds(Open, slot, wait, st.tuples(distance, distance), st.sampled_from((False, False, True)))
     skips = (WINDOW - 1, WINDOW, WINDOW + 1, WINDOW - 3000, WINDOW + 3000, 2 * WINDOW, 3 * WINDOW - 50000)
     do = st.builds(Do, slot, wait, end, calls)
-    lengths = st.sampled_from((0, 2, 5, 30))
+    outage = st.builds(
+        Outage, slot, st.just(0), st.sampled_from((CLIENT, CLIENT, SERVER)), st.sampled_from((30, 30, 5, 2, 0))
+    )
     return st.one_of(
         write,
         write,
@@ -202,7 +204,8 @@ def _step_strategies(slots: int) -> st.SearchStrategy[Step]:
         reopen,
         reopen,
         st.builds(Bulk, slot, wait, end, st.integers(1, 12)),
-        st.builds(Outage, slot, st.just(0), st.sampled_from((CLIENT, CLIENT, SERVER)), lengths),
+        outage,
+        outage,
         st.builds(Fates, slot, st.just(0), end, fates),
         st.builds(Marks, slot, st.just(0), st.just(SERVER), st.integers(1, 6)),
         do,
