@@ -5,7 +5,6 @@ Each case has a number, the first that of the seed, until N connections were dra
 """
 
 import multiprocessing
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -70,7 +69,6 @@ def confirm(found: Found, program: Program) -> Found:
 
 def work(first: int, step: int, p4info: Path, device_config: bytes, answers: Any, stop: Any) -> None:
     """Run every `step`th case until told to stop."""
-    os.nice(1)
     networks, tally = Networks(Program(p4info, device_config)), Tally()
     strategy, number, told = cases(), first, time.monotonic()
     try:

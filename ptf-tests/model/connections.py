@@ -29,7 +29,9 @@ from model.script import (
     Bulk,
     Case,
     Do,
+    Exchange,
     Fates,
+    Flood,
     Forget,
     Learn,
     Marks,
@@ -47,6 +49,7 @@ MICROSECOND = 1000
 GAP = 10_000  # ns between two frames of an end
 DELAYED_ACK = 5 * MILLISECOND
 GENERATIONS = 255  # as the controller's: from 1 on
+FLOOD = 30  # ms
 MAX_FRAMES = 4000  # of a case; a script that makes more is cut
 
 
@@ -161,12 +164,18 @@ class Run:
             self.learn(step.slot, isinstance(step, Learn))
         elif isinstance(step, Write):
             self.call(made, step.end, lambda end: end.write(step.count, step.size))
+        elif isinstance(step, Exchange):
+            for end in (CLIENT, SERVER):
+                self.call(made, end, partial(Endpoint.write, count=step.counts[end], size=0))
+        elif isinstance(step, Flood):
+            self.outage(slot, Outage(step.slot, end=step.end, length=FLOOD))
+            self.call(made, 1 - step.end, lambda end: end.write(step.count, step.size))
         elif isinstance(step, Do):
             self.call(made, step.end, lambda end: getattr(end, step.call)())
         elif isinstance(step, Bulk):
             self.bulk(made.ways[step.end], step.count)
         elif isinstance(step, Outage):
-            self.outage(made.directions[step.end].port, slot, step)
+            self.outage(slot, step)
         elif isinstance(step, Fates):
             made.fates[step.end].extend(step.fates)
         elif isinstance(step, Marks):
@@ -261,7 +270,7 @@ class Run:
             frame = build_bulk(way, number)
             self.arrive(Sent(number, way.target, len(frame), self.network.now), frame, None, 0, way.source)
 
-    def outage(self, port: Port, slot: Slot, step: Outage) -> None:
+    def outage(self, slot: Slot, step: Outage) -> None:
         """The wire of a port stands still."""
         number = slot.server if step.end == CLIENT else slot.client
         if step.length:

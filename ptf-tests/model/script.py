@@ -86,6 +86,21 @@ class Outage(OfEnd):
 
 
 @dataclass(frozen=True)
+class Exchange(Step):
+    """Full segments both ways at once. counts: of client and server."""
+
+    counts: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Flood(OfEnd):
+    """The wire of this end's segments sends nothing for 30 ms, in which the peer sends it so many segments."""
+
+    count: int = 80
+    size: int = 0
+
+
+@dataclass(frozen=True)
 class Fates(OfEnd):
     """What becomes of this end's next frames on their way to the access point."""
 
@@ -200,7 +215,11 @@ def _step_strategies(slots: int) -> st.SearchStrategy[Step]:
         reopen,
         st.builds(Bulk, slot, wait, end, st.integers(1, 12)),
         outage,
-        outage,
+        st.one_of(
+            # More than a window, while the own data waits; and more ACKs than a queue holds.
+            st.builds(Exchange, slot, wait, st.tuples(st.sampled_from((40, 80)), st.sampled_from((150, 80)))),
+            st.builds(Flood, slot, wait, st.just(CLIENT), st.sampled_from((80, 150)), st.sampled_from((0, 1, 100))),
+        ),
         st.builds(Fates, slot, st.just(0), end, fates),
         st.builds(Marks, slot, st.just(0), st.just(SERVER), st.integers(1, 6)),
         do,
