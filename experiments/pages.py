@@ -93,6 +93,8 @@ def experiment_page(summary: Summary, results: Path) -> str:
     lines += ["", f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
     lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
     lines += ["", WORDS] if judged else []
+    for grid in summary.get("compared", {}).get("grids", ()):
+        lines += _grid(grid)
     lines += _pictures(experiment, results)
     unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
     lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
@@ -105,6 +107,14 @@ def experiment_page(summary: Summary, results: Path) -> str:
             *(f"- {text}" for text in experiment.differences),
         ]
     return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
+
+
+def _grid(grid: Summary) -> list[str]:
+    lines = ["", f"## {grid['title']}", "", *([grid["text"]] if grid["text"] else [])]
+    if grid["rows"]:
+        lines += ["", f"| {' | '.join(grid['headings'])} |", f"|{' --- |' * len(grid['headings'])}"]
+        lines += [f"| {' | '.join(row)} |" for row in grid["rows"]]
+    return lines
 
 
 def plots(results: Path, name: str) -> Path:

@@ -97,7 +97,7 @@ def _make(order: Order, directory: Path) -> int:
         else:
             with contextlib.ExitStack() as stack:
                 lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs", order.seed))
-                stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory)
+                stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory, order.repeat)
                 stage.play()
             samples = stage.samples
             if stage.has_flows:
