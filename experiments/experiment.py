@@ -56,7 +56,8 @@ class Traffic(Protocol):
 
     def prepare(self, stage: Any) -> None:
         """Called in the running lab, before the clock starts: starts listeners and plans what happens when. stage: an
-        experiments.stage.Stage."""
+        experiments.stage.Stage. A part may also have `needless(directory, point, repeat)`, which says whether a repeat
+        has nothing to do, by what earlier ones left beside its folder."""
 
 
 class Scene(Protocol):

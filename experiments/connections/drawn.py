@@ -13,7 +13,7 @@ from topologies.kernels.kernel import VIRTUAL
 from topologies.links.profiles import LinkProfile
 
 PER_LINK, QUICK_PER_LINK = 25, 6
-SECONDS, QUICK_SECONDS = 300.0, 120.0  # at most: a run ends with its last scenario
+SECONDS, QUICK_SECONDS = 180.0, 75.0  # at most: a run ends with its last scenario
 LENGTH = 12.0  # s of a stream
 STREAMS = Streams(LENGTH)
 TWO_WAY = {
@@ -99,11 +99,12 @@ EXPERIMENT = Experiment(
     differences=(
         "each scenario is played once behind either arm; those that exceed their limit in the first repeat are played "
         "in the others, too, on both arms, and the median decides",
-        f"the links are {LINKS} draws, with queues of half a second up, and a tenth down: a longer one makes the FIFO "
-        "worse",
+        f"the links are {LINKS} draws; their queues hold a fifth of a second up, and a tenth down, as longer ones make the "
+        "FIFO worse",
         "what a kernel lacks is replaced: that of virtual time (6.1) has no AccECN and uses ECN, and one without DCTCP "
         "takes Reno",
         "a scenario that has not ended after 15 s is a stall, and counts as 15 s",
     ),
     clock=VIRTUAL,
+    apart=True,
 )  # fmt: skip

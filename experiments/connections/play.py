@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.connections.host import INTERVAL, LIMIT
 from experiments.connections.scenario import MODES, SEED, Mode, Scenario, of_link
 from experiments.connections.verdict import ARMS, TIMES, Figures, exceeding
+from experiments.raw import Point
 from topologies.requirements import ROOT, LabError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 PORT, SINK, STREAM = 6000, 5900, 5800  # the first of each kind
 SOURCE = 20_000  # of ports that are used again
 PATIENCE = 25.0  # s for an answer: a host's own waits end before
-SETTLE = 3.0  # s from the beginning of the other station's upload
+SETTLE = 2.0  # s from the beginning of the other station's upload
 PAUSE = 0.1  # s after a scenario, in which its last packets arrive
 FILE = "scenarios.json"  # what a later repeat of the run reads
 BUFFERS = {"64k": 64 << 10, "default": None}
@@ -68,7 +69,6 @@ def in_thread(stage: "Stage", play: Callable[[], None]) -> Callable[[], None]:
             play()
         except Exception as error:  # whatever it is: without it there is nothing to measure
             stage.problems.append(f"connections: {error}")
-        threading.Event().wait(PAUSE * 10)  # the clock says how late timers are, where nothing was to be played
         stage.finish()
 
     return threading.Thread(target=run, daemon=True).start
@@ -86,9 +86,13 @@ class Scenarios:
     link: int
     count: int
 
+    def needless(self, directory: Path, point: Point, repeat: int) -> bool:
+        """Whether the first repeat found nothing too slow."""
+        return again(directory, point, repeat) == set()
+
     def prepare(self, stage: "Stage") -> None:
-        self_ = _Players(stage, of_link(SEED, self.link, self.count))
-        stage.at(0.0, in_thread(stage, self_.play))
+        players = _Players(stage, of_link(SEED, self.link, self.count))
+        stage.at(0.0, in_thread(stage, players.play))
 
 
 class _Players:
@@ -186,7 +190,7 @@ def name(number: int, mode: str) -> str:
     return f"{number:03d} {mode}"
 
 
-def again(directory: Path, point: Any, repeat: int) -> set[str] | None:
+def again(directory: Path, point: Point, repeat: int) -> set[str] | None:
     """Returns what the first repeat of a run found too slow, by what both arms left beside this run's folder; None:
     all is to be played, as there is no such repeat."""
     if repeat == 1:

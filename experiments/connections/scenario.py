@@ -14,7 +14,7 @@ MIN_DOWN, MAX_DOWN = 8e6, 200e6  # bit/s
 MIN_RTT, MAX_RTT = 0.002, 0.3  # s
 MIN_UP = 1_000_000  # bit/s
 RATIOS = (2.0, 5.0, 10.0, 14.0)  # downlink over uplink; 14 is the testbed's
-UP_BUFFER, DOWN_BUFFER = 0.3, 0.1  # s of packets that a full queue holds; a longer one makes the FIFO worse
+UP_BUFFER, DOWN_BUFFER = 0.2, 0.1  # s of packets that a full queue holds; a longer one makes the FIFO worse
 MIN_LIMIT, MAX_LIMIT = 50, 1000  # packets
 FRAME = 1514  # bytes
 
@@ -32,7 +32,7 @@ PRIORS = (0.3, 1.5)  # s that the earlier connection of a reused port lasts
 CLOCK_RATE = 8e9 / 64
 TURNS = (0, 1, 3)  # questions and answers before the transfer, as of SMTP or MySQL
 MIN_SHORT, MAX_SHORT = 500, 60_000  # bytes
-MIN_LONG, MAX_LONG = 0.3, 0.7  # s of the link's rate
+MIN_LONG, MAX_LONG = 0.2, 0.5  # s of the link's rate
 
 MODES = ("alone", "beside")
 Mode = Literal["alone", "beside"]

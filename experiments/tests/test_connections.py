@@ -291,6 +291,11 @@ def test_again_plays_what_the_first_repeat_found_too_slow(tmp_path: Path) -> Non
     keep(tmp_path, "ours_link=1_1+again", ours)
     assert play.again(here, {"link": "1"}, 2) == {"000 alone"}
     assert play.again(here, {"link": "2"}, 2) is None
+    asked = play.Scenarios(1, 2)
+    assert not asked.needless(here, {"link": "1"}, 2) and not asked.needless(here, {"link": "2"}, 2)
+    keep(tmp_path, "fifo_link=3_1", ours)
+    keep(tmp_path, "ours_link=3_1", ours)
+    assert asked.needless(here, {"link": "3"}, 2) and not asked.needless(here, {"link": "3"}, 1)
 
 
 def test_scene_link_by_name() -> None:
