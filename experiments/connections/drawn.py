@@ -99,8 +99,8 @@ EXPERIMENT = Experiment(
     differences=(
         "each scenario is played once behind either arm; those that exceed their limit in the first repeat are played "
         "in the others, too, on both arms, and the median decides",
-        f"the links are {LINKS} draws; their queues hold a fifth of a second up, and a tenth down, as longer ones make the "
-        "FIFO worse",
+        f"the links are {LINKS} draws; their queues hold a fifth of a second up, and a tenth down, as longer ones make "
+        "the FIFO worse",
         "what a kernel lacks is replaced: that of virtual time (6.1) has no AccECN and uses ECN, and one without DCTCP "
         "takes Reno",
         "a scenario that has not ended after 15 s is a stall, and counts as 15 s",

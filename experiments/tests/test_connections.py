@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments import pages
+from experiments import compare, pages
 from experiments.connections import drawn, host, play, verdict
 from experiments.connections.scenario import (
     AGES,
@@ -312,3 +312,15 @@ def test_stream_measures_read_their_own_part_of_the_run() -> None:
     assert drawn.stream("down-64k")(data) == pytest.approx(3.0)
     assert drawn.stream("down-default")(data) == pytest.approx(5.0)
     assert drawn.stream("up-64k")(data) is None
+
+
+def test_page_points_without_a_common_measure_have_tables_of_their_own() -> None:
+    def cell(measure: str, link: str) -> dict[str, Any]:
+        return {"measure": measure, "arm": "ours", "point": {"link": link}, "median": 1.0, "values": {}}
+
+    points = [{"link": name} for name in ("1", "two-way-14", "2", "3")]
+    cells = [cell("first_alone", "1"), cell("first_alone", "2"), cell("last_alone", "2"), cell("up_64k", "two-way-14")]
+    groups = compare.apart(drawn.EXPERIMENT, {"points": points, "cells": cells})
+    assert [[point["link"] for point in own] for _, own in groups] == [["1", "2", "3"], ["two-way-14"]]
+    assert [measure.name for measure in groups[1][0]] == ["up_64k"]
+    assert {measure.name for measure in groups[0][0]} == {one.name for one in drawn.EXPERIMENT.measures} - {"up_64k"}
