@@ -22,17 +22,18 @@ TWO_WAY = {
     "two-way-200": LinkProfile("200/20", 200_000_000, 20_000_000, rtt=0.01),
 }
 PLACES = tuple(str(number) for number in range(1, LINKS + 1))
-QUICK_PLACES = ("few-6", "few-10")
+QUICK_PLACES = ("few-3", "few-10")
 
 
 def scene(point: Point, arm: Arm) -> AccessPoint:
-    """A drawn link with its scenarios, the first few of them, or a link with a connection both ways."""
+    """A drawn link with its scenarios, the last few of them, or a link with a connection both ways."""
     words = str(point["link"])
     if words in TWO_WAY:
         return AccessPoint(TWO_WAY[words], STREAMS.seconds, (STREAMS,), probed=False)
     number, few = int(words.removeprefix("few-")), words.startswith("few-")
-    count, seconds = (QUICK_PER_LINK, QUICK_SECONDS) if few else (PER_LINK, SECONDS)
-    return AccessPoint(link(SEED, number), seconds, (Scenarios(number, count),), stations=2, probed=False)
+    played = Scenarios(number, QUICK_PER_LINK, PER_LINK - QUICK_PER_LINK) if few else Scenarios(number, PER_LINK)
+    seconds = QUICK_SECONDS if few else SECONDS
+    return AccessPoint(link(SEED, number), seconds, (played,), stations=2, probed=False)
 
 
 def times(quantity: str, mode: str) -> Of:

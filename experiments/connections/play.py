@@ -76,7 +76,7 @@ def in_thread(stage: "Stage", play: Callable[[], None]) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class Scenarios:
-    """The first `count` scenarios of a link, alone and then beside another station's upload.
+    """So many scenarios of a link after its first ones, alone and then while another station uploads.
 
     Samples of source `017 alone`: `connect_ms`, `first_ms`, `last_ms` (without the last one it stalled), `up_bytes`,
     `other_bytes` (the other upload's in its time), `retransmitted`, `challenge_acks`; `lacking` 1 where the kernel
@@ -85,13 +85,14 @@ class Scenarios:
 
     link: int
     count: int
+    skipped: int = 0
 
     def needless(self, directory: Path, point: Point, repeat: int) -> bool:
         """Whether the first repeat found nothing too slow."""
         return again(directory, point, repeat) == set()
 
     def prepare(self, stage: "Stage") -> None:
-        players = _Players(stage, of_link(SEED, self.link, self.count))
+        players = _Players(stage, of_link(SEED, self.link, self.count, self.skipped))
         stage.at(0.0, in_thread(stage, players.play))
 
 

@@ -169,6 +169,6 @@ def _bytes(random: Random, rate: float, long: bool) -> int:
     return round(math.exp(random.uniform(math.log(MIN_SHORT), math.log(MAX_SHORT))))
 
 
-def of_link(seed: int, place: int, count: int) -> list[Scenario]:
-    """Return the first scenarios of a link."""
-    return [scenario(seed, place - 1 + LINKS * index) for index in range(count)]
+def of_link(seed: int, place: int, count: int, skipped: int = 0) -> list[Scenario]:
+    """Return so many scenarios of a link, after its first ones."""
+    return [scenario(seed, place - 1 + LINKS * index) for index in range(skipped, skipped + count)]

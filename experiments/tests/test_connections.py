@@ -80,8 +80,8 @@ def test_links_reach_both_ends_of_every_range() -> None:
     assert all(one.up <= one.down / 2 for one in links)
 
 
-def test_of_link_few_scenarios_are_the_first_of_all() -> None:
-    assert of_link(SEED, 3, 25)[:6] == of_link(SEED, 3, 6)
+def test_of_link_few_scenarios_are_among_all() -> None:
+    assert of_link(SEED, 3, 25)[:6] == of_link(SEED, 3, 6) and of_link(SEED, 3, 25)[19:] == of_link(SEED, 3, 6, 19)
     together = [one.number for place in range(1, LINKS + 1) for one in of_link(SEED, place, drawn.PER_LINK)]
     assert sorted(together) == list(range(LINKS * drawn.PER_LINK)) and len(together) == 300
 
