@@ -13,7 +13,7 @@ from topologies.kernels.kernel import VIRTUAL
 from topologies.links.profiles import LinkProfile
 
 PER_LINK, QUICK_PER_LINK = 25, 6
-SECONDS, QUICK_SECONDS = 180.0, 75.0  # at most: a run ends with its last scenario
+SECONDS, QUICK_SECONDS = 180.0, 90.0  # at most: a run ends with its last scenario
 LENGTH = 12.0  # s of a stream
 STREAMS = Streams(LENGTH)
 TWO_WAY = {

@@ -7,6 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,10 +134,12 @@ class _Players:
             resting[one.number] = words, self._prior(one, words)
         left = 0
         for one in sorted(chosen, key=lambda one: one.waits):
-            if self._stage.now() + LIMIT + (one.age or 0.0) > self._stage.seconds:
+            words, since = resting.get(one.number, ({}, 0.0))
+            rest = max(0.0, since + (one.age or 0.0) - time.monotonic()) if since else one.age or 0.0
+            if self._stage.now() + rest + LIMIT > self._stage.seconds:
                 left += 1
                 continue
-            words, since = resting.get(one.number) or (self._listen(one, mode), 0.0)
+            words = words or self._listen(one, mode)
             if one.age is not None:
                 since = since or self._prior(one, words)
             self._one(one, mode, words, since)
