@@ -68,6 +68,10 @@ class Port(Model):
     isolated: bool = True
     """Whether stations behind this port do not reach each other through the access point. Those on one wire or behind
     one switch need no help; those of a radio do, whose own bridge is off (hostapd's `ap_isolate`)."""
+    roaming: bool = False
+    """Whether stations come to this port from other access points, as to a radio: an address that was known behind the
+    uplink moves here once it is silent there. False: it stays behind the uplink until it was silent there for
+    `station_idle_timeout`."""
     regulated: bool = True
     """Whether feedback is computed for what leaves through this port."""
 
@@ -80,6 +84,11 @@ class Port(Model):
     def reflects(self) -> bool:
         """Whether packets may leave through the port that they came from."""
         return self.role == "station" and not self.isolated
+
+    @property
+    def roams(self) -> bool:
+        """Whether stations come and go; a port that sends packets back to its stations is a radio."""
+        return self.role == "station" and (self.roaming or not self.isolated)
 
 
 class Gate(Model):
@@ -100,7 +109,7 @@ class Features(Model):
 
     ack_priority: bool = True
     ack_filter: bool = True
-    """A pure ACK that a newer one supersedes does not leave through an uplink."""
+    """A pure ACK that a newer one supersedes does not leave through an uplink; takes effect with `ack_priority`."""
     sparse: bool = True
     ncr: bool = True
     gate: dict[PortNumber, Gate] | None = None
@@ -180,7 +189,8 @@ class Limits(Model):
     stations_per_port: Annotated[int, Field(ge=1, le=4096)] = 2048
     flows_per_port: Annotated[int, Field(ge=1, le=65_536)] = 32_768
     moves: Annotated[int, Field(ge=1, le=10_000)] = 5
-    """Of one address from port to port within 180 s; more are not followed. N and M of RFC 7432, section 15.1."""
+    """Of one address from port to port within 180 s; with more it goes back to the port where it was before. N and M of
+    RFC 7432, section 15.1."""
 
 
 class Station(Model):

@@ -190,7 +190,7 @@ def _configuration(arm: Arm, uplink: int) -> dict[str, Any]:
     """uplink: bit/s, below what the cell carries: so uploads wait here, and not in stations. What the radio carries is
     learned."""
     ports = [
-        {"port": RADIO, "role": "station", "capacity_bps": "auto", "queue_limit": LIMIT},
+        {"port": RADIO, "role": "station", "capacity_bps": "auto", "queue_limit": LIMIT, "roaming": True},
         {"port": UPLINK, "role": "uplink", "capacity_bps": uplink, "queue_limit": LIMIT},
     ]
     return {"name": "ap", "ports": ports, "features": dict(arm.features), **arm.controller}

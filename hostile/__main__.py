@@ -80,9 +80,9 @@ def needed(attacks: list[Attack]) -> None:
     if os.geteuid() != 0:
         raise LabError("making network namespaces needs root; run as root")
     servers = {one.server for one in attacks}
-    if "switch" in servers:
+    if servers & {"switch", "access-point"}:
         targets.find("apswitch")
-    if servers - {"switch", "rest"} and not HOSTS.exists():
+    if servers - {"switch", "rest", "access-point"} and not HOSTS.exists():
         raise LabError(f"{HOSTS} is missing; build it with: make hosts")
 
 

@@ -38,6 +38,7 @@ PACKETS_PER_S = 10_000  # a modest rate, which a busy machine carries too
 SETTLE = 0.3  # s
 MARK = bytes.fromhex("5eadfa57")
 ETHERNET, ETH_P_ALL, SO_ATTACH_FILTER, SOL_PACKET, PACKET_STATISTICS, PACKET_IGNORE_OUTGOING = 1, 3, 26, 263, 6, 23
+STATION_PORT, UPLINK_PORT, SPOOFER_PORT, RADIO_PORT = 1, 2, 3, 4
 KEY = "hostile but well known to both sides"
 
 
@@ -169,10 +170,39 @@ def listens(address: str) -> bool:
 @functools.cache
 def veths() -> tuple[dict[int, str], dict[int, str]]:
     """The switch's ports, and their far ends, by number: one pair of each for the whole run."""
-    near, far = veth.make((1, 2))
+    near, far = veth.make((STATION_PORT, UPLINK_PORT, SPOOFER_PORT, RADIO_PORT))
     for name in (*near.values(), *far.values()):
         subprocess.run(["ethtool", "-K", name, "tx", "off", "rx", "off"], check=False, capture_output=True)
     return near, far
+
+
+class Carries:
+    """The steady packets through a switch."""
+
+    def __init__(self, server: Server) -> None:
+        from bench.switch.program import write_frames
+
+        near, far = veths()
+        frames = server.directory / "frames.pcap"
+        write_frames(frames, TRAFFIC_FLOWS, FRAME_BYTES)
+        mark(frames)
+        self._counters = Counter(near[STATION_PORT]), Counter(far[UPLINK_PORT])
+        source = ROOT / "switch/target/release/apswitch-bench"
+        rate = ("--rate", str(PACKETS_PER_S), "--seconds", "600")
+        server.run("nice", "-n", "-10", source, "send", far[STATION_PORT], frames, *rate, log="traffic.log")
+
+    def packets(self, settle: bool) -> Packets:
+        """Sent and received so far. settle: once nothing is under way."""
+        if settle:
+            # What has been sent up to now arrives within so long, or is lost; the source goes on at the same rate.
+            time.sleep(SETTLE)
+        sent, received = self._counters
+        return Packets(sent.count(), received.count())
+
+    def close(self) -> None:
+        """Count no more."""
+        for counter in self._counters:
+            counter.close()
 
 
 class Switch(Server):
@@ -185,10 +215,8 @@ class Switch(Server):
     name, other = "switch", "p4runtime"
 
     def start(self) -> None:
-        from bench.switch.program import write_frames
-
         self.address = "127.0.0.1:9559"
-        near, far = veths()
+        near, far = ({port: end[port] for port in (STATION_PORT, UPLINK_PORT)} for end in veths())
         spare = self.options.get("spare", ())
         for name in spare:
             subprocess.run(["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}-far"], check=True)
@@ -208,22 +236,11 @@ class Switch(Server):
         if done.returncode:
             raise LabError(f"the access point's program is not taken: {done.stderr.strip()[-200:]}")
         self.places = {"device_id": 1, "cpu_port": targets.CPU_PORT, "ports": far, "spare": spare}
-        frames = self.directory / "frames.pcap"
-        write_frames(frames, TRAFFIC_FLOWS, FRAME_BYTES)
-        mark(frames)
-        self._counters = Counter(near[1]), Counter(far[2])
-        for counter in self._counters:
-            self._stack.callback(counter.close)
-        source = ROOT / "switch/target/release/apswitch-bench"
-        rate = ("--rate", str(PACKETS_PER_S), "--seconds", "600")
-        self.run("nice", "-n", "-10", source, "send", far[1], frames, *rate, log="traffic.log")
+        self._carries = Carries(self)
+        self._stack.callback(self._carries.close)
 
     def packets(self, settle: bool = False) -> Packets:
-        if settle:
-            # What has been sent up to now arrives within so long, or is lost; the source goes on at the same rate.
-            time.sleep(SETTLE)
-        sent, received = self._counters
-        return Packets(sent.count(), received.count())
+        return self._carries.packets(settle)
 
 
 class Counter:
@@ -268,13 +285,16 @@ class Rest(Server):
 
     name, other = "rest", "rest"
 
-    def start(self) -> None:
+    def access_point(self) -> dict[str, Any]:
+        """What the controller is told of its access point."""
         ports = [
             {"port": 1, "role": "station", "capacity_bps": 14_000_000},
             {"port": 2, "role": "uplink", "capacity_bps": 1_000_000},
         ]
-        config = {"access_points": [{"name": "ap1", "address": "127.0.0.1:9", "enabled": False, "ports": ports}]}
-        path = self.file("controller.json", json.dumps(config))
+        return {"name": "ap1", "address": "127.0.0.1:9", "enabled": False, "ports": ports}
+
+    def start(self) -> None:
+        path = self.file("controller.json", json.dumps({"access_points": [self.access_point()]}))
         self.process = self.run(
             sys.executable, "-m", "controller", "--config", path, "--rest", "127.0.0.1:8080", start_new_session=True
         )
@@ -294,6 +314,45 @@ class Rest(Server):
         finally:
             connection.close()
         return token
+
+
+class AccessPoint(Rest):
+    """The controller with a switch: a station from which a steady stream of packets goes to the uplink, and two ports
+    of other stations, to one of which they roam. places: those of `Rest`; ports (the far ends' interfaces)."""
+
+    name, other = "access-point", "rest"
+
+    def access_point(self) -> dict[str, Any]:
+        """Links on which nothing waits, as `carried` is of nothing but addresses."""
+        stations = (STATION_PORT, SPOOFER_PORT, RADIO_PORT)
+        ports = [
+            {"port": UPLINK_PORT, "role": "uplink", "capacity_bps": 10**10},
+            *(
+                {"port": port, "role": "station", "capacity_bps": 10**10, "roaming": port == RADIO_PORT}
+                for port in stations
+            ),
+        ]
+        return {"name": "ap1", "address": self._p4runtime, "ports": ports}
+
+    def start(self) -> None:
+        self._p4runtime = "127.0.0.1:9559"
+        near, far = veths()
+        command = targets.find("apswitch").command(targets.Wiring(near, self._p4runtime))
+        self._switch = self.run(*command, log="switch.log")
+        super().start()
+        self.until(lambda: "ready ap1" in (self.directory / "server.log").read_text())
+        self.places["ports"] = far
+        self._carries = Carries(self)
+        self._stack.callback(self._carries.close)
+
+    def pids(self) -> list[int]:
+        return super().pids() + (family(self._switch.pid) if self._switch.poll() is None else [])
+
+    def alive(self) -> bool:
+        return super().alive() and self._switch.poll() is None
+
+    def packets(self, settle: bool = False) -> Packets:
+        return self._carries.packets(settle)
 
 
 class Receiver(Server):
@@ -376,5 +435,5 @@ class Cwnd(Server):
 
 
 SERVERS: dict[str, type[Server]] = {
-    server.name: server for server in (Switch, Rest, Receiver, Proxy, Sessions, Probe, Cwnd)
+    server.name: server for server in (Switch, Rest, AccessPoint, Receiver, Proxy, Sessions, Probe, Cwnd)
 }

@@ -10,17 +10,26 @@ const bit<16> ETHERTYPE_IPV6 = 0x86DD;
 const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<16> ETHERTYPE_CTAG = 0x8100;              // IEEE 802.1Q: the tag of a customer's VLAN
 const bit<16> ETHERTYPE_STAG = 0x88A8;              // IEEE 802.1ad: that of a provider
+const bit<16> ETHERTYPE_QINQ = 0x9100;              // what many bridges wrote for a provider's before 802.1ad
+const bit<16> ETHERTYPE_QINQ_OTHER = 0x9200;
 const bit<16> ETHERTYPE_PPPOE_DISCOVERY = 0x8863;
 const bit<16> ETHERTYPE_PPPOE_SESSION = 0x8864;
 const bit<16> ETHERTYPE_EAPOL = 0x888E;             // IEEE 802.1X
+const bit<16> ETHERTYPE_PREAUTHENTICATION = 0x88C7; // IEEE 802.11, 12.6.10.2: EAPOL by way of another access point
+const bit<16> ETHERTYPE_WLAN = 0x890D;              // IEEE 802.11, annex H: TDLS, fast transition
+const bit<16> ETHERTYPE_PTP = 0x88F7;               // IEEE 1588, annex F
 const bit<16> PPP_IPV4 = 0x0021;
 const bit<16> PPP_IPV6 = 0x0057;
 const bit<8>  PROTOCOL_TCP = 6;
 const bit<8>  PROTOCOL_UDP = 17;
 const bit<8>  PROTOCOL_ICMPV6 = 58;
+const bit<8>  TCP_SYN = 0x02;
+const bit<8>  TCP_ACK = 0x10;
 
-// What bridges say to each other and never forward (IEEE 802.1Q, 8.6.3).
+// Group addresses of the protocols between neighbours, which no bridge forwards (IEEE 802.1Q, 8.6.3). The first one is that of
+// spanning trees: a bridge that takes part in none forwards it, or a loop through it is seen by nobody.
 const mac_t RESERVED_ADDRESSES = 0x0180C2000000;
+const mac_t SPANNING_TREE_ADDRESS = 0x0180C2000000;
 const mac_t RESERVED_MASK = 0xFFFFFFFFFFF0;
 
 // Field order of RFC 3168: the six DSCP bits, then the two ECN bits.
@@ -110,6 +119,19 @@ header tcp_option_word_t {
     bit<32> value;
 }
 
+// The first five words of the options of a SYN, as far as it has them; parsed where somebody reads its window scale.
+header syn_options_t {
+    bit<32> first;
+    bit<32> second;
+}
+header syn_option_t {
+    bit<32> third;
+}
+header syn_options_end_t {
+    bit<32> fourth;
+    bit<32> fifth;
+}
+
 header udp_t {
     bit<16> src_port;
     bit<16> dst_port;
@@ -140,55 +162,100 @@ struct headers_t {
     ipv6_t            ipv6;
     tcp_t             tcp;
     tcp_option_word_t tcp_option_word;
+    syn_options_t     syn_options;
+    syn_option_t      syn_option;
+    syn_options_end_t syn_options_end;
     udp_t             udp;
 }
 
 // Fields that survive the clone of a packet to the controller.
 #define FIELD_LIST_PACKET_IN 1
 
+// Each field: who sets it, who reads it. What nobody has set is 0.
 struct metadata_t {
+    // Set first of all; read by `roles`, `learn`, `forward`, `flows`, `prune`, the digests and packet-in.
     @field_list(FIELD_LIST_PACKET_IN)
     port_t       ingress_port;
-    port_t       egress_port;      // GROUP_PORT when not unicast
-    bit<1>       unicast;          // one known egress port; else every port of the access point
+    // Set by `forward`, GROUP_PORT when not unicast; read by every stage behind it.
+    port_t       egress_port;
+    // Set by `forward`: one known egress port, else every port of the access point; read by `flows` and the architecture.
+    bit<1>       unicast;
+    // Set by `forward`, `mark`, `gate`, `prune` and `ack_filter`; the architecture drops the packet.
     bit<1>       drop;
-    bit<12>      outer_vid;        // with inner_vid the packet's VLAN; 0 without such a tag
+    // Set by the parser, with inner_vid the packet's VLAN, 0 without such a tag; read by `learn`, `forward`, `flows`.
+    bit<12>      outer_vid;
     bit<12>      inner_vid;
-    bit<1>       ip;               // the packet is of a flow, known or not; one that is not is opaque
-    bit<1>       is_control;       // it keeps the network itself going: ARP, DHCP and the like
+    // Set by the parser: the packet is of a flow, known or not; one that is not is opaque. Read by `classify`.
+    bit<1>       ip;
+    // Set by the parser and the architecture: it keeps the network itself going, as ARP, DHCP and BPDUs do. Read by `classify`
+    // and `demote`.
+    bit<1>       is_control;
+    // Set by the parser: to one neighbour only, which is why `forward` drops it when nobody knows where that is.
+    bit<1>       never_flooded;
+    // Set by `roles`; read by `forward` and `prune` (a radio may return a frame) and, both, for the direction.
     role_t       ingress_role;
     role_t       egress_role;
+    // Set by `roles`; read by `classify`.
     direction_t  direction;
-    bit<16>      src_port;         // 0 when there is no transport header to trust
+    // Set by the parser, 0 when there is no transport header to trust; read by `punt`, `flows`, `classify`.
+    bit<16>      src_port;
     bit<16>      dst_port;
     bit<8>       protocol;
+    // Set by `pure_ack` from the IP header; dscp is read by `classify`.
     bit<6>       dscp;
-    ecn_t        ecn;              // ECN_NOT_ECT when not IP
-    bit<16>      transport_length; // bytes of transport header and payload that the IP header claims
-    bit<1>       to_cpu;           // instead of anywhere else
+    // ECN_NOT_ECT when not IP; read by `scalable`, `port_feedback`, `mark`.
+    ecn_t        ecn;
+    // Set and read by `pure_ack`: bytes of transport header and payload that the IP header claims.
+    bit<16>      transport_length;
+    // Set by `punt`: to the controller instead of anywhere else, or as well; the architecture sends it.
+    bit<1>       to_cpu;
     bit<1>       copy_to_cpu;
-    report_t     report;           // targets send one digest for a packet: a new source first, its flow later
+    // Set by `learn` and `flows`; the architecture sends one digest for a packet: a new source first, its flow later.
+    report_t     report;
+    // These seven are set by `flows`. known_flow is read by whatever has cells for a flow, with flow_index and generation, which
+    // tells the owners of one index apart.
     bit<1>       known_flow;
     flow_index_t flow_index;
-    bit<8>       generation;       // tells the users of one flow index apart
-    class_t      flow_class;       // 0: the flow asks for none
+    bit<8>       generation;
+    // Read by `classify`; 0: the flow asks for none.
+    class_t      flow_class;
+    // Read by `sparse`.
     color_t      color;
+    // Read by `port_feedback`; the second one for ECT(1), which `scalable` reads, too.
+    feedback_t   feedback;
+    feedback_t   scalable_feedback;
+    // Set by `sparse`; read by `classify`.
     bit<1>       sparse;
-    bit<1>       scalable;         // of a scalable flow (RFC 9331) that may wait with those
+    // Set by `scalable`: of a scalable flow (RFC 9331) that may wait with those; read by `classify` and its own hold.
+    bit<1>       scalable;
+    // Set by `pure_ack`; the first is read by `classify`, `ack`, `mark`, the second by `ack_filter`.
     bit<1>       pure_ack;
     bit<1>       supersedable;
-    bit<1>       filter;           // a newer ACK may take this one's place
+    // Set by `pure_ack`: SYN or RST; read by `ack_filter`.
+    bit<1>       boundary;
+    // Set by `ack`: a newer ACK may take this one's place; read by `ack_filter`.
+    bit<1>       filter;
+    // Set by `ack_filter` and `own_data` at ingress, read there at egress: the packet's place among those of its queue, and among
+    // those of its flow in the bulk's queue; 0: it has none.
+    bit<32>      ack_place;
+    bit<16>      own_place;
+    // Set by `classify`: whose traffic it is; read by `mark` and every counter of a port's classes.
     class_t      class_id;
+    // Set by `classify`, `ack`, `own_data`, `queue_meter`, `demote`; the architecture's queue, 7 served first.
     queue_t      queue;
-    bit<1>       demoted;          // above its queue's meter: waits with the bulk
-    bit<1>       regulated;        // feedback applies
+    // Set by `queue_meter` and `demote`: above its queue's meter, so it waits with the bulk; read by `own_data` and the holds.
+    bit<1>       demoted;
+    // Set by `classify`, `queue_meter`, `demote`: feedback applies; read by `mark`.
+    bit<1>       regulated;
+    // Set and read by `mark`, from the class's entry.
     bit<1>       mark_only;
-    feedback_t   feedback;         // the flow's
-    feedback_t   scalable_feedback; // the flow's, for ECT(1)
-    feedback_t   total;            // a random number of 0..65534 and all feedback, saturating; at the top: act
+    // Set by `port_feedback` and `mark`: a random number of 0..65534 and all feedback, saturating; at the top `mark` acts.
+    feedback_t   total;
+    // Set by `mark`, and by `step` as the packet leaves; read by the counter of marks.
     bit<1>       marked;
-    bit<1>       stepped;          // marked as it left the queue
-    bit<1>       gated;            // this packet holds a place in the gate's buffer
+    bit<1>       stepped;
+    // Set by `gate` at ingress, read there at egress: this packet holds a place in the gate's buffer.
+    bit<1>       gated;
 }
 
 struct source_digest_t {

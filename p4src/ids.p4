@@ -46,6 +46,7 @@
 #define ACTION_SET_FLOW_IPV4      0x01000019   // 0x01000009 and 0x0100000A had no scalable_feedback
 #define ACTION_SET_FLOW_IPV6      0x0100001A
 #define ACTION_MARK_ABOVE         0x0100001B   // v1model
+#define ACTION_CONNECTION_BOUNDARY 0x0100001C
 
 // Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16): v1model's; those of
 // TNA have ids of p4c's own making, so a controller goes by the names in the P4Info.
@@ -63,17 +64,23 @@
 #define METER_QUEUE            0x14000001
 #define METER_FLOWS_IPV4       0x15000001
 #define METER_FLOWS_IPV6       0x15000002
-#define REGISTER_LAST_BUSY     0x16000001
 #define REGISTER_GATE_ADMITTED 0x16000003
 #define REGISTER_GATE_RELEASED 0x16000004
 #define REGISTER_GATE_CLOSED   0x16000005
-#define REGISTER_GATE_ADMITTED_AT 0x16000006
-#define REGISTER_GATE_RELEASED_AT 0x16000007
-#define REGISTER_FILTERED_ACKS    0x16000008
-#define REGISTER_LAST_DEMOTED     0x16000009
-#define REGISTER_NEWEST_ACK       0x1600000A   // 0x16000002 had no ECN flags and no run
-#define REGISTER_SCALABLE_FLOW    0x1600000B
-#define REGISTER_LAST_ABOVE       0x1600000C
+#define REGISTER_LAST_BUSY        0x1600000D   // 0x16000001 had no generation, and 32 bits of time
+#define REGISTER_GATE_ADMITTED_AT 0x1600000E   // 0x16000006 and 0x16000007 had 32 bits of time
+#define REGISTER_GATE_RELEASED_AT 0x1600000F
+#define REGISTER_FILTERED_ACKS    0x16000010   // 0x16000008 had no generation
+#define REGISTER_LAST_DEMOTED     0x16000011   // 0x16000009 had 32 bits of time
+#define REGISTER_NEWEST_ACK       0x16000012   // 0x16000002 had no ECN flags and no run, 0x1600000A did not say whether it is known
+#define REGISTER_SCALABLE_FLOW    0x16000013   // 0x1600000B and 0x1600000C had no generation
+#define REGISTER_LAST_ABOVE       0x16000014
+#define REGISTER_ACKS_ENTERED     0x16000015
+#define REGISTER_ACKS_LEFT        0x16000016
+#define REGISTER_OWN_ENTERED      0x16000017
+#define REGISTER_OWN_LEFT         0x16000018
+#define REGISTER_OWN_PASSED       0x16000019
+#define REGISTER_WINDOW_SCALE     0x1600001A
 
 // Sizes
 #define PORTS_SIZE     512     // every value of a 9-bit port
@@ -83,6 +90,7 @@
 #define PUNT_SIZE      64
 #define CLASSES_SIZE   4096    // port x class, also port x queue
 #define ECN_SIZE       4       // every value of the ECN field
+#define SCALES_SIZE    65536   // connections whose window scale is remembered
 
 // Well-known values; CPU_PORT and FLOWS_IPV6_SIZE are the architecture's (its externs.p4).
 const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point

@@ -6,7 +6,8 @@
 //                                                         +- anything else: payload
 //
 // What a tag or PPPoE carries is read as if it were untagged. What keeps the network itself going is `control`: ARP,
-// neighbour and router discovery, DHCP, mDNS, 802.1X, and what PPP negotiates. Neither IP nor control: opaque.
+// neighbour and router discovery, DHCP, mDNS, 802.1X, what 802.11 carries in Ethernet frames, PTP, and what PPP negotiates.
+// Neither IP nor control: opaque.
 //
 // A transport header is parsed only where it is certainly one: not in a fragment, not behind IP options or
 // IPv6 extension headers. Such packets keep port numbers 0 and are classified by addresses, protocol and DSCP.
@@ -34,12 +35,17 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_CTAG: parse_outer_tag;
             ETHERTYPE_STAG: parse_outer_tag;
+            ETHERTYPE_QINQ: parse_outer_tag;
+            ETHERTYPE_QINQ_OTHER: parse_outer_tag;
             ETHERTYPE_IPV4: check_ipv4;
             ETHERTYPE_IPV6: check_ipv6;
             ETHERTYPE_PPPOE_SESSION: parse_pppoe;
             ETHERTYPE_ARP: mark_control;
             ETHERTYPE_PPPOE_DISCOVERY: mark_control;
-            ETHERTYPE_EAPOL: mark_control;
+            ETHERTYPE_PREAUTHENTICATION: mark_control;
+            ETHERTYPE_WLAN: mark_control;
+            ETHERTYPE_PTP: mark_control;
+            ETHERTYPE_EAPOL: mark_eapol;
             default: accept;
         }
     }
@@ -50,12 +56,17 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
         transition select(hdr.outer_tag.ether_type) {
             ETHERTYPE_CTAG: parse_inner_tag;
             ETHERTYPE_STAG: parse_inner_tag;
+            ETHERTYPE_QINQ: parse_inner_tag;
+            ETHERTYPE_QINQ_OTHER: parse_inner_tag;
             ETHERTYPE_IPV4: check_ipv4;
             ETHERTYPE_IPV6: check_ipv6;
             ETHERTYPE_PPPOE_SESSION: parse_pppoe;
             ETHERTYPE_ARP: mark_control;
             ETHERTYPE_PPPOE_DISCOVERY: mark_control;
-            ETHERTYPE_EAPOL: mark_control;
+            ETHERTYPE_PREAUTHENTICATION: mark_control;
+            ETHERTYPE_WLAN: mark_control;
+            ETHERTYPE_PTP: mark_control;
+            ETHERTYPE_EAPOL: mark_eapol;
             default: accept;
         }
     }
@@ -69,7 +80,10 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
             ETHERTYPE_PPPOE_SESSION: parse_pppoe;
             ETHERTYPE_ARP: mark_control;
             ETHERTYPE_PPPOE_DISCOVERY: mark_control;
-            ETHERTYPE_EAPOL: mark_control;
+            ETHERTYPE_PREAUTHENTICATION: mark_control;
+            ETHERTYPE_WLAN: mark_control;
+            ETHERTYPE_PTP: mark_control;
+            ETHERTYPE_EAPOL: mark_eapol;
             default: accept;
         }
     }
@@ -83,6 +97,12 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
             (0x11, 0, 0x8000 &&& 0x8000): mark_control;
             default: accept;
         }
+    }
+
+    // For the neighbour's own ears (IEEE 802.1X, 11.1.1): keys of one station's are not flooded to all.
+    state mark_eapol {
+        meta.never_flooded = 1;
+        transition mark_control;
     }
 
     state mark_control {
@@ -153,11 +173,43 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
         packet.extract(hdr.tcp);
         meta.src_port = hdr.tcp.src_port;
         meta.dst_port = hdr.tcp.dst_port;
+#ifdef READS_WINDOW_SCALE
+        transition select(hdr.tcp.flags, hdr.tcp.data_offset) {
+            (TCP_SYN &&& TCP_SYN, 7 &&& 0xF): parse_syn_options;
+            (TCP_SYN &&& TCP_SYN, 8 &&& 0x8): parse_syn_options;
+            (_, 8): parse_tcp_option_word;
+            default: accept;
+        }
+    }
+
+    state parse_syn_options {
+        packet.extract(hdr.syn_options);
+        transition select(hdr.tcp.data_offset) {
+            7: accept;
+            default: parse_syn_option;
+        }
+    }
+
+    state parse_syn_option {
+        packet.extract(hdr.syn_option);
+        transition select(hdr.tcp.data_offset) {
+            8: accept;
+            9: accept;
+            default: parse_syn_options_end;
+        }
+    }
+
+    state parse_syn_options_end {
+        packet.extract(hdr.syn_options_end);
+        transition accept;
+    }
+#else
         transition select(hdr.tcp.data_offset) {
             8: parse_tcp_option_word;
             default: accept;
         }
     }
+#endif
 
     state parse_tcp_option_word {
         packet.extract(hdr.tcp_option_word);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the packet tests against a target: `python ptf-tests/run.py --target apswitch|bmv2 [--test NAME] [-v]`.
 
+With `--connections N` only the model of connections runs: on apswitch in virtual time, elsewhere behind PTF.
+
 The run has a network namespace without a name: it and its interfaces vanish with the last process in it, however the
 run ends. A target that runs already, as a Tofino does, is named instead: `--address 192.0.2.1:9559 --interface
 1@veth3 --interface 2@veth5 ...`, the interfaces being where the tests send and receive.
@@ -17,18 +19,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lib.ports import PORTS
-from targets import GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
+from lib.ports import PORTS, SLOW
+from targets import CONNECTIONS_LINK, GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
 
 TESTS = ROOT / "ptf-tests/tests"
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
 CASES = 300  # entries and frames that test_model compares with its model
+CONNECTIONS_TEST = "test_connections"
 MTU = 9216  # bytes, for jumbo frames
 CASE_TIMEOUT = 60  # s
 RUN_TIMEOUT = 900  # s; ptf waits for its threads for ever when it fails itself
@@ -170,22 +173,57 @@ def run_tests(
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
     parameters = {"address": place.address, "p4info": str(place.p4info), "results": str(results)}
-    parameters |= {"cannot": target.cannot, "cases": arguments.cases, "seed": arguments.seed, **target.numbers()}
+    parameters |= {
+        "cannot": target.cannot,
+        "cases": arguments.cases,
+        "connections": arguments.connections or 0,
+        "min_window": arguments.min_window,
+        "seed": arguments.seed,
+        **target.numbers(),
+    }
+    more = arguments.cases + 2 * (arguments.connections or 0)  # s
     command = [sys.executable, ptf_script(), "--test-dir", str(directory), "--pypath", str(TESTS.parent)]
     command += [word for port, name in place.interfaces.items() for word in ("--interface", f"{port}@{name}")]
     command += ["--log-dir", str(out / "log"), "--qlen", "20000", "--socket-recv-size", "65536"]
     command += ["--test-params", ";".join(f"{key}={value!r}" for key, value in parameters.items())]
     command += ["--debug", "debug" if arguments.verbose else "info"]
-    command += ["--test-case-timeout", str(CASE_TIMEOUT + arguments.cases), *tests]
+    command += ["--test-case-timeout", str(CASE_TIMEOUT + more), *tests]
     process = start(command)
     try:
-        process.wait(timeout=RUN_TIMEOUT + arguments.cases)
+        process.wait(timeout=RUN_TIMEOUT + more)
     except subprocess.TimeoutExpired:
         pass  # what has no outcome has failed
     finally:
         stop(process)
     lines = results.read_text().splitlines() if results.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def run_connections(arguments: argparse.Namespace) -> int:
+    """Run modelled connections on apswitch in virtual time; print the counterexamples."""
+    from lib import fast
+
+    p4info, device_config = find_program(TARGETS["apswitch"], arguments.program.resolve(), arguments.device_config)
+    started = time.time()
+    try:
+        asked = arguments.connections, arguments.seed, arguments.min_window
+        total, found = fast.run(*asked, p4info, device_config, os.cpu_count() or 1)
+    except (OSError, RuntimeError) as error:
+        raise RunError(f"the connections could not be run ({error}); build the library with: make switch") from None
+    seconds = time.time() - started
+    out = ROOT / "out/ptf/connections.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    numbers = {"connections": total.connections, "cases": total.cases, "frames": total.frames}
+    summary = {"target": "apswitch", "seed": arguments.seed, "seconds": round(seconds, 1), **numbers}
+    summary["failures"] = [{"seed": one.number, "report": one.report} for one in found]
+    out.write_text(json.dumps(summary, indent=1) + "\n")
+    for one in found:
+        print(f"case {one.number} (alone: --connections 1 --seed {one.number})\n{one.report}\n")
+    print(
+        f"apswitch: {total.connections} connections in {total.cases} cases from seed {arguments.seed}, {total.frames} "
+        f"frames, {seconds:.0f} s: {len(found)} counterexamples"
+    )
+    return 1 if found else 0
 
 
 def main() -> int:
@@ -206,21 +244,41 @@ def main() -> int:
     parser.add_argument("--device-config", metavar="FILE", type=Path, help="the program as the target takes it")
     parser.add_argument("--address", metavar="HOST:PORT", help="P4Runtime server of a target that runs already")
     parser.add_argument("--interface", metavar="PORT@NAME", action="append", default=[], help="with --address")
+    parser.add_argument(
+        "--connections",
+        metavar="N",
+        type=int,
+        help="run so many modelled connections, and no test; seeds as of --cases",
+    )
+    parser.add_argument(
+        "--min-window",
+        metavar="BYTES",
+        type=int,
+        default=0xFFFF,
+        help="with --connections: of receivers that must not discard data (RFC 5961); by default %(default)s",
+    )
+    parser.add_argument("--ptf", action="store_true", help="with --connections: behind PTF also on apswitch")
     arguments = parser.parse_args()
     target = TARGETS[arguments.target]
     out = ROOT / "out/ptf" / arguments.target
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        if arguments.connections and arguments.target == "apswitch" and not (arguments.ptf or arguments.address):
+            return run_connections(arguments)
         if arguments.address:
             target_version, address = f"at {arguments.address}", arguments.address
             hosts = named_interfaces(arguments.interface)
         else:
             target_version, address = target.version(), GRPC_ADDRESS
             hosts = {port: f"host{port}" for port in PORTS}
+        if arguments.connections:
+            target = replace(target, links={SLOW: CONNECTIONS_LINK}, slow_down=target.slow_for_connections)
         place = Place(address, hosts, *find_program(target, arguments.program.resolve(), arguments.device_config))
         interfaces = {} if arguments.address else enter_namespace()
-        tests = find_tests(arguments.test, arguments.tests)
+        tests = find_tests(CONNECTIONS_TEST if arguments.connections else arguments.test, arguments.tests)
+        if not arguments.connections:
+            tests = [name for name in tests if not name.startswith(CONNECTIONS_TEST)]  # the slow port is too slow
         (out / "log").mkdir(parents=True, exist_ok=True)
         for old in out.glob("target.*"):
             old.unlink()

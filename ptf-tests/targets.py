@@ -22,7 +22,9 @@ from topologies.requirements import LabError  # noqa: E402
 GRPC_ADDRESS = "127.0.0.1:9559"
 THRIFT_PORT = 9090
 SLOW_FRAMES = 5  # frames of 1000 bytes per second
+CONNECTIONS_FRAMES = 200  # frames per second when modelled connections are run
 SLOW_QUEUE = 64  # packets that its queues hold, as in BMv2 each of them does
+CONNECTIONS_LINK = f"rate={CONNECTIONS_FRAMES * 1000 * 8}bit,limit={SLOW_QUEUE}"
 
 
 class MissingTargetError(Exception):
@@ -33,7 +35,8 @@ class MissingTargetError(Exception):
 class Target:
     """A switch that runs the program.
 
-    links: its link model by port. slow_down: called after the pipeline is pushed. p4info, device_config: names of the
+    links: its link model by port. slow_down: called after the pipeline is pushed; slow_for_connections: in its place
+    when modelled connections are run, which take a slow port less slow. p4info, device_config: names of the
     compiled program's files; a device config in the vendor's format has none.
     """
 
@@ -43,6 +46,7 @@ class Target:
     device_config: str | None = "ap.json"
     links: dict[int, str] = field(default_factory=dict)
     slow_down: Callable[[], None] = lambda: None
+    slow_for_connections: Callable[[], None] = lambda: None
     cannot: dict[str, str] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, object]:
@@ -113,6 +117,7 @@ TARGETS = {
     "bmv2": Target(
         "bmv2",
         slow_down=lambda: bmv2.set_pace(THRIFT_PORT, SLOW, SLOW_FRAMES),
+        slow_for_connections=lambda: bmv2.set_pace(THRIFT_PORT, SLOW, CONNECTIONS_FRAMES),
         cannot={
             "test_gate.LostPacketGivesBackItsPlace": "its P4Runtime server neither reads nor writes registers",
             "test_ack.FullPortDropsBulkFirst": OF_QUEUES,

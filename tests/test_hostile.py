@@ -171,6 +171,8 @@ def test_what_is_attacked_for_a_short_time_holds(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "summary.json").read_text())
     assert set(told) == {one.name for one in load().values() if one.short}
     assert all(one["peak_mb"] > 0 and one["requests"] > 0 for one in told.values())
+    # A taken address shows on a busy machine, too: it left 0.03.
+    assert told["gateway-claimed-by-three-frames"]["carried"] > 0.5
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -124,8 +124,10 @@ def hosts(outcome: Outcome) -> None:
 
 def ptf(outcome: Outcome) -> None:
     call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch")
+    call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch", "--connections", "200")
     if shutil.which(BMV2):
         call(outcome, PYTHON, "ptf-tests/run.py", "--target", "bmv2")
+        call(outcome, PYTHON, "ptf-tests/run.py", "--target", "bmv2", "--connections", "50")
     else:
         outcome.skipped[f"packet tests on BMv2: {BMV2} is not on PATH: install BMv2 as docs/targets.md says"] += 1
 

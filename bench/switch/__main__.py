@@ -180,7 +180,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for summary.json")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="rows or groups; repeated")
     parser.add_argument(
-        "--beside", type=Path, metavar="FILE", help="another build of apswitch, measured in turn with it"
+        "--beside",
+        type=Path,
+        metavar="FILE",
+        help="another build of apswitch, or another checkout with another program, measured in turn with it",
     )
     options = parser.parse_args()
     groups = chosen(options.only)
@@ -190,7 +193,7 @@ def main() -> None:
         if not binary.exists():
             raise LabError(f"{binary.relative_to(ROOT)} is missing; build it with: make switch")
     if options.beside and not os.access(options.beside, os.X_OK):
-        raise LabError(f"--beside {options.beside}: this is no program")
+        raise LabError(f"--beside {options.beside}: this is neither a program nor a checkout")
     out: Path = options.out
     if not options.only:
         (out / "summary.json").unlink(missing_ok=True)

@@ -91,9 +91,9 @@ def entities(flows: int) -> Iterator[fy.P4TableEntry]:
         )
 
 
-async def install(address: str, flows: int) -> None:
+async def install(address: str, flows: int, compiled: Path = ROOT / "p4src/compiled") -> None:
     """Push the pipeline and the entries; errors are finsy's (P4ClientError)."""
-    options = fy.SwitchOptions(p4info=ROOT / "p4src/compiled/ap.p4info.txtpb", p4blob=ROOT / "p4src/compiled/ap.json")
+    options = fy.SwitchOptions(p4info=compiled / "ap.p4info.txtpb", p4blob=compiled / "ap.json")
     async with fy.Switch("bench", address, options) as switch:
         batch: list[fy.P4TableEntry] = []
         for entity in entities(flows):
@@ -105,4 +105,4 @@ async def install(address: str, flows: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(install(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(install(sys.argv[1], int(sys.argv[2]), *(Path(folder) for folder in sys.argv[3:])))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.report import Step
 from topologies.namespaces.contain import stop_process
-from topologies.requirements import LabError
+from topologies.requirements import ROOT, LabError
 
 from .lab import SWITCH, TRAFFIC, Lab, on, resident_bytes
 from .program import STATION_PORT, UPLINK_PORT, write_frames
@@ -40,11 +40,13 @@ OVERLOAD = 2.0  # times the peak
 
 @dataclass
 class Target:
-    """Something that carries packets from `left` to `right`. Rates in packets/s, latencies in µs."""
+    """Something that carries packets from `left` to `right`. compiled: the folder of its program, if it is programmable.
+    Rates in packets/s, latencies in µs."""
 
     name: str
     command: list[str | Path]
     programmable: bool
+    compiled: Path = ROOT / "p4src/compiled"
     peaks: dict[int, list[float]] = field(default_factory=dict)
     overload: list[float] = field(default_factory=list)
     offered: list[float] = field(default_factory=list)
@@ -61,14 +63,23 @@ def p4_switch(binary: str | Path, *options: str) -> list[str | Path]:
     return [binary, "--device-id", "1", *ports, *options, "--no-p4", "--", "--grpc-server-addr", ADDRESS]
 
 
+def target_beside(beside: Path) -> Target:
+    """Return another build of apswitch, or another checkout with its program and, if it is built, its apswitch."""
+    if not beside.is_dir():
+        return Target("beside", p4_switch(beside), programmable=True)
+    built = beside / SWITCH.relative_to(ROOT)
+    binary = built if built.exists() else SWITCH
+    return Target("beside", p4_switch(binary), programmable=True, compiled=beside.resolve() / "p4src/compiled")
+
+
 def targets(beside: Path | None = None) -> list[Target]:
-    """The bare forwarder, apswitch, another build of it to compare with, and BMv2 where it is on PATH."""
+    """Return the bare forwarder, apswitch, what it is compared with, and BMv2 where it is on PATH."""
     found = [
         Target("forwarder", [*NICENESS, TRAFFIC, "forward", "left", "right"], programmable=False),
         Target("apswitch", p4_switch(SWITCH), programmable=True),
     ]
     if beside:
-        found.append(Target("beside", p4_switch(beside), programmable=True))
+        found.append(target_beside(beside))
     if bmv2 := shutil.which("simple_switch_grpc"):
         found.append(Target("bmv2", [*NICENESS, *p4_switch(bmv2)], programmable=True))
     return found
@@ -103,7 +114,7 @@ def running(
     process = where.start(*target.command, core=core)
     try:
         if target.programmable:
-            where.run(sys.executable, "-m", "bench.switch.program", ADDRESS, str(flows))
+            where.run(sys.executable, "-m", "bench.switch.program", ADDRESS, str(flows), target.compiled)
         else:
             time.sleep(0.5)
         if process.poll() is not None:
@@ -168,8 +179,8 @@ def measure(step: Step, beside: Path | None = None) -> list[Target]:
     return measured
 
 
-def memory_bytes(flows: int, binary: Path = SWITCH) -> int:
-    """RSS of apswitch, or of another build of it, with that many flows installed."""
-    target = Target("apswitch", p4_switch(binary), programmable=True)
+def memory_bytes(flows: int, beside: Path | None = None) -> int:
+    """Return the resident bytes of apswitch, or of what it is compared with, with that many flows installed."""
+    target = target_beside(beside) if beside else Target("apswitch", p4_switch(SWITCH), programmable=True)
     with Lab() as where, running(where, target, flows) as process:
         return resident_bytes(process.pid)

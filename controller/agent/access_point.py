@@ -66,6 +66,7 @@ class AccessPoint:
         self.usage = Usage(config, self.program, self.stations, self.loop.flows)
         self.loop.added, self.loop.removed = self.usage.add, self.usage.remove
         self.stations.changed = self.usage.changed.set
+        self.stations.ask = lambda mac, place: self.usage.ask(self.connection, mac, place)
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}

@@ -3,7 +3,7 @@
 
 ACKs are filtered where they leave through the uplink, whose time they take from uploads, and nowhere else (RFC 3449,
 5.2.1, is for the constrained direction). On a radio both directions share the air and frames are lost: the one ACK that
-is left of many may be among them.
+is left of many may be among them. Nor without priority: in the bulk's queue, which may be full, an ACK supersedes none.
 
 Group traffic has meters of its own: it leaves through every port, so the slowest one says what it may take.
 
@@ -23,7 +23,6 @@ from .flow_table import MOST_THINNED
 from .program import (
     GROUP_PORT,
     QUEUE_ACKS,
-    QUEUE_BULK,
     QUEUE_CONTROL,
     QUEUE_NEW_FLOWS,
     QUEUE_SCALABLE,
@@ -45,14 +44,14 @@ def entities(config: AccessPointConfig) -> list[Encodable]:
     wanted: list[Encodable] = []
     features = config.features
     for port in config.ports:
-        filtered = features.ack_filter and port.role == "uplink"
-        if features.ack_priority or filtered:
+        if features.ack_priority:
+            filtered = features.ack_filter and port.role == "uplink"
             wanted.append(
                 table_entry(
                     "ack_priority",
                     {"egress_port": port.port},
                     "prioritise",
-                    queue=QUEUE_ACKS if features.ack_priority else QUEUE_BULK,
+                    queue=QUEUE_ACKS,
                     filter=int(filtered),
                 )
             )

@@ -180,6 +180,12 @@ class Connection:
         """Tell the switch that a digest list was handled (P4Runtime specification, section 9.6.4)."""
         self._send(digest_ack=p4r.DigestListAck(digest_id=digest.digest_id, list_id=digest.list_id))
 
+    def send_packet(self, port: int, frame: bytes) -> None:
+        """Send a frame out of a port, where the program knows packets of the controller."""
+        if self._stream is not None and self.program.schema.controller_packet_metadata.get("packet_out") is not None:
+            packet = fy.P4PacketOut(frame, egress_port=port, pad=0).encode_update(self.program.schema)
+            self._stream.send(packet.SerializeToString())
+
     def _send(self, **message: p4r.DigestListAck | p4r.MasterArbitrationUpdate) -> None:
         if self._stream is not None:
             self._stream.send(p4r.StreamMessageRequest(**message).SerializeToString())

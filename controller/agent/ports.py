@@ -23,7 +23,7 @@ DIGEST_ACK_TIMEOUT_NS = 1_000_000_000
 def needs_flows(config: AccessPointConfig) -> bool:
     """Whether anything that is on needs to know single flows; else the switch need not report them."""
     features = config.features
-    return features.ncr or features.sparse or features.ack_filter
+    return features.ncr or features.sparse or features.ack_priority
 
 
 def entities(config: AccessPointConfig, target: Target) -> list[Encodable]:

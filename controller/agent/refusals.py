@@ -6,9 +6,10 @@ import logging
 
 LOG = logging.getLogger(__name__)
 
-LOCKED, MOVES, PORT, TABLE, SWITCH = "locked", "moves", "port", "table", "switch"
-"""A locked address behind another port; an address that moves too often; as many as one port may bring; as many as
-there is room for; the switch itself."""
+LOCKED, UPLINK, MOVES, PORT = "locked", "uplink", "moves", "port"
+TABLE, SWITCH = "table", "switch"
+"""A locked address behind another port; an address of the uplink behind a station's port; an address that moves too
+often; as many as one port may bring; as many as there is room for; the switch itself."""
 DIGESTS, UNKNOWN, ERRORS, PACKETS = "digests", "unknown", "errors", "packets"
 """What the stream of a session said and came to nothing: lists of digests beyond those that wait already (the switch
 says them again); digests that the program does not have; errors that the switch tells of; packets

@@ -3,8 +3,13 @@
 
 A known address has an entry in `learn` (no further digest) and one in `forward` (no flooding). An address that shows up
 behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the old ones in one write. Flows need no
-hand: those between other ports are other flows, and those of before go idle. A locked address is never anywhere else,
-and the others do not move for ever: who moves too often stays where it is until that was long enough ago.
+hand: those between other ports are other flows, and those of before go idle. Three kinds do not move:
+
+  - a locked address is never behind another port;
+  - an address that is known behind the uplink does not move to a station's port while its entries live; where stations
+    roam, a contest decides (`contests`);
+  - an address that has used up its moves goes back to the port where it was before they began, until they are long
+    enough ago.
 """
 
 import asyncio
@@ -18,8 +23,9 @@ from finsy.proto import p4r
 
 from ..config import AccessPointConfig
 from .connection import Connection
+from .contests import MAX_PATIENCE, Contests
 from .program import Program, digest_members, table_entry
-from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, Refusals
+from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, UPLINK, Refusals
 
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
@@ -27,7 +33,7 @@ STATIONS_SIZE = 4096
 LOST_SECONDS = 1.0
 """As of flows."""
 
-MOVES_SECONDS = 180.0
+MOVES_SECONDS = MAX_PATIENCE
 """In which moves are counted: M of RFC 7432, section 15.1."""
 
 
@@ -48,7 +54,9 @@ class Station:
     """Seconds since the epoch."""
     moves: int = 0
     moved: deque[float] = field(default_factory=deque)
-    """When it did lately, by the event loop's clock."""
+    """When it did lately, by the event loop's clock, between ports of one role."""
+    origin: int = 0
+    """The port where it was before the moves in `moved` began."""
     confirmed: float = 0.0
     """When the switch last had its entries, by the same clock."""
     blocked: bool = False
@@ -77,13 +85,17 @@ class Stations:
         self._by_port: Counter[int] = Counter()
         self.changed: Callable[[], None] = lambda: None
         """Called when another one is behind a port."""
-        self.refused = Refusals(config.name, LOCKED, MOVES, PORT, TABLE, SWITCH)
+        self.ask: Callable[[int, tuple[int, int, int]], None] = lambda mac, place: None
+        """Called with a MAC address, and its port and VLAN, when a contest is opened: to have the host there speak."""
+        self.contests = Contests()
+        self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
         """The pipeline was pushed anew: nobody is known."""
         self.by_number.clear()
         self.at.clear()
         self._by_port.clear()
+        self.contests.clear()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
         """Go on with the entries of `learn` and `forward` that the switch has; returns what has to be mended there."""
@@ -123,15 +135,20 @@ class Stations:
     async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
         now, place = asyncio.get_running_loop().time(), number(mac, *vlan)
         known = self.by_number.get(place)
-        stays = known is not None and known.port == port
         # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
-        if known is not None and stays and now - known.confirmed <= LOST_SECONDS:
+        if known is not None and known.port == port and now - known.confirmed <= LOST_SECONDS:
             return
-        if not stays and not self._may_learn(mac, known, port, now):
+        contested = self.contests.contested(place, now) if known is None else None
+        goal = port if known is not None and known.port == port else self._goal(mac, known, port, now)
+        if goal is None:
             return
+        moves = known is None or known.port != goal
+        if moves and self._locked(mac) is None and not await self._settle(connection, known, contested, goal, now):
+            return
+        stays = known is not None and known.port == goal
         blocked = self._blocked(mac)
-        forward = self._forward(mac, *vlan, port, blocked)
-        learn = learn_entry(mac, *vlan, port, "known_source")
+        forward = self._forward(mac, *vlan, goal, blocked)
+        learn = learn_entry(mac, *vlan, goal, "known_source")
         learn.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
         updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
         if known is not None and not stays:
@@ -147,12 +164,14 @@ class Stations:
                 await connection.write_existing([self._update(p4r.Update.DELETE, forward_entry(mac, *vlan))])
             return
         if known is None:
-            known = self.by_number[place] = Station(mac, *vlan, port, time.time())
+            known = self.by_number[place] = contested or Station(mac, *vlan, goal, time.time())
+            known.moves += known.port != goal
+            known.port = goal
             self._arrive(known)
         elif not stays:
-            known.moved.append(now)
             self._leave(known)
-            known.port, known.moves = port, known.moves + 1
+            self._note_move(known, goal, now)
+            known.port, known.moves = goal, known.moves + 1
             self._arrive(known)
         known.confirmed, known.blocked = now, blocked
 
@@ -206,25 +225,91 @@ class Stations:
         self._forget(known)
         await self._take_back(connection, known)
 
-    def _may_learn(self, mac: int, known: Station | None, port: int, now: float) -> bool:
-        """Whether the address may be behind the port; what is refused is counted. Others never keep a locked address
-        from its port, as long as there is room."""
+    def _goal(self, mac: int, known: Station | None, port: int, now: float) -> int | None:
+        """Return the port where an address that shows up behind `port` is to be, or None; refusals are counted. Others
+        never keep a locked address from its port, as long as there is room."""
         locked, limits = self._locked(mac), self._config.limits
         if known is None and len(self.by_number) >= STATIONS_SIZE:
             self.refused.add(TABLE, "%d MAC addresses are known, more are flooded", STATIONS_SIZE)
-        elif locked is not None:
+            return None
+        if locked is not None:
             if locked == port:
-                return True
+                return port
             self.refused.add(
                 LOCKED, "station %s is locked to port %d, not learned behind %d", written(mac), locked, port
             )
-        elif self._by_port[port] >= limits.stations_per_port:
+            return None
+        if known is not None and self._is_uplink(known.port) == self._is_uplink(port):
+            if self._moves(known, now) >= limits.moves:
+                text = "station %s moves too often, it stays at port %d, where it was before"
+                self.refused.add(MOVES, text, known.address, known.origin)
+                return known.origin if known.origin != known.port else None
+        elif known is not None and not self._is_uplink(port) and (known.blocked or not self._roams(port)):
+            # Nobody loses anything by a blocked station's staying where it was.
+            self._refuse_claim(known, port)
+            return None
+        if self._by_port[port] >= limits.stations_per_port:
             self.refused.add(PORT, "port %d has %d MAC addresses, more are flooded", port, self._by_port[port])
-        elif known is not None and self._moves(known, now) >= limits.moves:
-            self.refused.add(MOVES, "station %s moves too often, it stays at port %d", known.address, known.port)
-        else:
+            return None
+        return port
+
+    async def _settle(
+        self,
+        connection: Connection,
+        known: Station | None,
+        contested: Station | None,
+        goal: int,
+        now: float,
+    ) -> bool:
+        """Handle what concerns contests between the uplink and a port where stations roam; returns whether the address
+        is to be behind `goal` now."""
+        station = known or contested
+        if station is None:
             return True
+        place = number(station.mac, station.outer_vid, station.inner_vid)
+        if self._is_uplink(goal):
+            if contested is not None:
+                self.refused.add(UPLINK, "station %s speaks behind the uplink: a claim to it failed", contested.address)
+            if contested is not None or (known is not None and not self._is_uplink(known.port)):
+                self.contests.defend(place, now)
+            return True
+        if contested is not None and self._roams(goal):
+            return self.contests.claim(place, now)
+        if contested is not None:
+            self._refuse_claim(contested, goal)
+            return False
+        if known is None or not self._is_uplink(known.port):
+            return True
+        if self.contests.open(place, known, now):
+            self._forget(known)
+            await self._take_back(connection, known)
+            self.ask(known.mac, (known.port, known.outer_vid, known.inner_vid))
+        else:
+            self._refuse_claim(known, goal)
         return False
+
+    def _refuse_claim(self, known: Station, port: int) -> None:
+        text = "station %s is behind the uplink (port %d), not learned behind %d"
+        self.refused.add(UPLINK, text, known.address, known.port, port)
+
+    def _is_uplink(self, number: int) -> bool:
+        port = self._config.port(number)
+        return port is not None and port.role == "uplink"
+
+    def _roams(self, number: int) -> bool:
+        """Whether stations come to a port from other access points."""
+        port = self._config.port(number)
+        return port is not None and port.roams
+
+    def _note_move(self, known: Station, port: int, now: float) -> None:
+        """Count a move that was followed; the way back after too many is none of them."""
+        if self._is_uplink(known.port) != self._is_uplink(port):
+            # Bounded otherwise: a station takes nothing from the uplink but in a contest.
+            known.moved.clear()
+        elif len(known.moved) < self._config.limits.moves:
+            if not known.moved:
+                known.origin = known.port
+            known.moved.append(now)
 
     def _locked(self, mac: int) -> int | None:
         """The port that the address is locked to."""

@@ -23,6 +23,7 @@ from ..observation import UsageObservation
 from .connection import Connection
 from .flow_table import NOBODYS, SLOTS, FlowTable
 from .flows import Flow
+from .probes import own_address, probe
 from .program import Program
 from .refusals import PACKETS
 from .stations import Stations, number, written
@@ -46,6 +47,8 @@ MOST_HEARD = 100
 """Packets in a second; a storm of more stays outside for a while."""
 STORM_SECONDS = 10.0
 MOST_BINDINGS = 16_384
+MAX_PROBES = 8
+"""Addresses of IP that are asked for when one MAC address is contested."""
 PIECE = 250
 SETTLE_SECONDS = 0.2
 """What changes all flows is done once for what comes together."""
@@ -203,6 +206,13 @@ class Usage:
             del self._heard[next(iter(self._heard))]
         self._heard[key] = mac
         self.changed.set()
+
+    def ask(self, connection: Connection, mac: int, place: Place) -> None:
+        """Ask at a place for the addresses of IP that a MAC address has there: if it is there, it answers."""
+        source = own_address(self._config.name)
+        known = [address for (at, address), of in self._heard.items() if of == mac and at == place]
+        for address in known[-MAX_PROBES:]:
+            connection.send_packet(place[0], probe(address, source, *place[1:]))
 
     def of(self, *macs: int) -> list[UsageObservation]:
         """What stations used since they were first heard, and do now."""

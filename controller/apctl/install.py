@@ -71,9 +71,11 @@ class Port:
         return f"--link {self.number}:rate={self.rate}bit,limit={LIMITS[self.number]}" if self.rate else ""
 
     def as_config(self) -> dict[str, Any]:
+        """Return the port as the controller's configuration has it. Stations roam to a radio, and to one that a cable
+        leads to."""
+        role = {"role": "station", "roaming": True} if self.number == RADIO else {"role": "uplink"}
         return {
-            "port": self.number, "role": "station" if self.number == RADIO else "uplink",
-            "capacity_bps": self.rate or AUTO, "queue_limit": LIMITS[self.number],
+            "port": self.number, **role, "capacity_bps": self.rate or AUTO, "queue_limit": LIMITS[self.number],
         }  # fmt: skip
 
 

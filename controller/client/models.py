@@ -439,6 +439,7 @@ class Port(TypedDict):
     capacity_bps: int | Literal["auto"]
     queue_limit: NotRequired[int]
     isolated: NotRequired[bool]
+    roaming: NotRequired[bool]
     regulated: NotRequired[bool]
 
 

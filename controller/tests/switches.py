@@ -169,14 +169,14 @@ def udp6(src: bytes, dst: bytes, src_port: int, dst_port: int) -> bytes:
 
 
 class Lab:
-    """One switch with two ports (1 station, 2 uplink) and the controllers that a test starts."""
+    """One switch, whose port 2 is the uplink and whose others are stations', and the controllers that a test starts."""
 
-    def __init__(self, target: str, directory: Path) -> None:
+    def __init__(self, target: str, directory: Path, ports: int = 2) -> None:
         self.target = target
         self.directory = directory
         self.grpc = free_port()
         self.apart = wires_apart()
-        self.wires = {number: Wire(number, self.apart) for number in (1, 2)}
+        self.wires = {number: Wire(number, self.apart) for number in range(1, ports + 1)}
         self.switch: subprocess.Popen[bytes] | None = None
         self.controllers: list[Controller] = []
 
@@ -205,6 +205,11 @@ class Lab:
                     "ports": [
                         {"port": 1, "role": "station", "capacity_bps": 14_000_000},
                         {"port": 2, "role": "uplink", "capacity_bps": 1_000_000},
+                        *(
+                            {"port": number, "role": "station", "capacity_bps": 14_000_000}
+                            for number in self.wires
+                            if number > 2
+                        ),
                     ],
                     **access_point,
                 }
@@ -309,9 +314,9 @@ class Controller:
 
 
 @contextlib.contextmanager
-def lab(target: str, directory: Path) -> Iterator[Lab]:
+def lab(target: str, directory: Path, ports: int = 2) -> Iterator[Lab]:
     """A lab that is taken down whatever happens."""
-    made = Lab(target, directory)
+    made = Lab(target, directory, ports)
     try:
         yield made
     finally:

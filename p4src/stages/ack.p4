@@ -9,14 +9,14 @@
 control AckPriority(inout metadata_t meta) {
     // When the ACKs that leave through this port acknowledge traffic of a faster direction.
     @id(ACTION_PRIORITISE)
-    action prioritise(queue_t queue, bit<1> filter) {
+    action prioritise(@id(1) queue_t queue, @id(2) bit<1> filter) {
         meta.queue = queue;
         meta.filter = filter;
     }
 
     @id(TABLE_ACK_PRIORITY)
     table ack_priority {
-        key = { meta.egress_port: exact @name("egress_port"); }
+        key = { meta.egress_port: exact @id(1) @name("egress_port"); }
         actions = { prioritise; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;

@@ -21,8 +21,8 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
     DIRECT_METER() flows_ipv6_meter;
 
     @id(ACTION_SET_FLOW_IPV4)
-    action set_flow_ipv4(flow_index_t flow_index, bit<8> generation, class_t flow_class, feedback_t feedback,
-                         feedback_t scalable_feedback) {
+    action set_flow_ipv4(@id(1) flow_index_t flow_index, @id(2) bit<8> generation, @id(3) class_t flow_class,
+                         @id(4) feedback_t feedback, @id(5) feedback_t scalable_feedback) {
         flows_ipv4_counter.count();
         READ_DIRECT_METER(flows_ipv4_meter, meta.color);
         meta.known_flow = 1;
@@ -34,8 +34,8 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
     }
 
     @id(ACTION_SET_FLOW_IPV6)
-    action set_flow_ipv6(flow_index_t flow_index, bit<8> generation, class_t flow_class, feedback_t feedback,
-                         feedback_t scalable_feedback) {
+    action set_flow_ipv6(@id(1) flow_index_t flow_index, @id(2) bit<8> generation, @id(3) class_t flow_class,
+                         @id(4) feedback_t feedback, @id(5) feedback_t scalable_feedback) {
         flows_ipv6_counter.count();
         READ_DIRECT_METER(flows_ipv6_meter, meta.color);
         meta.known_flow = 1;
@@ -52,17 +52,18 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
     }
 
     @id(TABLE_FLOWS_IPV4)
+    @entry_restriction("protocol == 6 || protocol == 17 || (src_port == 0 && dst_port == 0)")
     table flows_ipv4 {
         key = {
-            hdr.ipv4.src_addr: exact @name("src_addr");
-            hdr.ipv4.dst_addr: exact @name("dst_addr");
-            meta.protocol: exact @name("protocol");
-            meta.src_port: exact @name("src_port");
-            meta.dst_port: exact @name("dst_port");
-            meta.ingress_port: exact @name("ingress_port");
-            meta.egress_port: exact @name("egress_port");
-            meta.outer_vid: exact @name("outer_vid");
-            meta.inner_vid: exact @name("inner_vid");
+            hdr.ipv4.src_addr: exact @id(1) @name("src_addr") @format(IPV4_ADDRESS);
+            hdr.ipv4.dst_addr: exact @id(2) @name("dst_addr") @format(IPV4_ADDRESS);
+            meta.protocol: exact @id(3) @name("protocol");
+            meta.src_port: exact @id(4) @name("src_port");
+            meta.dst_port: exact @id(5) @name("dst_port");
+            meta.ingress_port: exact @id(6) @name("ingress_port");
+            meta.egress_port: exact @id(7) @name("egress_port");
+            meta.outer_vid: exact @id(8) @name("outer_vid");
+            meta.inner_vid: exact @id(9) @name("inner_vid");
         }
         actions = { set_flow_ipv4; @defaultonly unknown_flow; }
         const default_action = unknown_flow();
@@ -73,17 +74,18 @@ control Flows(in headers_t hdr, inout metadata_t meta) {
     }
 
     @id(TABLE_FLOWS_IPV6)
+    @entry_restriction("protocol == 6 || protocol == 17 || (src_port == 0 && dst_port == 0)")
     table flows_ipv6 {
         key = {
-            hdr.ipv6.src_addr: exact @name("src_addr");
-            hdr.ipv6.dst_addr: exact @name("dst_addr");
-            meta.protocol: exact @name("protocol");
-            meta.src_port: exact @name("src_port");
-            meta.dst_port: exact @name("dst_port");
-            meta.ingress_port: exact @name("ingress_port");
-            meta.egress_port: exact @name("egress_port");
-            meta.outer_vid: exact @name("outer_vid");
-            meta.inner_vid: exact @name("inner_vid");
+            hdr.ipv6.src_addr: exact @id(1) @name("src_addr") @format(IPV6_ADDRESS);
+            hdr.ipv6.dst_addr: exact @id(2) @name("dst_addr") @format(IPV6_ADDRESS);
+            meta.protocol: exact @id(3) @name("protocol");
+            meta.src_port: exact @id(4) @name("src_port");
+            meta.dst_port: exact @id(5) @name("dst_port");
+            meta.ingress_port: exact @id(6) @name("ingress_port");
+            meta.egress_port: exact @id(7) @name("egress_port");
+            meta.outer_vid: exact @id(8) @name("outer_vid");
+            meta.inner_vid: exact @id(9) @name("inner_vid");
         }
         actions = { set_flow_ipv6; @defaultonly unknown_flow; }
         const default_action = unknown_flow();

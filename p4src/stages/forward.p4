@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // forward: destination MAC and VLAN -> port, or every port of the access point (`prune` keeps the packet from going back,
-// unless it came from a radio).
+// unless it came from a radio). What is meant for one neighbour is not flooded to all.
 //
 // No architecture extern: `unicast` with `egress_port`, or not and GROUP_PORT (flood), or `drop`.
 #ifndef FORWARD_P4
@@ -8,7 +8,7 @@
 
 control Forward(in headers_t hdr, inout metadata_t meta) {
     @id(ACTION_FORWARD_TO)
-    action forward_to(port_t egress_port) {
+    action forward_to(@id(1) port_t egress_port) {
         meta.egress_port = egress_port;
         meta.unicast = 1;
     }
@@ -22,9 +22,9 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
     @id(TABLE_FORWARD)
     table forward {
         key = {
-            hdr.ethernet.dst_addr: exact @name("dst_addr");
-            meta.outer_vid: exact @name("outer_vid");
-            meta.inner_vid: exact @name("inner_vid");
+            hdr.ethernet.dst_addr: exact @id(1) @name("dst_addr") @format(MAC_ADDRESS);
+            meta.outer_vid: exact @id(2) @name("outer_vid");
+            meta.inner_vid: exact @id(3) @name("inner_vid");
         }
         actions = { forward_to; flood; }
         const default_action = flood();
@@ -34,6 +34,9 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
     apply {
         forward.apply();
         if (meta.unicast == 1 && meta.egress_port == meta.ingress_port && meta.ingress_role != ROLE_RADIO) {
+            meta.drop = 1;
+        }
+        if (meta.unicast == 0 && meta.never_flooded == 1 && hdr.ethernet.dst_addr[40:40] == 0) {
             meta.drop = 1;
         }
     }

@@ -16,10 +16,10 @@ control Learn(in headers_t hdr, inout metadata_t meta) {
     @id(TABLE_LEARN)
     table learn {
         key = {
-            hdr.ethernet.src_addr: exact @name("src_addr");
-            meta.ingress_port: exact @name("ingress_port");
-            meta.outer_vid: exact @name("outer_vid");
-            meta.inner_vid: exact @name("inner_vid");
+            hdr.ethernet.src_addr: exact @id(1) @name("src_addr") @format(MAC_ADDRESS);
+            meta.ingress_port: exact @id(2) @name("ingress_port");
+            meta.outer_vid: exact @id(3) @name("outer_vid");
+            meta.inner_vid: exact @id(4) @name("inner_vid");
         }
         actions = { known_source; @defaultonly unknown_source; }
         const default_action = unknown_source();

@@ -13,17 +13,18 @@
 
 control Mark(inout headers_t hdr, inout metadata_t meta) {
     @id(ACTION_ADD_CLASS_FEEDBACK)
-    action add_class_feedback(feedback_t feedback, bit<1> mark_only) {
+    action add_class_feedback(@id(1) feedback_t feedback, @id(2) bit<1> mark_only) {
         meta.total = meta.total |+| feedback;
         meta.mark_only = mark_only;
     }
 
     @id(TABLE_CLASS_FEEDBACK)
+    @entry_restriction("ecn != 3")   // CE cannot be marked again, and what can be is not dropped
     table class_feedback {
         key = {
-            meta.egress_port: exact @name("egress_port");
-            meta.class_id: exact @name("class_id");
-            meta.ecn: exact @name("ecn");
+            meta.egress_port: exact @id(1) @name("egress_port");
+            meta.class_id: exact @id(2) @name("class_id");
+            meta.ecn: exact @id(3) @name("ecn");
         }
         actions = { add_class_feedback; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -33,7 +34,7 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
     // HC' = ~(~HC + m) (RFC 1624, eqn. 3) is HC - m, and one less where that borrows; m is 1 from ECT(0), 2 from ECT(1).
     // Added as 2^16 - m, for hardware does not subtract what an entry says.
     @id(ACTION_MARK_IPV4)
-    action mark_ipv4(bit<16> addend) {
+    action mark_ipv4(@id(1) bit<16> addend) {
         hdr.ipv4.ecn = ECN_CE;
         hdr.ipv4.checksum = hdr.ipv4.checksum + addend;
         meta.marked = 1;
@@ -54,12 +55,12 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
     @id(TABLE_MARK)
     table mark {
         key = {
-            hdr.ipv4.isValid(): exact @name("ipv4_valid");
-            hdr.ipv6.isValid(): exact @name("ipv6_valid");
-            hdr.ipv4.ecn: ternary @name("ipv4_ecn");
-            hdr.ipv4.checksum: ternary @name("ipv4_checksum");
-            hdr.ipv6.ecn: ternary @name("ipv6_ecn");
-            meta.mark_only: ternary @name("mark_only");
+            hdr.ipv4.isValid(): exact @id(1) @name("ipv4_valid");
+            hdr.ipv6.isValid(): exact @id(2) @name("ipv6_valid");
+            hdr.ipv4.ecn: ternary @id(3) @name("ipv4_ecn");
+            hdr.ipv4.checksum: ternary @id(4) @name("ipv4_checksum");
+            hdr.ipv6.ecn: ternary @id(5) @name("ipv6_ecn");
+            meta.mark_only: ternary @id(6) @name("mark_only");
         }
         actions = { mark_ipv4; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
         const default_action = NoAction();

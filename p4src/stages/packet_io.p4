@@ -29,13 +29,14 @@ control Punt(in headers_t hdr, inout metadata_t meta) {
     }
 
     @id(TABLE_PUNT)
+    @entry_restriction("dst_port::mask == 0 || (protocol::mask == 255 && (protocol::value == 6 || protocol::value == 17))")
     table punt {
         key = {
-            meta.ingress_port: ternary @name("ingress_port");
-            hdr.ethernet.dst_addr: ternary @name("dst_addr");
-            hdr.ethernet.ether_type: ternary @name("ether_type");
-            meta.protocol: ternary @name("protocol");
-            meta.dst_port: ternary @name("dst_port");
+            meta.ingress_port: ternary @id(1) @name("ingress_port");
+            hdr.ethernet.dst_addr: ternary @id(2) @name("dst_addr") @format(MAC_ADDRESS);
+            hdr.ethernet.ether_type: ternary @id(3) @name("ether_type");
+            meta.protocol: ternary @id(4) @name("protocol");
+            meta.dst_port: ternary @id(5) @name("dst_port");
         }
         actions = { send_to_cpu; copy_to_cpu; @defaultonly NoAction; }
         const default_action = NoAction();

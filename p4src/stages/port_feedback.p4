@@ -10,15 +10,16 @@
 
 control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
     @id(ACTION_ADD_PORT_FEEDBACK)
-    action add_port_feedback(feedback_t feedback) {
+    action add_port_feedback(@id(1) feedback_t feedback) {
         meta.total = meta.total |+| feedback;
     }
 
     @id(TABLE_PORT_FEEDBACK)
+    @entry_restriction("ecn != 3")   // CE cannot be marked again, and what can be is not dropped
     table port_feedback {
         key = {
-            meta.egress_port: exact @name("egress_port");
-            meta.ecn: exact @name("ecn");
+            meta.egress_port: exact @id(1) @name("egress_port");
+            meta.ecn: exact @id(2) @name("ecn");
         }
         actions = { add_port_feedback; @defaultonly NoAction; }
         const default_action = NoAction();

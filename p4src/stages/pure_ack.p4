@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pure_ack: which TCP segments say nothing but how far the other direction came.
 //
-//   TCP flags, data offset, length, first option word -> pure ACK, supersedable ACK
+//   TCP flags, data offset, length, first option word -> pure ACK, supersedable ACK, or the boundary of a connection
 //
 // No architecture extern.
 #ifndef PURE_ACK_P4
@@ -23,16 +23,22 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
         meta.supersedable = 1;
     }
 
+    // Another connection begins on these addresses and ports, or one ends.
+    @id(ACTION_CONNECTION_BOUNDARY)
+    action connection_boundary() {
+        meta.boundary = 1;
+    }
+
     @id(TABLE_PURE_ACK)
     table pure_ack {
         key = {
-            hdr.tcp.flags: ternary @name("flags");
-            hdr.tcp.reserved: ternary @name("reserved");
-            hdr.tcp.data_offset: ternary @name("data_offset");
-            meta.transport_length: ternary @name("transport_length");
-            hdr.tcp_option_word.value: ternary @name("option_word");
+            hdr.tcp.flags: ternary @id(1) @name("flags");
+            hdr.tcp.reserved: ternary @id(2) @name("reserved");
+            hdr.tcp.data_offset: ternary @id(3) @name("data_offset");
+            meta.transport_length: ternary @id(4) @name("transport_length");
+            hdr.tcp_option_word.value: ternary @id(5) @name("option_word");
         }
-        actions = { pure_ack_seen; supersedable_ack_seen; @defaultonly NoAction; }
+        actions = { pure_ack_seen; supersedable_ack_seen; connection_boundary; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
             (0x10 &&& 0x3F, 0 &&& 0xE, 5, 20, _): supersedable_ack_seen();
@@ -50,6 +56,8 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
             (0x10 &&& 0x17, _, 13, 52, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 14, 56, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 15, 60, _): pure_ack_seen();
+            (0x02 &&& 0x02, _, _, _, _): connection_boundary();
+            (0x04 &&& 0x04, _, _, _, _): connection_boundary();
         }
     }
 

@@ -10,13 +10,13 @@
 
 control IngressRole(inout metadata_t meta) {
     @id(ACTION_SET_INGRESS_ROLE)
-    action set_ingress_role(role_t role) {
+    action set_ingress_role(@id(1) role_t role) {
         meta.ingress_role = role;
     }
 
     @id(TABLE_INGRESS_ROLES)
     table ingress_roles {
-        key = { meta.ingress_port: exact @name("ingress_port"); }
+        key = { meta.ingress_port: exact @id(1) @name("ingress_port"); }
         actions = { set_ingress_role; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;
@@ -30,13 +30,13 @@ control IngressRole(inout metadata_t meta) {
 // After forwarding, when the egress port is known.
 control EgressRole(inout metadata_t meta) {
     @id(ACTION_SET_EGRESS_ROLE)
-    action set_egress_role(role_t role) {
+    action set_egress_role(@id(1) role_t role) {
         meta.egress_role = role;
     }
 
     @id(TABLE_EGRESS_ROLES)
     table egress_roles {
-        key = { meta.egress_port: exact @name("egress_port"); }
+        key = { meta.egress_port: exact @id(1) @name("egress_port"); }
         actions = { set_egress_role; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;

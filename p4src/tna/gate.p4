@@ -51,7 +51,7 @@ control Gate(in metadata_t meta, in int<32> now, inout bit<1> refused) {
     };
 
     @id(ACTION_BATCH_WINDOW)
-    action batch_window(bit<32> batch, int<32> window) {
+    action batch_window(@id(1) bit<32> batch, @id(2) int<32> window) {
         color = virtual_queue.execute(meta.egress_port);
         room = batch;
         length = window;
@@ -59,7 +59,7 @@ control Gate(in metadata_t meta, in int<32> now, inout bit<1> refused) {
 
     @id(TABLE_GATE)
     table gate {
-        key = { meta.egress_port: exact @name("egress_port"); }
+        key = { meta.egress_port: exact @id(1) @name("egress_port"); }
         actions = { batch_window; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;

@@ -1,60 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 // ack_filter: an ACK that a newer one supersedes is not sent at all (RFC 3449, 5.2.1).
 //
-//   ingress, once the packet is admitted: newest_ack[flow] = the newest ACK number of the flow, and its run: how far
-//            before that number ACKs say the same of ECN. Not that of a demoted ACK, for the older ones in the priority
-//            queue arrive before it
-//   egress:  a supersedable ACK within the run is dropped when it leaves the queue, but never more than MOST_FILTERED
+//   ingress, a SYN or RST of the flow:  forget; another connection begins on these addresses and ports
+//   ingress, once an ACK is admitted to its priority queue:  newest_ack[flow] = its number, and the run: how far before
+//            that number ACKs say the same of ECN
+//   egress:  a supersedable ACK within the run is dropped when it leaves the queue, but never more than MAX_FILTERED
 //            in a row: what each ACK that is left tells its sender to send at once stays bounded
 //
 // So of ECN nothing is lost: ECE, and the counter of accurate ECN (AE, CWR and ECE), change with an ACK that is kept
 // and with which a new run begins.
 //
-// No history locks a connection out. A number is older only when it is less than a window behind, and else newer;
-// what the flow said while nobody listened belongs to no run; and once MOST_FILTERED have been dropped in a row, the next
-// ACK that arrives and looks older is the newest: it was not those that are wrong, but what is remembered.
+// Only what will be sent supersedes. An ACK is remembered while no more than QUEUE_ROOM wait in its queue, itself
+// included: a port must have room for so many, so none of them is lost there. One that waits with the bulk
+// (demoted, or in order behind its connection's own data) is not remembered: its queue may be full, and the older ones in
+// the priority queue arrive first.
 //
-// newest_ack holds generation ++ ECN flags ++ run ++ ACK number: what an earlier user of the flow index left behind
-// never counts. v1model lets ingress and egress share the registers; each is written by one of them.
+// No history locks a connection out. The memory ends with the connection and with the owner of the flow index. What the
+// flow said while nobody listened belongs to no run. An ACK that is not within the run is the newest, whatever its number, so a
+// straggler of an earlier connection is soon forgotten. And once MAX_FILTERED have been dropped in a row, the next
+// ACK that arrives is the newest: it was not those that are wrong, but what is remembered.
+//
+// v1model lets ingress and egress share the registers; each is written by one of them.
 #ifndef V1MODEL_ACK_FILTER_P4
 #define V1MODEL_ACK_FILTER_P4
 
+// Per flow index: generation ++ known ++ ECN flags ++ run ++ ACK number.
 @id(REGISTER_NEWEST_ACK)
 register<bit<80>>(FLOWS_SIZE) newest_ack;
-// Per flow index: dropped since one was sent.
+// Per flow index: generation ++ how many were dropped since one was sent.
 @id(REGISTER_FILTERED_ACKS)
-register<bit<8>>(FLOWS_SIZE) filtered_acks;
+register<bit<16>>(FLOWS_SIZE) filtered_acks;
+// Per egress port ++ queue: how many ACKs entered it, and the place of the last one that left. A queue is a FIFO, so
+// what entered before that one has left too, or was lost: the difference is never less than what waits.
+@id(REGISTER_ACKS_ENTERED)
+register<bit<32>>(CLASSES_SIZE) acks_entered;
+@id(REGISTER_ACKS_LEFT)
+register<bit<32>>(CLASSES_SIZE) acks_left;
 
-const bit<8> MOST_FILTERED = 15;
+const bit<8> MAX_FILTERED = 15;
 // Above every window of TCP (RFC 7323, 2.3), and half of what serial numbers can tell apart.
 const bit<32> ACK_WINDOW = 1 << 30;
+// What each of BMv2's queues holds by default. With less, ACKs that come in a burst are not thinned.
+const bit<32> QUEUE_ROOM = 64;
 
-#define ECN_FLAGS(tcp) (5w0 ++ tcp.reserved[0:0] ++ tcp.flags[7:6])
+#define ECN_FLAGS(tcp) (tcp.reserved[0:0] ++ tcp.flags[7:6])
 
-control AckRemember(in headers_t hdr, in metadata_t meta) {
+// Whether an ACK is within the run of what is remembered; and says the same of ECN.
+#define IS_OLDER(newest, filtered, generation, tcp) \
+    (newest[79:67] == generation ++ 5w1 && newest[31:0] != tcp.acknowledgment && \
+     newest[31:0] - tcp.acknowledgment <= newest[63:32] && \
+     (filtered[15:8] != generation || filtered[7:0] < MAX_FILTERED))
+#define IS_SUPERSEDED(newest, filtered, generation, tcp) \
+    (newest[66:64] == ECN_FLAGS(tcp) && IS_OLDER(newest, filtered, generation, tcp))
+
+// Before any ACK of the new connection.
+control AckForget(in metadata_t meta) {
     apply {
-        if (meta.filter == 1 && meta.demoted == 0 && meta.known_flow == 1) {
-            bit<80> newest;
-            bit<8> in_a_row;
-            newest_ack.read(newest, (bit<32>)meta.flow_index);
-            filtered_acks.read(in_a_row, (bit<32>)meta.flow_index);
-            bit<8> ecn = ECN_FLAGS(hdr.tcp);
-            bit<32> behind = newest[31:0] - hdr.tcp.acknowledgment;
-            bit<32> ahead = hdr.tcp.acknowledgment - newest[31:0];
-            bit<32> run = 0;
-            bit<1> older = 0;
-            if (newest[79:72] == meta.generation) {
-                if (behind != 0 && behind < ACK_WINDOW && in_a_row < MOST_FILTERED) {
-                    older = 1;
-                } else if (newest[71:64] == ecn && ahead < ACK_WINDOW) {
-                    run = newest[63:32] + ahead;
-                    if (run > ACK_WINDOW) {
-                        run = ACK_WINDOW;
+        if (meta.boundary == 1 && meta.known_flow == 1) {
+            newest_ack.write((bit<32>)meta.flow_index, 0);
+        }
+    }
+}
+
+control AckRemember(in headers_t hdr, inout metadata_t meta) {
+    apply {
+        if (meta.filter == 1 && meta.queue != 0) {
+            bit<32> place;
+            bit<32> left;
+            bit<32> queue = (bit<32>)(meta.egress_port ++ meta.queue);
+            acks_entered.read(place, queue);
+            acks_left.read(left, queue);
+            place = place + 1;
+            acks_entered.write(queue, place);
+            meta.ack_place = place;
+            if (meta.known_flow == 1 && place - left <= QUEUE_ROOM) {
+                bit<80> newest;
+                bit<16> filtered;
+                newest_ack.read(newest, (bit<32>)meta.flow_index);
+                filtered_acks.read(filtered, (bit<32>)meta.flow_index);
+                if (!IS_OLDER(newest, filtered, meta.generation, hdr.tcp)) {
+                    bit<32> ahead = hdr.tcp.acknowledgment - newest[31:0];
+                    bit<32> run = 0;
+                    if (newest[79:64] == meta.generation ++ 5w1 ++ ECN_FLAGS(hdr.tcp) && ahead < ACK_WINDOW) {
+                        run = newest[63:32] + ahead;
+                        if (run > ACK_WINDOW) {
+                            run = ACK_WINDOW;
+                        }
                     }
+                    newest_ack.write((bit<32>)meta.flow_index,
+                        meta.generation ++ 5w1 ++ ECN_FLAGS(hdr.tcp) ++ run ++ hdr.tcp.acknowledgment);
                 }
-            }
-            if (older == 0) {
-                newest_ack.write((bit<32>)meta.flow_index, meta.generation ++ ecn ++ run ++ hdr.tcp.acknowledgment);
             }
         }
     }
@@ -62,21 +97,22 @@ control AckRemember(in headers_t hdr, in metadata_t meta) {
 
 control AckFilter(in headers_t hdr, inout metadata_t meta) {
     apply {
-        if (meta.filter == 1 && meta.known_flow == 1 && meta.supersedable == 1) {
-            bit<80> newest;
-            bit<8> in_a_row;
-            newest_ack.read(newest, (bit<32>)meta.flow_index);
-            filtered_acks.read(in_a_row, (bit<32>)meta.flow_index);
-            bit<8> ecn = ECN_FLAGS(hdr.tcp);
-            bit<32> behind = newest[31:0] - hdr.tcp.acknowledgment;
-            if (newest[79:72] == meta.generation && newest[71:64] == ecn && behind != 0 && behind <= newest[63:32] &&
-                in_a_row < MOST_FILTERED) {
-                meta.drop = 1;
-                in_a_row = in_a_row + 1;
-            } else {
-                in_a_row = 0;
+        if (meta.filter == 1) {
+            if (meta.queue != 0) {
+                acks_left.write((bit<32>)(meta.egress_port ++ meta.queue), meta.ack_place);
             }
-            filtered_acks.write((bit<32>)meta.flow_index, in_a_row);
+            if (meta.known_flow == 1 && meta.supersedable == 1) {
+                bit<80> newest;
+                bit<16> filtered;
+                newest_ack.read(newest, (bit<32>)meta.flow_index);
+                filtered_acks.read(filtered, (bit<32>)meta.flow_index);
+                bit<8> in_a_row = 0;
+                if (IS_SUPERSEDED(newest, filtered, meta.generation, hdr.tcp)) {
+                    meta.drop = 1;
+                    in_a_row = filtered[15:8] == meta.generation ? filtered[7:0] + 1 : 8w1;
+                }
+                filtered_acks.write((bit<32>)meta.flow_index, meta.generation ++ in_a_row);
+            }
         }
     }
 }

@@ -23,6 +23,8 @@
 #include "stages/mark.p4"
 #include "v1model/demote.p4"
 #include "v1model/ack_filter.p4"
+#include "v1model/window_scale.p4"
+#include "v1model/own_data.p4"
 #include "v1model/gate.p4"
 #include "stages/prune.p4"
 #include "v1model/step.p4"
@@ -66,7 +68,9 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             standard_metadata.egress_spec = CPU_PORT;
             return;
         }
-        if ((hdr.ethernet.dst_addr & RESERVED_MASK) == RESERVED_ADDRESSES) {
+        if (hdr.ethernet.dst_addr == SPANNING_TREE_ADDRESS) {
+            meta.is_control = 1;
+        } else if ((hdr.ethernet.dst_addr & RESERVED_MASK) == RESERVED_ADDRESSES) {
             mark_to_drop(standard_metadata);
             return;
         }
@@ -80,22 +84,25 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             standard_metadata.egress_spec = meta.egress_port;
             EgressRole.apply(meta);
             Flows.apply(hdr, meta);
-            Sparse.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
+            Sparse.apply(meta, standard_metadata.ingress_global_timestamp);
         } else {
             standard_metadata.mcast_grp = FLOOD_GROUP;
         }
         PureAck.apply(hdr, meta);
-        Scalable.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
+        Scalable.apply(meta, standard_metadata.ingress_global_timestamp);
         feedback_t random_number;
         random(random_number, 0, 65534);
         PortFeedback.apply(meta, random_number);
         Classify.apply(meta);
 
+        AckForget.apply(meta);
         AckPriority.apply(meta);
+        WindowScale.apply(hdr, meta);
+        OwnOrder.apply(hdr, meta);
         queue_t asked = meta.queue;
         QueueMeter.apply(meta);
-        Demote.apply(meta, asked, standard_metadata.ingress_global_timestamp[31:0]);
-        ScalableHold.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
+        Demote.apply(meta, asked, standard_metadata.ingress_global_timestamp);
+        ScalableHold.apply(meta, standard_metadata.ingress_global_timestamp);
 
         bit<12> index = meta.egress_port ++ meta.class_id;
         Mark.apply(hdr, meta);
@@ -107,13 +114,14 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         if (meta.marked == 1) {
             marked.count((bit<32>)index);
         }
-        Gate.apply(meta, standard_metadata.ingress_global_timestamp[31:0]);
+        Gate.apply(meta, standard_metadata.ingress_global_timestamp);
         if (meta.drop == 1) {
             refused.count((bit<32>)index);
             mark_to_drop(standard_metadata);
             return;
         }
         AckRemember.apply(hdr, meta);
+        OwnEnter.apply(hdr, meta);
         standard_metadata.priority = meta.queue;
         arrived.count((bit<32>)index);
         queued.count((bit<32>)(meta.egress_port ++ meta.queue));
@@ -154,7 +162,7 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             PacketIn.apply(hdr, meta);
             return;
         }
-        GateRelease.apply(meta, standard_metadata.egress_global_timestamp[31:0]);
+        GateRelease.apply(meta, standard_metadata.egress_global_timestamp);
         Prune.apply(meta, standard_metadata.egress_port);
         if (meta.drop == 1) {
             mark_to_drop(standard_metadata);
@@ -162,6 +170,7 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         }
         if (meta.unicast == 1) {
             bit<12> index = meta.egress_port ++ meta.class_id;
+            OwnLeave.apply(hdr, meta);
             AckFilter.apply(hdr, meta);
             if (meta.drop == 1) {
                 filtered.count((bit<32>)index);
@@ -199,6 +208,9 @@ control ApDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv6);
         packet.emit(hdr.tcp);
         packet.emit(hdr.tcp_option_word);
+        packet.emit(hdr.syn_options);
+        packet.emit(hdr.syn_option);
+        packet.emit(hdr.syn_options_end);
         packet.emit(hdr.udp);
     }
 }

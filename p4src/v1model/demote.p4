@@ -9,13 +9,13 @@
 #define V1MODEL_DEMOTE_P4
 
 // In microseconds, the clock of v1model; longer than the bulk may wait.
-const bit<32> DEMOTE_HOLD = 1000000;
+const time_t DEMOTE_HOLD = 1000000;
 
 // `asked`: the queue before the meter.
-control Demote(inout metadata_t meta, in queue_t asked, in bit<32> now) {
+control Demote(inout metadata_t meta, in queue_t asked, in time_t now) {
     // Per egress port ++ queue: when a packet of no known flow was last above the meter.
     @id(REGISTER_LAST_DEMOTED)
-    register<bit<32>>(CLASSES_SIZE) last_demoted;
+    register<time_t>(CLASSES_SIZE) last_demoted;
 
     apply {
         if (asked != 0 && meta.known_flow == 0 && meta.is_control == 0) {
@@ -23,7 +23,7 @@ control Demote(inout metadata_t meta, in queue_t asked, in bit<32> now) {
             if (meta.demoted == 1) {
                 last_demoted.write(index, now | 1);   // 0: never
             } else {
-                bit<32> last;
+                time_t last;
                 last_demoted.read(last, index);
                 if (last != 0 && now - last <= DEMOTE_HOLD) {
                     meta.queue = 0;

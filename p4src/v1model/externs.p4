@@ -7,6 +7,9 @@ const bit<9> CPU_PORT = 510;
 
 #define FLOWS_IPV6_SIZE 65536
 
+// In microseconds: 48 bits do not wrap.
+typedef bit<48> time_t;
+
 typedef bit<2> color_t;
 const color_t COLOR_GREEN = 0;
 
@@ -21,6 +24,8 @@ const color_t COLOR_GREEN = 0;
 #define METERED_BY(meter) meters = meter
 #define IDLE_TIMEOUT support_timeout = true
 #define FLOW_TIMEOUT IDLE_TIMEOUT;
+// `window_scale` does.
+#define READS_WINDOW_SCALE
 // A stage behind the meter of a queue can still see who was turned away there.
 #define DEMOTED_IS_REGULATED
 

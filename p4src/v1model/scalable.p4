@@ -12,29 +12,31 @@
 #define V1MODEL_SCALABLE_P4
 
 // In microseconds, the clock of v1model; longer than the bulk may wait.
-const bit<32> SCALABLE_HOLD = 1000000;
+const time_t SCALABLE_HOLD = 1000000;
 
-// Per flow index: when a packet of it was last above the meter of its queue; 0: never.
+// Per flow index: generation ++ when a packet of it was last above the meter of its queue; 0: never.
 @id(REGISTER_LAST_ABOVE)
-register<bit<32>>(FLOWS_SIZE) last_above;
+register<bit<56>>(FLOWS_SIZE) last_above;
 
-control Scalable(inout metadata_t meta, in bit<32> now) {
-    // Per flow index: whether its last packet that was ECT was ECT(1).
+control Scalable(inout metadata_t meta, in time_t now) {
+    // Per flow index: generation ++ whether its last packet that was ECT was ECT(1).
     @id(REGISTER_SCALABLE_FLOW)
-    register<bit<1>>(FLOWS_SIZE) scalable_flow;
+    register<bit<9>>(FLOWS_SIZE) scalable_flow;
 
     apply {
         if (meta.known_flow == 1 && meta.ecn != ECN_NOT_ECT) {
             bit<1> scalable = meta.ecn[0:0];
             if (meta.ecn == ECN_CE) {
-                scalable_flow.read(scalable, (bit<32>)meta.flow_index);
+                bit<9> before;
+                scalable_flow.read(before, (bit<32>)meta.flow_index);
+                scalable = before == meta.generation ++ 1w1 ? 1w1 : 1w0;
             } else {
-                scalable_flow.write((bit<32>)meta.flow_index, scalable);
+                scalable_flow.write((bit<32>)meta.flow_index, meta.generation ++ scalable);
             }
-            bit<32> last;
+            bit<56> last;
             last_above.read(last, (bit<32>)meta.flow_index);
             if (scalable == 1 && meta.scalable_feedback != FEEDBACK_ALWAYS &&
-                (last == 0 || now - last > SCALABLE_HOLD)) {
+                (last == 0 || last[55:48] != meta.generation || now - last[47:0] > SCALABLE_HOLD)) {
                 meta.scalable = 1;
             }
         }
@@ -42,10 +44,10 @@ control Scalable(inout metadata_t meta, in bit<32> now) {
 }
 
 // Behind the meter.
-control ScalableHold(in metadata_t meta, in bit<32> now) {
+control ScalableHold(in metadata_t meta, in time_t now) {
     apply {
         if (meta.scalable == 1 && meta.demoted == 1) {
-            last_above.write((bit<32>)meta.flow_index, now | 1);
+            last_above.write((bit<32>)meta.flow_index, meta.generation ++ now);
         }
     }
 }

@@ -8,21 +8,21 @@
 #define V1MODEL_SPARSE_P4
 
 // In microseconds, the clock of v1model.
-const bit<32> SPARSE_HOLD = 1000000;
+const time_t SPARSE_HOLD = 1000000;
 
-control Sparse(inout metadata_t meta, in bit<32> now) {
-    // Per flow index: when the flow last exceeded its sparse rate.
+control Sparse(inout metadata_t meta, in time_t now) {
+    // Per flow index: generation ++ when the flow last exceeded its sparse rate.
     @id(REGISTER_LAST_BUSY)
-    register<bit<32>>(FLOWS_SIZE) last_busy;
+    register<bit<56>>(FLOWS_SIZE) last_busy;
 
     apply {
         if (meta.known_flow == 1) {
             if (meta.color != COLOR_GREEN) {
-                last_busy.write((bit<32>)meta.flow_index, now);
+                last_busy.write((bit<32>)meta.flow_index, meta.generation ++ now);
             } else {
-                bit<32> busy;
+                bit<56> busy;
                 last_busy.read(busy, (bit<32>)meta.flow_index);
-                if (now - busy > SPARSE_HOLD) {
+                if (busy == 0 || busy[55:48] != meta.generation || now - busy[47:0] > SPARSE_HOLD) {
                     meta.sparse = 1;
                 }
             }

@@ -13,13 +13,13 @@ control Step(inout headers_t hdr, inout metadata_t meta, in bit<32> waited) {
     bit<1> above = 0;
 
     @id(ACTION_MARK_ABOVE)
-    action mark_above(bit<32> threshold) {
+    action mark_above(@id(1) bit<32> threshold) {
         above = waited > threshold ? 1w1 : 1w0;
     }
 
     @id(TABLE_STEP)
     table step {
-        key = { meta.egress_port: exact @name("egress_port"); }
+        key = { meta.egress_port: exact @id(1) @name("egress_port"); }
         actions = { mark_above; @defaultonly NoAction; }
         const default_action = NoAction();
         size = PORTS_SIZE;

@@ -37,12 +37,14 @@ TAGS: tuple[tuple[tuple[int, int], ...], ...] = (
     ((frames.CUSTOMER_TAG, 0xE000),),
     ((frames.PROVIDER_TAG, 5), (frames.CUSTOMER_TAG, 6)),
     ((frames.CUSTOMER_TAG, 6), (frames.PROVIDER_TAG, 0x2005)),
+    ((0x9100, 5), (frames.CUSTOMER_TAG, 6)),
+    ((0x9200, 6),),
     ((frames.CUSTOMER_TAG, 5), (frames.CUSTOMER_TAG, 6), (frames.CUSTOMER_TAG, 7)),
 )
 ETHERNET = 14  # bytes of its header
 SHORTEST = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
 PPP = {4: 0x0021, 6: 0x0057}
-OTHER_TYPES = (0x88B5, 0x8847, 0x8870, frames.ARP, frames.EAPOL, frames.PPPOE_DISCOVERY, 0x0100)
+OTHER_TYPES = (0x88B5, 0x8847, 0x8870, 0x0100, frames.EAPOL, *frames.CONTROL)
 PROTOCOLS = (
     *(TCP,) * 7,
     *(UDP,) * 3,

@@ -4,8 +4,12 @@
 from dataclasses import dataclass
 
 CUSTOMER_TAG, PROVIDER_TAG = 0x8100, 0x88A8  # IEEE 802.1Q, 802.1ad
+TAGS = CUSTOMER_TAG, PROVIDER_TAG, 0x9100, 0x9200  # the last two: a provider's before 802.1ad
 IPV4, IPV6, ARP, EAPOL = 0x0800, 0x86DD, 0x0806, 0x888E
+PREAUTHENTICATION, WLAN, PTP = 0x88C7, 0x890D, 0x88F7  # IEEE 802.11, 1588
 PPPOE_DISCOVERY, PPPOE_SESSION = 0x8863, 0x8864  # RFC 2516
+CONTROL = ARP, EAPOL, PREAUTHENTICATION, WLAN, PTP, PPPOE_DISCOVERY
+SPANNING_TREE = 0x0180C2000000  # IEEE 802.1Q, table 8-1
 PPP_VERSIONS = {0x0021: 4, 0x0057: 6}  # protocol of PPP -> IP version
 TCP, UDP, ICMPV6 = 6, 17, 58
 DHCP = {(68, 67), (67, 68), (67, 67), (546, 547), (547, 546), (547, 547)}
@@ -61,6 +65,7 @@ class Frame:
     dscp: int = 0
     ecn: int = 0
     tcp: Segment | None = None
+    eapol: bool = False
 
 
 def read(data: bytes) -> Frame:
@@ -71,22 +76,23 @@ def read(data: bytes) -> Frame:
 
     ether_type, at = number(12, 2), 14
     vids: list[int] = []
-    while ether_type in (CUSTOMER_TAG, PROVIDER_TAG) and len(vids) < 2 and len(data) >= at + 4:
+    while ether_type in TAGS and len(vids) < 2 and len(data) >= at + 4:
         vids.append(number(at, 2) & 0xFFF)
         ether_type, at = number(at + 2, 2), at + 4
     outer, inner = (*vids, 0, 0)[:2]
     version = {IPV4: 4, IPV6: 6}.get(ether_type, 0)
-    control = ether_type in (ARP, EAPOL, PPPOE_DISCOVERY)
+    control = ether_type in CONTROL or number(0, 6) == SPANNING_TREE
+    eapol = ether_type == EAPOL
     if ether_type == PPPOE_SESSION and len(data) >= at + 8:
         if number(at, 2) == 0x1100:
             protocol = number(at + 6, 2)
-            version, control = PPP_VERSIONS.get(protocol, 0), protocol >= 0x8000
+            version, control = PPP_VERSIONS.get(protocol, 0), control or protocol >= 0x8000
         at += 8
 
     frame = {"dst": number(0, 6), "src": number(6, 6), "ether_type": number(12, 2), "vlan": (outer, inner)}
     size = 20 if version == 4 else 40
     if not version or len(data) < at + size or data[at] >> 4 != version or (version == 4 and data[at] & 15 < 5):
-        return Frame(**frame, control=control)
+        return Frame(**frame, control=control, eapol=eapol)
     frame |= {"ip": version, "ip_at": at, "dscp": number(at, 2) >> (2 if version == 4 else 6) & 63}
     frame["ecn"] = number(at, 2) >> (0 if version == 4 else 4) & 3
     if version == 4:
@@ -102,7 +108,8 @@ def read(data: bytes) -> Frame:
     if protocol == TCP and len(rest) >= 20:
         header = (rest[12] >> 4) * 4
         tcp = Segment(rest[13], rest[12] & 15, int.from_bytes(rest[8:12]), header, length, rest[20:])
-        return Frame(**frame, control=False, ports=ports, tcp=tcp)
+        return Frame(**frame, control=control, ports=ports, tcp=tcp)
     if protocol == UDP and len(rest) >= 8:
-        return Frame(**frame, control=ports in DHCP or ports[1] == MDNS, ports=ports)
-    return Frame(**frame, control=version == 6 and protocol == ICMPV6 and bool(rest) and rest[0] in DISCOVERY)
+        return Frame(**frame, control=control or ports in DHCP or ports[1] == MDNS, ports=ports)
+    discovery = version == 6 and protocol == ICMPV6 and bool(rest) and rest[0] in DISCOVERY
+    return Frame(**frame, control=control or discovery)

@@ -8,7 +8,7 @@ it have left. What is a matter of chance (a feedback between never and always, a
 from collections import Counter
 from dataclasses import dataclass, field
 
-from model.frames import Frame, Segment, read
+from model.frames import RST, SPANNING_TREE, SYN, Frame, Segment, read
 
 STATION, UPLINK_ROLE, RADIO = 1, 2, 3
 LOCAL, UPLINK, DOWNLINK = 0, 1, 2
@@ -17,7 +17,7 @@ BRIDGES = 0x0180C2000000  # to 0F (IEEE 802.1Q, 8.6.3)
 GROUP_BIT = 1 << 40
 ALWAYS = 65535
 NOT_ECT, ECT1, ECT0, CE = range(4)
-MOST_FILTERED = 15  # in a row: decision 20
+MAX_FILTERED = 15  # in a row: decision 20
 WINDOW = 1 << 30
 SERIAL = 1 << 32
 HELD, FREE = 0.7, 1.3  # s after a packet above its meter: certainly held, certainly no longer (a second: 17, 21)
@@ -77,26 +77,31 @@ class Entries:
 
 @dataclass
 class Acks:
-    """What is remembered of a flow index. run: how far before the newest number all ACKs said the same of ECN."""
+    """The memory of a flow index. generation: None when there is none of a connection.
 
-    generation: int = 0
+    run: how far before the newest number all ACKs said the same of ECN.
+    """
+
+    generation: int | None = None
     newest: int = 0
     ecn: tuple[int, int] = (0, 0)
     run: int = 0
     filtered: int = 0
+    filtered_generation: int | None = None
 
 
 @dataclass
 class Memory:
     """acks: by flow index. demoted: when a packet of no flow was last above the meter of (port, queue).
 
-    identified: flow indices that last said ECT(1) of the two. above: when one was last above the meter of its queue.
+    identified: owners of flow indices that last said ECT(1) of the two. above: when one was last above the meter of its
+    queue.
     """
 
     acks: dict[int, Acks] = field(default_factory=dict)
     demoted: dict[tuple[int, int], float] = field(default_factory=dict)
-    identified: set[int] = field(default_factory=set)
-    above: dict[int, float] = field(default_factory=dict)
+    identified: set[tuple[int, int]] = field(default_factory=set)
+    above: dict[tuple[int, int], float] = field(default_factory=dict)
 
 
 @dataclass
@@ -116,7 +121,7 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
     punt = first_match(entries.punt, punt_facts(frame, port))
     if punt:
         outcome.told.append(data)
-    if punt == "send_to_cpu" or frame.dst & ~0xF == BRIDGES:
+    if punt == "send_to_cpu" or (frame.dst & ~0xF == BRIDGES and frame.dst != SPANNING_TREE):
         return outcome
 
     target = entries.forward.get((frame.dst, frame.vlan))
@@ -124,6 +129,8 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
         outcome.digest = "source_digest_t", (frame.src, port, *frame.vlan)
     returns = entries.ingress_roles.get(port) == RADIO
     if target == port and not returns:
+        return outcome
+    if target is None and frame.eapol and not frame.dst & GROUP_BIT:  # decision 34
         return outcome
 
     flow = None
@@ -155,9 +162,11 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
     if red and open_to_hold:
         memory.demoted[egress, asked] = now
     if flow and frame.ecn in (ECT0, ECT1):
-        (memory.identified.add if frame.ecn == ECT1 else memory.identified.discard)(flow.index)
+        (memory.identified.add if frame.ecn == ECT1 else memory.identified.discard)(owner(flow))
     if flow and scalable and red:
-        memory.above[flow.index] = now
+        memory.above[owner(flow)] = now
+    if flow and frame.tcp and frame.tcp.flags & (SYN | RST):
+        memory.acks.setdefault(flow.index, Acks()).generation = None
     if marked:
         outcome.counts["marked", index] += 1
     if dropped or entries.gate.get(egress):
@@ -172,7 +181,7 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
         return outcome
     if flow and frame.tcp and filters:
         acks = memory.acks.setdefault(flow.index, Acks())
-        if not demoted:
+        if not demoted and asked:
             remember(acks, flow.generation, frame.tcp)
         if frame.tcp.supersedable and is_superseded(acks, flow.generation, frame.tcp):
             outcome.counts["filtered", index] += 1
@@ -247,8 +256,13 @@ def fits(value: int, want: tuple[int, int] | range) -> bool:
 
 def is_scalable(frame: Frame, flow: Flow, memory: Memory, now: float) -> bool:
     """ECT(1), or CE of who last sent that, unless all marks were in vain or the flow is held (decision 21)."""
-    identified = frame.ecn == ECT1 or (frame.ecn == CE and flow.index in memory.identified)
-    return identified and flow.scalable_feedback != ALWAYS and not is_held(memory.above.get(flow.index), now)
+    identified = frame.ecn == ECT1 or (frame.ecn == CE and owner(flow) in memory.identified)
+    return identified and flow.scalable_feedback != ALWAYS and not is_held(memory.above.get(owner(flow)), now)
+
+
+def owner(flow: Flow) -> tuple[int, int]:
+    """The owner of a flow index."""
+    return flow.index, flow.generation
 
 
 def is_held(above: float | None, now: float) -> bool:
@@ -289,19 +303,27 @@ def mark(data: bytes, frame: Frame) -> tuple[bytes, bool]:
 
 
 def remember(acks: Acks, generation: int, tcp: Segment) -> None:
-    """The newest number of the flow, when an ACK that arrives is not older (decision 20)."""
-    behind, ahead = (acks.newest - tcp.number) % SERIAL, (tcp.number - acks.newest) % SERIAL
-    same = acks.generation == generation
-    if same and 0 < behind < WINDOW and acks.filtered < MOST_FILTERED:
+    """The newest number of the flow is that of the last ACK that is not within the run (decisions 20 and 34)."""
+    if is_older(acks, generation, tcp):
         return
-    run = min(acks.run + ahead, WINDOW) if same and acks.ecn == tcp.ecn and ahead < WINDOW else 0
+    ahead = (tcp.number - acks.newest) % SERIAL
+    same = acks.generation == generation and acks.ecn == tcp.ecn
+    run = min(acks.run + ahead, WINDOW) if same and ahead < WINDOW else 0
     acks.generation, acks.newest, acks.ecn, acks.run = generation, tcp.number, tcp.ecn, run
 
 
+def is_older(acks: Acks, generation: int, tcp: Segment) -> bool:
+    """The ACK is within the run, and not too many were filtered in a row."""
+    return (
+        acks.generation == generation
+        and 0 < (acks.newest - tcp.number) % SERIAL <= acks.run
+        and (acks.filtered_generation != generation or acks.filtered < MAX_FILTERED)
+    )
+
+
 def is_superseded(acks: Acks, generation: int, tcp: Segment) -> bool:
-    """A newer ACK of the flow says the same of ECN, and not too many were filtered in a row."""
-    behind = (acks.newest - tcp.number) % SERIAL
-    same = acks.generation == generation and acks.ecn == tcp.ecn
-    superseded = same and 0 < behind <= acks.run and acks.filtered < MOST_FILTERED
-    acks.filtered = acks.filtered + 1 if superseded else 0
+    """A newer ACK of the flow says the same of ECN; it is counted."""
+    superseded = acks.ecn == tcp.ecn and is_older(acks, generation, tcp)
+    before = acks.filtered if acks.filtered_generation == generation else 0
+    acks.filtered, acks.filtered_generation = (before + 1 if superseded else 0), generation
     return superseded

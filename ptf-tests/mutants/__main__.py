@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make mutants`: every mutant of the compiled program must be found by a packet test, but for those that cannot be.
 
-Each is loaded on apswitch. First the model is asked (tests/test_model.py); killers.toml names the test for those
-that the model cannot find, and for those that no test can find, the reason. What is found otherwise than it says, or
+Each is loaded on apswitch. First the model is asked (tests/test_model.py), then, for the ACK filter, the model of
+connections; killers.toml names the test for those that neither can find, and for those that no test can find, the
+reason. What is found otherwise than it says, or
 not at all, is an error; `--renew` looks for killers of what is new.
 
 Exit code: 0 all as killers.toml says, 1 not, 2 it could not be tried.
@@ -33,7 +34,9 @@ import ptf  # noqa: E402
 import ptf.dataplane  # noqa: E402
 import ptf.testutils  # noqa: E402
 from lib import base  # noqa: E402
+from lib.fast import failing  # noqa: E402
 from lib.ports import PORTS  # noqa: E402
+from lib.simulated import Program  # noqa: E402
 from run import enter_namespace, start, stop  # noqa: E402
 from targets import GRPC_ADDRESS, ROOT, TARGETS  # noqa: E402
 
@@ -43,6 +46,9 @@ PROGRAM, P4INFO = ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4i
 KILLERS = HERE / "killers.toml"
 OUT = ROOT / "out/mutants"
 MODEL = "test_model.ProgramFollowsThePolicy"
+CONNECTIONS = "connections"  # in place of a test: the model of connections, in virtual time (run.py --connections)
+CONNECTION_CASES = 400
+FILTER = "ack_filter"  # of whose mutants the model of connections is asked
 CASES = 300  # of the model, for each mutant; run.py has as many
 SPARSE_HOLD = 1.1  # s; no flow is sparse in a switch's first second
 SAMPLE = 6  # without --all: one of so many
@@ -62,7 +68,11 @@ ROOMS = {
     "port_feedback": "test_mark",
     "mark": "test_mark",
 }
-MODULES = sorted(path.stem for path in (HERE.parent / "tests").glob("test_*.py") if path.stem != "test_model")
+MODULES = sorted(
+    path.stem
+    for path in (HERE.parent / "tests").glob("test_*.py")
+    if path.stem not in ("test_model", "test_connections")
+)
 
 
 class Bench:
@@ -149,14 +159,24 @@ def attempt(bench: Bench, program: str, name: str, killer: str | None, renew: bo
         bench.load(program)
     except Exception as error:
         return "load", str(error)[:200]
+    if killer == CONNECTIONS:
+        return (killer, how) if (how := connection_failure(program)) else ("", "")
     if killer and killer != MODEL:
         return (killer, how) if (how := bench.failure(killer)) else ("", "")
     if how := bench.failure(MODEL):
         return MODEL, how
+    if (not name or (renew and FILTER in name)) and (how := connection_failure(program)):
+        return CONNECTIONS, how
     if renew and name:
         bench.load(program)
         return bench.killer(name), ""
     return "", ""
+
+
+def connection_failure(program: str) -> str:
+    """Return how a modelled connection fails; empty when none does."""
+    found = next(failing(Program(P4INFO, program.encode()), range(CONNECTION_CASES)), None)
+    return f"case {found.number}: {found.kind}" if found else ""
 
 
 def chosen(names: list[str], arguments: argparse.Namespace) -> list[str]:

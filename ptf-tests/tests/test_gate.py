@@ -6,7 +6,7 @@ import time
 from finsy import P4RegisterEntry
 from lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from lib.packets import build_ack, build_udp
-from test_filter import ack_flow, prioritise_entry
+from test_filter import ONE_QUEUE, ack_flow, prioritise_entry
 from test_flows import flow_entry
 from test_mark import port_feedback
 
@@ -109,6 +109,18 @@ class WithoutGateNothingIsRefused(GateTest):
         self.expect_counts(SLOW, arrived=BUFFER + 3, sent=BUFFER + 3)
 
 
+class BatchAboveTheBufferReopens(GateTest):
+    """A batch that never fits waits until the buffer is empty; the gate is not shut for good."""
+
+    def runTest(self):
+        self.insert(gate_entry(SLOW, buffer=2, batch=5))
+        self.send_frames(5)
+        admitted = self.count("arrived")
+        self.expect_frames(range(admitted))
+        self.send_frames(1)
+        self.expect_frames([5])
+
+
 class FilteredAckGivesBackItsPlace(GateTest):
     """An ACK that is filtered when it leaves the queue was in the buffer, and is no longer."""
 
@@ -128,7 +140,7 @@ class RefusedAckSupersedesNothing(GateTest):
     def runTest(self):
         self.insert(
             gate_entry(SLOW, buffer=4, batch=4),
-            prioritise_entry(0, filter=1, port=SLOW),
+            *ONE_QUEUE,
             flow_entry(STATION, SLOW, protocol=6, flow_index=321),
         )
         older, newer = build_ack(STATION, SLOW, 4000), build_ack(STATION, SLOW, 5000)

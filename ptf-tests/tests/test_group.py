@@ -129,7 +129,7 @@ class ControlOvertakesBulk(GroupTest):
 
 
 class ControlIsKnown(HostsTest):
-    """ARP, EAPOL, PPPoE discovery, what PPP negotiates, router and neighbour discovery, DHCP and mDNS; tagged, too."""
+    """ARP, EAPOL, 802.11's own, PTP, PPPoE discovery, what PPP negotiates, ND, DHCP and mDNS; tagged, too."""
 
     def runTest(self):
         self.insert(
@@ -146,8 +146,10 @@ class ControlIsKnown(HostsTest):
         session = b"\x11\0\0\1\0\x0a"
         control = [
             build_arp(STATION, UPLINK),
-            build_ethernet(STATION, UPLINK, type=0x888E) / bytes(46),
-            build_ethernet(STATION, UPLINK, type=0x8863) / bytes(46),
+            *(
+                build_ethernet(STATION, UPLINK, type=kind) / bytes(46)
+                for kind in (0x888E, 0x88C7, 0x890D, 0x88F7, 0x8863)
+            ),
             build_ethernet(STATION, UPLINK, type=0x8864) / (session + b"\xc0\x21" + bytes(40)),
             build_ethernet(STATION, UPLINK, type=0x8864) / (session + b"\x80\x57" + bytes(40)),
             *(icmpv6(kind()) for kind in (ICMPv6ND_RS, ICMPv6ND_RA, ICMPv6ND_NS, ICMPv6ND_NA, ICMPv6ND_Redirect)),
@@ -174,14 +176,39 @@ class ControlIsKnown(HostsTest):
 
 
 class BridgesAddressesAreNotForwarded(GroupTest):
-    """01:80:C2:00:00:00 to 0F go nowhere (IEEE 802.1Q, 8.6.3), with an entry or without; their neighbours do."""
+    """01:80:C2:00:00:01 to 0F go nowhere (IEEE 802.1Q, 8.6.3), with an entry or without; their neighbours do."""
 
     def runTest(self):
-        for last in (0x00, 0x02, 0x03, 0x0E, 0x0F):
+        for last in (0x01, 0x02, 0x03, 0x0E, 0x0F):
             self.send_and_expect_drop(STATION, build_opaque(STATION, UPLINK, dst=f"01:80:c2:00:00:{last:02x}"))
         self.expect_group({}, {})
         for group in ("01:80:c2:00:00:10", "01:80:c2:00:01:00", "01:80:c3:00:00:00"):
             self.send_and_expect(STATION, build_opaque(STATION, UPLINK, dst=group), (OTHER_STATION, UPLINK, SLOW))
+
+
+class SpanningTreePassesThrough(GroupTest):
+    """BPDUs are flooded, as control, for the access point takes part in no spanning tree: a loop through it is seen."""
+
+    def runTest(self):
+        self.insert(class_entry(CONTROL, queue=4, control=1))
+        bpdu = build_opaque(STATION, UPLINK, dst="01:80:c2:00:00:00")
+        self.send_and_expect(STATION, bpdu, (OTHER_STATION, UPLINK, SLOW))
+        self.expect_queued(GROUP_PORT, {4: 1})
+
+
+class KeysOfAStationAreNotFlooded(GroupTest):
+    """EAPOL to an address that nobody learned goes nowhere; to one that is known, or to a group, it goes as ever."""
+
+    def runTest(self):
+        for tags in (b"", b"\x81\x00\x00\x05"):
+            for address, ports in (
+                ("02:aa:aa:aa:aa:aa", ()),
+                ("01:00:5e:00:00:09", (OTHER_STATION, UPLINK, SLOW)),
+                *(() if tags else ((None, (UPLINK,)),)),
+            ):
+                named = {} if address is None else {"dst": address}
+                head = bytes(build_ethernet(STATION, UPLINK, type=0x888E, **named))
+                self.send_and_expect(STATION, head[:12] + tags + head[12:] + bytes(46), ports)
 
 
 class WhatIsOfNoFlowIsNotSplit(HostsTest):

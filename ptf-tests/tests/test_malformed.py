@@ -33,7 +33,7 @@ class MalformedTest(HostsTest):
 
     def filter_acks(self, index):
         """The flows of the frames' ACKs are known, and superseded ones are not sent; those of the frames are none."""
-        self.insert(prioritise_entry(0, filter=1))
+        self.insert(prioritise_entry(7, filter=1))
         for version in (4, 6):
             self.insert(flow_entry(STATION, UPLINK, protocol=6, version=version, flow_index=index + version))
 

@@ -69,6 +69,20 @@ class CeGoesWithItsFlow(ScalableTest):
         self.expect_scalable(0, 3)
 
 
+class NewOwnerOfAnIndexIsNotScalable(ScalableTest):
+    """What an earlier owner of the flow index sent says nothing about the next one's CE."""
+
+    def runTest(self):
+        first = flow_entry(STATION, UPLINK, flow_index=122, generation=1)
+        self.insert(first)
+        self.send_udp(ECT1, CE)
+        self.expect_scalable(2, 0)
+        self.delete(first)
+        self.insert(flow_entry(STATION, UPLINK, flow_index=122, generation=2, sport=9))
+        self.send_udp(CE, sport=9)
+        self.expect_scalable(0, 1)
+
+
 class UnresponsiveFlowIsBulk(ScalableTest):
     """A flow of which every packet is marked waits with the bulk."""
 

@@ -75,6 +75,21 @@ class FlowAboveItsRateIsBulkForTheHold(SparseTest):
             self.expect_sparse(3, 2)
 
 
+class NewOwnerOfAnIndexIsSparse(SparseTest):
+    """An earlier owner of the flow index that was above its rate holds up nobody else."""
+
+    def runTest(self):
+        first = flow_entry(STATION, UPLINK, flow_index=105, generation=1)
+        first.meter_config = meter_config(1, 100)
+        self.insert(first)
+        self.send_udp(1)
+        self.expect_sparse(0, 1)
+        self.delete(first)
+        self.insert(flow_entry(STATION, UPLINK, flow_index=105, generation=2, sport=9))
+        self.send_udp(1, sport=9)
+        self.expect_sparse(1, 1)
+
+
 class SparseRateCanChange(SparseTest):
     """The rate of a flow is written beside its entry as well."""
 

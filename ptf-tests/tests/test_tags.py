@@ -32,7 +32,7 @@ from lib.packets import (
 )
 from scapy.layers.l2 import Dot1AD, Dot1Q
 from scapy.packet import Raw
-from test_ack import prioritise_entry
+from test_filter import ONE_QUEUE
 from test_flows import flow_entry
 from test_mark import port_feedback
 
@@ -136,8 +136,7 @@ class TaggedAcksAreFiltered(TagsTest):
     """A superseded ACK that waits behind data is not sent, whatever is around it."""
 
     def runTest(self):
-        # In the queue of the data: one of its own, BMv2 serves at once.
-        self.insert(prioritise_entry(0, filter=1, port=SLOW))
+        self.insert(*ONE_QUEUE)
         for index, (wrap, vlan) in enumerate(WRAPS[1:4] + WRAPS[5:6], 360):
             self.insert(flow_entry(STATION, SLOW, protocol=6, flow_index=index, place=vlan))
             bulk = [wrap(build_udp(STATION, SLOW, size=1000, sport=port)) for port in range(2)]

@@ -46,6 +46,7 @@ def entry(
                 "role": "uplink" if number == uplink else "station",
                 "capacity_bps": capacity or port.rate,
                 "queue_limit": port.limit,
+                "roaming": number in access_point.radios,
             }
             for number, port in ports.items()
         ],

@@ -107,6 +107,8 @@ class ApSwitch(Switch):
     """
 
     target = TARGETS["apswitch"]
+    radios: frozenset[int] = frozenset()
+    """Ports to which stations roam from other access points."""
 
     def __init__(
         self,

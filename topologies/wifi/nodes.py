@@ -97,6 +97,8 @@ class _AccessPoint(_OnRadio, ApSwitch):
     `radio` is the model of the radio's port, as {"rate": "14000000bit", "limit": 100, "delay": "2ms"}.
     """
 
+    radios = frozenset({1})
+
     def __init__(self, name: str, radio: dict[str, object], **params: Any) -> None:
         # What Mininet-WiFi's nodes have beside Mininet's.
         self.wintfs: dict[int, Any] = {}

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Address takeover on a real switch: a station takes the gateway's address while another one sends to the gateway."""
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scapy.layers.l2 import ARP, Ether
+
+from .switches import SERVER, STATION, TARGETS, Controller, Lab, lab, missing, udp, wait_for
+
+VICTIM, UPLINK, SPOOFER = 1, 2, 3
+GATEWAY_IP = "10.0.0.2"
+PORT = 4000
+PACE = 0.004
+SETTLE_SECONDS = 0.5
+EVERYBODY = b"\xff" * 6
+SAYS_NOTHING = EVERYBODY + SERVER + b"\x88\xb5" + bytes(46)
+"""A frame with the gateway's address as its source."""
+
+
+@pytest.fixture(params=TARGETS)
+def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    """A running switch with a victim, a gateway behind the uplink and a spoofer."""
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    with lab(request.param, tmp_path, 3) as made:
+        made.start_switch()
+        yield made
+
+
+def controlled(made: Lab, **of_spoofer: Any) -> Controller:
+    """A controller, told of links on which nothing waits."""
+    ports = [
+        {"port": VICTIM, "role": "station", "capacity_bps": 10**9},
+        {"port": UPLINK, "role": "uplink", "capacity_bps": 10**9},
+        {"port": SPOOFER, "role": "station", "capacity_bps": 10**9, **of_spoofer},
+    ]
+    controller = made.controller(ports=ports)
+    made.introduce(controller)
+    return controller
+
+
+class Victim:
+    """A station that sends numbered packets to the gateway all the time, and the gateway that counts them."""
+
+    def __init__(self, made: Lab) -> None:
+        self._wires = made.wires
+        self._ended = threading.Event()
+        self.sent = 0
+        self.received: set[int] = set()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
+
+    def __enter__(self) -> "Victim":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def lost(self) -> int:
+        return self.sent - len(self.received)
+
+    def _send(self) -> None:
+        frame = udp(STATION, SERVER, PORT, PORT)
+        while not self._ended.wait(PACE):
+            self._wires[VICTIM].send(frame[:42] + self.sent.to_bytes(4) + frame[46:])
+            self.sent += 1
+
+    def _receive(self) -> None:
+        end = time.monotonic() + SETTLE_SECONDS
+        while not self._ended.is_set() or time.monotonic() < end:
+            for frame in self._wires[UPLINK].received(0.05):
+                if frame[:12] == SERVER + STATION and frame[36:38] == PORT.to_bytes(2):
+                    self.received.add(int.from_bytes(frame[42:46]))
+                elif frame[12:14] == b"\x08\x06":
+                    self._answer(Ether(frame))
+            if not self._ended.is_set():
+                end = time.monotonic() + SETTLE_SECONDS
+
+    def _answer(self, asked: Any) -> None:
+        if asked[ARP].op == 1 and asked[ARP].pdst == GATEWAY_IP:
+            self._wires[UPLINK].send(arp(asked[ARP].hwsrc, asked[ARP].psrc))
+
+
+def arp(to: str, address: str) -> bytes:
+    """The gateway's answer to ARP."""
+    mac = SERVER.hex(":")
+    return bytes(Ether(dst=to, src=mac) / ARP(op=2, hwsrc=mac, psrc=GATEWAY_IP, hwdst=to, pdst=address)).ljust(
+        60, b"\0"
+    )
+
+
+def three_frames(made: Lab) -> None:
+    """Each after one of the gateway, which used up the moves of an address."""
+    for _ in range(3):
+        made.wires[UPLINK].send(SAYS_NOTHING)
+        time.sleep(0.1)
+        made.wires[SPOOFER].send(SAYS_NOTHING)
+        time.sleep(0.1)
+    time.sleep(1)
+
+
+def without_end(made: Lab) -> None:
+    """For two seconds, in which the gateway says nothing."""
+    for _ in range(1000):
+        made.wires[SPOOFER].send(SAYS_NOTHING)
+        time.sleep(0.002)
+
+
+def against_a_gateway_that_speaks(made: Lab) -> None:
+    """For two seconds, in which the gateway speaks ten times a second."""
+    for number in range(1000):
+        made.wires[SPOOFER].send(SAYS_NOTHING)
+        if number % 50 == 0:
+            made.wires[UPLINK].send(SAYS_NOTHING)
+        time.sleep(0.002)
+
+
+def is_at(controller: Controller, mac: bytes, port: int) -> bool:
+    """Whether an address is known behind a port."""
+    return (mac.hex(":"), port) in {(entry["address"], entry["port"]) for entry in controller.get("stations")}
+
+
+def refused(controller: Controller) -> int:
+    """Claims to addresses of the uplink."""
+    lines = controller.request("GET", "/metrics").text.splitlines()
+    line = next(line for line in lines if line.startswith("ap_stations_refused_total") and 'reason="uplink"' in line)
+    return int(float(line.split()[-1]))
+
+
+@pytest.mark.parametrize("attack", [three_frames, without_end, against_a_gateway_that_speaks])
+def test_gateway_claimed_by_a_wired_station_loses_nothing(three: Lab, attack: Callable[[Lab], None]) -> None:
+    controller = controlled(three)
+    with Victim(three) as victim:
+        attack(three)
+        assert is_at(controller, SERVER, UPLINK)
+    assert (victim.lost, victim.sent > 200) == (0, True)
+    assert wait_for(lambda: refused(controller))
+
+
+def test_gateway_that_speaks_after_the_spoofer_is_found_for_good(three: Lab) -> None:
+    controller = controlled(three)
+    other = b"\x02\0\0\0\0\x77"
+    for wire in (SPOOFER, UPLINK):
+        three.wires[wire].send(udp(other, EVERYBODY, 9, 9))
+        wait_for(functools.partial(is_at, controller, other, wire))
+    for _ in range(50):
+        three.wires[SPOOFER].send(udp(other, EVERYBODY, 9, 9))
+        time.sleep(0.01)
+    assert is_at(controller, other, UPLINK)
+
+
+@pytest.mark.parametrize("attack", [three_frames, without_end, against_a_gateway_that_speaks])
+def test_gateway_claimed_on_a_radio_loses_nothing(three: Lab, attack: Callable[[Lab], None]) -> None:
+    """In `without_end` the gateway says nothing but what it answers to ARP, which the controller asks."""
+    controller = controlled(three, roaming=True)
+    three.wires[UPLINK].send(arp("02:00:00:00:00:01", "10.0.0.1"))
+    time.sleep(0.5)
+    with Victim(three) as victim:
+        attack(three)
+        wait_for(functools.partial(is_at, controller, SERVER, UPLINK))
+    assert (victim.lost, victim.sent > 200) == (0, True)
+
+
+def test_station_that_comes_to_a_radio_from_the_uplink_is_found(three: Lab) -> None:
+    controller = controlled(three, roaming=True)
+    walker = b"\x02\0\0\0\0\x77"
+    three.wires[UPLINK].send(udp(walker, EVERYBODY, 9, 9))
+    wait_for(lambda: controller.knows(walker))
+    got, sent = 0, 0
+    began = time.monotonic()
+    while time.monotonic() < began + 3:
+        three.wires[SPOOFER].send(udp(walker, EVERYBODY, 9, 9))
+        time.sleep(0.05)
+        # What is sent to it comes to it: not yet for the frame that began it all, of which nobody had heard.
+        three.wires[UPLINK].send(udp(SERVER, walker, 5000 + sent, 9))
+        sent += 1
+        got += sum(frame[:6] == walker for frame in three.wires[SPOOFER].received(0.05))
+    assert got >= sent - 2
+    assert is_at(controller, walker, SPOOFER)
+
+
+def test_address_that_moves_too_often_goes_back_to_where_it_was(three: Lab) -> None:
+    controller = three.controller(stations={SERVER.hex(":"): {"locked_port": UPLINK}}, limits={"moves": 3})
+    three.introduce(controller)
+    restless = b"\x02\0\0\0\0\x77"
+    for port in (VICTIM, SPOOFER, VICTIM, SPOOFER):
+        three.wires[port].send(udp(restless, EVERYBODY, 9, 9))
+        wait_for(functools.partial(is_at, controller, restless, port))
+    for port in (VICTIM, SPOOFER, VICTIM, SPOOFER):
+        three.wires[port].send(udp(restless, EVERYBODY, 9, 9))
+        three.wires[SPOOFER].send(udp(SERVER, EVERYBODY, 9, 9))
+        wait_for(functools.partial(is_at, controller, restless, VICTIM))
+    time.sleep(0.5)
+    assert is_at(controller, restless, VICTIM) and is_at(controller, SERVER, UPLINK)
+    assert {entry["moves"] for entry in controller.get("stations")} == {0, 4}
