@@ -119,7 +119,7 @@ def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure]
 
 
 def _grid(grid: Summary) -> list[str]:
-    lines = ["", f"## {grid['title']}", "", *([grid["text"]] if grid["text"] else [])]
+    lines = ["", f"## {grid['title']}", *(["", grid["text"]] if grid["text"] else [])]
     if grid["rows"]:
         lines += ["", f"| {' | '.join(grid['headings'])} |", f"|{' --- |' * len(grid['headings'])}"]
         lines += [f"| {' | '.join(row)} |" for row in grid["rows"]]

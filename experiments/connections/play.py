@@ -63,7 +63,7 @@ class Agent:
 
 
 def in_thread(stage: "Stage", play: Callable[[], None]) -> Callable[[], None]:
-    """Returns what starts it beside the stage's clock; the run ends with it."""
+    """Returns what starts it next to the stage's clock; the run ends with it."""
 
     def run() -> None:
         try:
@@ -124,7 +124,7 @@ class _Players:
 
     def _phase(self, mode: Mode, chosen: Sequence[Scenario]) -> int:
         """Returns how many there was no time for."""
-        if mode == "beside":
+        if mode == "loaded":
             self._server.ask("sink", port=SINK)
             self._other.ask("upload", address=self._address[4], port=SINK)
             threading.Event().wait(SETTLE)
@@ -143,7 +143,7 @@ class _Players:
             if one.age is not None:
                 since = since or self._prior(one, words)
             self._one(one, mode, words, since)
-        if mode == "beside":
+        if mode == "loaded":
             self._other.ask("stop")
         return left
 
@@ -171,7 +171,7 @@ class _Players:
         took = done.get("last", LIMIT)
         other = (after["sunk"] - before["sunk"]) * took / max(took, after["time"] - max(before["time"], not_before))
         values = {f"{key}_ms": done[key] * 1e3 for key in ("connect", "first", "last") if key in done}
-        values |= {"up_bytes": one.up, "other_bytes": other if mode == "beside" else 0.0}
+        values |= {"up_bytes": one.up, "other_bytes": other if mode == "loaded" else 0.0}
         values |= {"retransmitted": done["retransmitted"] + served["retransmitted"]}
         values |= {"challenge_acks": after["challenge_acks"] - before["challenge_acks"]}
         values |= {"lacking": 1.0} if done["lacking"] else {}
@@ -195,7 +195,7 @@ def name(number: int, mode: str) -> str:
 
 
 def again(directory: Path, point: Point, repeat: int) -> set[str] | None:
-    """Returns what the first repeat of a run found too slow, by what both arms left beside this run's folder; None:
+    """Returns what the first repeat of a run found too slow, by what both arms left next to this run's folder; None:
     all is to be played, as there is no such repeat."""
     if repeat == 1:
         return None

@@ -34,9 +34,9 @@ TURNS = (0, 1, 3)  # questions and answers before the transfer, as of SMTP or My
 MIN_SHORT, MAX_SHORT = 500, 60_000  # bytes
 MIN_LONG, MAX_LONG = 0.2, 0.5  # s of the link's rate
 
-MODES = ("alone", "beside")
-Mode = Literal["alone", "beside"]
-"""`beside`: while another station uploads."""
+MODES = ("alone", "loaded")
+Mode = Literal["alone", "loaded"]
+"""`loaded`: while another station uploads."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from experiments.samples import percentile
 ARMS = ("fifo", "ours")
 TIMES = ("first", "last")
 MAX_RATIO, MAX_ADDED = 1.1, 20.0  # of the FIFO's time; ms
-FAIR = 0.5  # of the uplink, beside one other upload
+FAIR = 0.5  # of the uplink, with one other upload
 WORDS = {"first": "first byte", "last": "last byte"}
 
 Figures = dict[str, float]
@@ -40,7 +40,7 @@ def exceeding(fifo: Mapping[str, Figures], ours: Mapping[str, Figures]) -> set[s
 @dataclass
 class Played:
     """A scenario behind one arm, all repeats. times: ms by `first` and `last`. shares: of the uplink's payload that was
-    its own, beside another upload. stalled: how often it never ended."""
+    its own, with another upload. stalled: how often it never ended."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: {what: [] for what in TIMES})
     shares: list[float] = field(default_factory=list)
@@ -153,10 +153,10 @@ def _overall(all_: Mapping[str, Mapping[str, Played]]) -> Grid:
         for what, name in (("segments sent again", "retransmitted"), ("challenge ACKs", "challenge_acks"))
     ]
     lacking = sorted({key.split()[0] for key, arms in all_.items() if any(one.lacking for one in arms.values())})
-    text = f"Seed {SEED}. In all: {'; '.join(sums)}."
+    text = f"Seed {SEED}; loaded: while another station uploads. In all: {'; '.join(sums)}."
     if lacking:
-        text += f" {len(lacking)} scenarios ask for what this kernel lacks (differences, below)."
-    headings = ("", "time to the", "scenarios", "FIFO, median (ms)", "ours, median (ms)")
+        text += f" {len(lacking)} scenarios ask for what this kernel lacks (below)."
+    headings = ("", "time to the", "scenarios", "FIFO, median (ms)", "this access point, median (ms)")
     return Grid("All scenarios", (*headings, "ratio, p10", "p50", "p90", "max"), tuple(rows), text)
 
 
@@ -174,9 +174,17 @@ def _listed(title: str, none: str, keys: Sequence[str], all_: Mapping[str, Mappi
                     _each_count(ours.challenge_acks),
                 )
             )  # fmt: skip
-    headings = ("scenario", "what it is", "time to the", "FIFO (ms)", "ours (ms)", "limit (ms)", "ratio of medians")
+    headings = (
+        "scenario",
+        "what it is",
+        "time to the",
+        "FIFO (ms)",
+        "this access point (ms)",
+        "limit (ms)",
+        "ratio of medians",
+    )
     text = "" if keys else none
-    return Grid(title, (*headings, "challenge ACKs, ours"), tuple(rows), text)
+    return Grid(title, (*headings, "challenge ACKs, this access point"), tuple(rows), text)
 
 
 def _shares(keys: Sequence[str], all_: Mapping[str, Mapping[str, Played]]) -> Grid:
@@ -189,10 +197,17 @@ def _shares(keys: Sequence[str], all_: Mapping[str, Mapping[str, Played]]) -> Gr
                 f"{median(ours.shares or [0.0]):.0%}", f"{at_fair_share(fifo) or 0.0:.0f}",
             )
         )  # fmt: skip
-    headings = ("scenario", "what it is", "FIFO (ms)", "ours (ms)", "its share behind the FIFO", "ours")
+    headings = (
+        "scenario",
+        "what it is",
+        "FIFO (ms)",
+        "this access point (ms)",
+        "its share behind the FIFO",
+        "behind this access point",
+    )
     text = (
-        "Uploads beside the other station's that had more than half of the uplink's payload behind the FIFO, and take "
-        f"no longer than {MAX_RATIO} times what half of it takes + {MAX_ADDED:g} ms."
+        "While another station uploads: those that had more than half of the uplink's payload behind the FIFO, and "
+        f"take no longer than {MAX_RATIO} times what half of it takes + {MAX_ADDED:g} ms."
     )
     return Grid(
         "More than a fair share behind the FIFO", (*headings, "time at half (ms)"), tuple(rows),

@@ -243,7 +243,7 @@ def test_judge_stalled_scenario_counts_as_the_limit_of_time() -> None:
     ],
 )
 def test_judge_more_than_a_fair_share_is_excused_as_far_as_it_explains(up: float, ours: float, found: str) -> None:
-    key = "000 beside"
+    key = "000 loaded"
     runs = (
         run("fifo", one(key, last_ms=100.0, up_bytes=up, other_bytes=1000.0 - up)),
         run("ours", one(key, last_ms=ours, up_bytes=up, other_bytes=up)),
@@ -253,7 +253,7 @@ def test_judge_more_than_a_fair_share_is_excused_as_far_as_it_explains(up: float
 
 
 def test_judge_late_first_byte_is_excused_by_no_share() -> None:
-    key = "000 beside"
+    key = "000 loaded"
     runs = (
         run("fifo", one(key, last_ms=100.0, up_bytes=900.0, other_bytes=100.0)),
         run("ours", one(key, first_ms=99.0, last_ms=180.0, up_bytes=900.0, other_bytes=900.0)),
