@@ -116,6 +116,7 @@ class Run:
             self.ports[port] = Port(network.bulk_time(port), wire_time)
             self.fifos[port] = Fifo(wire_time, case.limit)
         self.sent: dict[int, tuple[Sent, bytes, Connection | None, int]] = {}
+        self.blocked: dict[int, int] = {}
         self.live: dict[int, Connection] = {}
         self.all: list[Connection] = []
         self.flows: dict[int, list[tuple[Way, int]]] = {}
@@ -276,6 +277,7 @@ class Run:
         number = slot.server if step.end == CLIENT else slot.client
         if step.length:
             self.fifos[number].set_blocked(self.network.now, True)
+            self.blocked.setdefault(number, self.network.now)
             self.network.block(number)
             self.schedule(self.network.now + step.length * MILLISECOND, lambda: self.unblock(number))
         else:
@@ -284,6 +286,8 @@ class Run:
     def unblock(self, port: int) -> None:
         """The wire of a port goes on."""
         self.fifos[port].set_blocked(self.network.now, False)
+        if port in self.blocked:
+            self.ports[port].outages.append((self.blocked.pop(port), self.network.now))
         self.network.unblock(port)
 
     def skip(self, made: Connection, step: Skip) -> None:

@@ -61,12 +61,24 @@ class Sent:
 
 @dataclass
 class Port:
-    """All that came to a port, in order of arrival. bulk_time, wire_time: of a full frame, and by bytes."""
+    """All that came to a port, in order of arrival. bulk_time, wire_time: of a full frame, and by bytes.
+
+    outages: when the wire stood still, from and to.
+    """
 
     bulk_time: int
     wire_time: Callable[[int], int]
     sent: list[Sent] = field(default_factory=list)
     full_at: list[int] = field(default_factory=list)
+    outages: list[tuple[int, int]] = field(default_factory=list)
+
+    def later(self, time: int, added: int) -> int:
+        """Return a time that is later by what the wire needs for something, outages not counted."""
+        end = time + added
+        for one, other in self.outages:
+            if one <= end and other > time:
+                end += other - max(one, time)
+        return end
 
     def departures(self) -> list[Sent]:
         """Return what left, in the order in which it left."""
@@ -134,7 +146,7 @@ class Judge:
                 continue
             if twin.receive(frame.number, frame.segment):
                 taken.add(frame.number)
-            deadline = max(deadline, frame.fifo + self.direction.port.bulk_time)
+            deadline = max(deadline, self.direction.port.later(frame.fifo, self.direction.port.bulk_time))
             if self.direction.ended_at is not None and deadline > self.direction.ended_at:
                 return None
             position = self._give(ours, given, position, deadline, refused)
@@ -171,15 +183,16 @@ class Judge:
 
     def _extend(self, frame: Sent, deadline: int) -> int:
         """Return the deadline of a FIFO that drops nothing, later by the time that other ACKs took."""
-        deadline = max(deadline, frame.unlimited + self.direction.port.bulk_time)
+        port = self.direction.port
+        deadline = max(deadline, port.later(frame.unlimited, port.bulk_time))
         added, moved = 0, deadline
-        for other in self.direction.port.departures():
+        for other in port.departures():
             if other.ours is None or other.ours > moved:
                 break
             later_ack = other.goes_first and (other.arrived, other.number) > (frame.arrived, frame.number)
             if later_ack and other.ours > frame.arrived:
-                added += self.direction.port.wire_time(other.size)
-                moved = deadline + added
+                added += port.wire_time(other.size)
+                moved = port.later(deadline, added)
         return moved
 
     def _fault(self, twin: Knowledge, ours: Knowledge, frame: Sent, taken: set[int], refused: dict[int, Sent]) -> str:
