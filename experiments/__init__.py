@@ -7,7 +7,7 @@ samples, raw, intervals: measurements, figures of one run, and of many
 experiment: what is declared, arms, scenes, measures, goals, figures
 probe, traffic, window, selfcheck, stage, in_ns3: a lab with a clock
 scene, cells, contention, controls, datagrams, http3, looks, modem, multicast, passing, wrapped: labs, their parts
-ncr, fairness, cwnd, batcp, qos, peers: the experiments themselves, a folder for each paper
+ncr, fairness, cwnd, batcp, qos, peers, connections: the experiments themselves, a folder for each paper
 registry, provenance, plan: all of them by name, and what is to run
 store, flent, measures, archive, again: what a run leaves behind
 claims, measured, cell_answers, answers, goals: what is judged, and by what

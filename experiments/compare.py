@@ -49,6 +49,24 @@ def rows(experiment: Experiment, summary: dict[str, Any]) -> list[Row]:
     return found
 
 
+def apart(experiment: Experiment, summary: dict[str, Any]) -> list[tuple[list[Measure], list[Point]]]:
+    """Measures and points in groups, each for a table of its own: points of different groups have no measure in common.
+    Points and measures without a cell stand in the first."""
+    known: list[tuple[set[str], list[Point]]] = []
+    for point in summary["points"]:
+        own = {cell["measure"] for cell in summary["cells"] if cell["point"] == point}
+        joined = [group for group in known if group[0] & own] if own else known[:1]
+        known = [group for group in known if group not in joined]
+        points = [each for group in joined for each in group[1]]
+        known.append((own.union(*(group[0] for group in joined)), [*points, point]))
+        known.sort(key=lambda group: summary["points"].index(group[1][0]))
+    found = set().union(*(group[0] for group in known))
+    return [
+        ([m for m in experiment.measures if m.name in names or (not place and m.name not in found)], points)
+        for place, (names, points) in enumerate(known)
+    ]
+
+
 def _reported(experiment: Experiment, arm: str, point: Point, here: list[Reported]) -> Row:
     own = {one.measure: one for one in here if one.arm == arm}
     cells = tuple(value(own[m.name], m) if m.name in own else "" for m in experiment.measures)

@@ -8,7 +8,7 @@ paper's timeline; a quick form runs the same timeline in less time (`Quick.secon
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -56,7 +56,8 @@ class Traffic(Protocol):
 
     def prepare(self, stage: Any) -> None:
         """Called in the running lab, before the clock starts: starts listeners and plans what happens when. stage: an
-        experiments.stage.Stage."""
+        experiments.stage.Stage. A part may also have `needless(directory, point, repeat)`, which says whether a repeat
+        has nothing to do, by what earlier ones left beside its folder."""
 
 
 class Scene(Protocol):
@@ -237,7 +238,50 @@ class Regulation:
     arms: tuple[str, ...] = ()
 
 
-Figure = Timeline | Bars | Curves | Panels | Distribution | Regulation
+@dataclass(frozen=True)
+class Scatter:
+    """A point for each pair of an experiment's comparison (Compared.pairs), both axes logarithmic. ratio, added: of the
+    line above which the second value is too large: ratio * first + added."""
+
+    name: str
+    caption: str
+    xlabel: str
+    label: str
+    ratio: float = 1.0
+    added: float = 0.0
+    arms: tuple[str, ...] = ()
+
+
+Figure = Timeline | Bars | Curves | Panels | Distribution | Regulation | Scatter
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of an experiment's page; text: what stands above it."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two values of one thing behind two arms. fails: it is drawn as a cross."""
+
+    first: float
+    second: float
+    fails: bool = False
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The result of comparing all runs, where cells of measures cannot say it: verdicts (kind, word, text), tables for
+    the page, and pairs for a Scatter by the name of their group."""
+
+    verdicts: tuple[Mapping[str, str], ...] = ()
+    grids: tuple[Grid, ...] = ()
+    pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -275,7 +319,8 @@ class Experiment:
     differs from the paper's, for the report. clock: what keeps the time of its runs unless they are asked for
     otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, or takes long for one claim,
     and so is made when its name is given, and not with all. phases: parts of the timeline by name, (start, end). under:
-    the same in another setting, for those that people run in the foreground; None: it names its own links.
+    the same in another setting, for those that people run in the foreground; None: it names its own links. compared:
+    what all fit runs come to together; its verdicts join those of goals.
     """
 
     name: str
@@ -296,6 +341,7 @@ class Experiment:
     apart: bool = False
     phases: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     under: Callable[[Setting], "Experiment"] | None = None
+    compared: Callable[[Sequence[Raw]], Compared] | None = None
 
     def scene_of(self, point: Point, arm: Arm) -> Scene:
         return self.scene(point, arm) if callable(self.scene) else self.scene

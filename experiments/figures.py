@@ -26,6 +26,7 @@ from experiments.experiment import (
     Point,
     Regulation,
     Reported,
+    Scatter,
     Timeline,
 )
 from experiments.experiment import Figure as Declared
@@ -77,6 +78,8 @@ class Drawing:
                 return any(panels.feedback(run) for run in self._runs[arm][:1])
             case Panels() | Distribution():
                 return bool(self._runs[arm])
+            case Scatter():
+                return any(self._summary.get("compared", {}).get("pairs", {}).values())
 
     def _at(self, point: Point, arm: str) -> list[Run]:
         """The first runs of an arm at a point."""
@@ -99,6 +102,8 @@ class Drawing:
                 return self._curves(curves, colours)
             case Panels() as declared:
                 return panels.overview(declared, self._first(), self._table, self._experiment, colours)
+            case Scatter() as scatter:
+                return panels.scatter(scatter, self._summary["compared"]["pairs"], colours)
             case Distribution() as distribution:
                 return panels.distribution(distribution, self._first(), self._experiment, colours)
             case Regulation() as regulation:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import compare, registry
-from experiments.experiment import Experiment
+from experiments.experiment import Experiment, Measure, Point
 from experiments.goals import Table, word
 
 Summary = dict[str, Any]
@@ -79,20 +79,14 @@ def experiment_page(summary: Summary, results: Path) -> str:
     repeats = summary["repeats"]
     made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
     lines += [f"Paper {experiment.paper}. {summary['form'].capitalize()} form: {made}.", ""]
-    headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in experiment.measures)]
-    lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
-    table = Table(summary["cells"])
-    for row in compare.rows(experiment, summary):
-        measured = row.role != "paper's figure"
-        label = f"**{row.arm}**: {row.label}" if measured else row.label
-        spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in experiment.measures]
-        figures = [f"{cell}<br>{spread}" if spread else cell for cell, spread in zip(row.cells, spreads, strict=True)]
-        cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *figures]
-        lines.append(f"| {' | '.join(cells)} |")
+    for measures, points in compare.apart(experiment, summary):
+        lines += [*_table(experiment, summary, measures, points), ""]
     judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
-    lines += ["", f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
+    lines += [f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
     lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
     lines += ["", WORDS] if judged else []
+    for grid in summary.get("compared", {}).get("grids", ()):
+        lines += _grid(grid)
     lines += _pictures(experiment, results)
     unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
     lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
@@ -105,6 +99,31 @@ def experiment_page(summary: Summary, results: Path) -> str:
             *(f"- {text}" for text in experiment.differences),
         ]
     return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
+
+
+def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure], points: Sequence[Point]) -> list[str]:
+    """Arms at these points by these measures."""
+    headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in measures)]
+    lines = [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+    table = Table(summary["cells"])
+    places = [experiment.measures.index(measure) for measure in measures]
+    for row in (row for row in compare.rows(experiment, summary) if row.point in points):
+        measured = row.role != "paper's figure"
+        label = f"**{row.arm}**: {row.label}" if measured else row.label
+        spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in measures]
+        own = [row.cells[place] for place in places]
+        figures = [f"{cell}<br>{spread}" if spread else cell for cell, spread in zip(own, spreads, strict=True)]
+        cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *figures]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _grid(grid: Summary) -> list[str]:
+    lines = ["", f"## {grid['title']}", *(["", grid["text"]] if grid["text"] else [])]
+    if grid["rows"]:
+        lines += ["", f"| {' | '.join(grid['headings'])} |", f"|{' --- |' * len(grid['headings'])}"]
+        lines += [f"| {' | '.join(row)} |" for row in grid["rows"]]
+    return lines
 
 
 def plots(results: Path, name: str) -> Path:

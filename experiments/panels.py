@@ -3,7 +3,8 @@
 controller saw and did."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from experiments.experiment import Arm, Distribution, Experiment, Panels, Regulation
+from experiments.experiment import Arm, Distribution, Experiment, Panels, Regulation, Scatter
 from experiments.goals import Table
 from experiments.raw import Raw
 from experiments.samples import Sample, percentile, summed_up
@@ -131,6 +132,38 @@ def distribution(declared: Distribution, drawn: Drawn, experiment: Experiment, t
     ax.set_title(declared.title, fontsize=14, fontweight="bold", loc="left")
     ax.set_xlabel("round trip (dots: half of the probes were faster; dashed: the empty links)")
     ax.set_ylabel("probes that came back by then")
+    return figure
+
+
+def scatter(declared: Scatter, pairs: Mapping[str, Sequence[Mapping[str, Any]]], theme: Theme) -> Figure:
+    """A point for each pair, a cross for one that fails; where both are equal, and where the second is too large."""
+    figure = Figure(figsize=(6.6, 5.8), layout="constrained")
+    ax = figure.subplots()
+    values = [one[key] for group in pairs.values() for one in group for key in ("first", "second")]
+    least, most = min(values) / 1.3, max(values) * 1.3
+    steps = [least * (most / least) ** (place / 200) for place in range(201)]
+    ax.plot([least, most], [least, most], color=theme.faint, lw=1)
+    ax.plot(steps, [declared.ratio * x + declared.added for x in steps], color=theme.faint, lw=1, ls=DASHED)
+    for number, (name, group) in enumerate(pairs.items()):
+        color = (theme.down, theme.up, theme.ping)[number % 3]
+        styles: dict[bool, dict[str, Any]] = {
+            False: {"marker": "o", "s": 14, "alpha": 0.6},
+            True: {"marker": "x", "s": 36},
+        }
+        for fails, style in styles.items():
+            own = [one for one in group if one["fails"] == fails]
+            label = f"{name}: {len(own)} {'too slow' if fails else 'within the limit'}"
+            ax.scatter([one["first"] for one in own], [one["second"] for one in own], color=color, label=label, **style)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(least, most)
+    ax.set_ylim(least, most)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(_milliseconds))
+        axis.set_minor_locator(NullLocator())
+    ax.set_xlabel(declared.xlabel)
+    ax.set_ylabel(declared.label)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments import archive, judge, pages, registry, summary
+from experiments import archive, pages, registry, summary
 from experiments.experiment import Experiment
-from experiments.goals import word
 from experiments.plan import Order
 from experiments.store import write
 
@@ -45,10 +44,10 @@ def again(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str
     others = [key for cell in made if before.get(key := _key(cell)) != cell["values"]]
     others += sorted(before.keys() - {_key(cell) for cell in made})
     kept |= {"cells": made}
-    kept["verdicts"] = [summary.verdict(goal, made) for goal in experiment.goals] or judge.verdicts(
-        experiment.number, kept
-    )
-    kept["word"] = word(kept["verdicts"])
+    if experiment.compared:
+        runs = [raw for _, raw in archive.read(results / archive.FOLDER / f"{name}.parquet")]
+        kept |= json.loads(json.dumps(summary.compared(experiment, runs)))
+    kept |= summary.judged(experiment, kept)
     return kept, others
 
 

@@ -109,11 +109,19 @@ class Stage:
     """
 
     def __init__(
-        self, lab: Any, scene: Scene, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
+        self,
+        lab: Any,
+        scene: Scene,
+        arm: Arm,
+        point: Point,
+        seconds: float,
+        seed: int,
+        directory: Path,
+        repeat: int = 1,
     ) -> None:
         self.lab, self.arm, self.point = lab, arm, point
         self.seconds, self.scale = seconds, seconds / scene.seconds
-        self.seed, self.directory = seed, directory
+        self.seed, self.directory, self.repeat = seed, directory, repeat
         self.samples: list[Sample] = []
         self.problems: list[str] = []  # what makes the run unfit, for people
         self.report: dict[str, Any] = {}

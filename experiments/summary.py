@@ -8,6 +8,7 @@ Pure: what comes in decides what comes out. The summary is all that reports need
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from experiments.goals import Cell, decide, word
 from experiments.intervals import of_median
 from experiments.plan import Order, Plan, make
 from experiments.provenance import parameters
+from experiments.raw import Raw
 from experiments.store import Run, Store
 from experiments.store import write as write_file
 from topologies.requirements import LabError
@@ -46,8 +48,22 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
         "unfit": [{"run": run.order.id, "problems": run.problems} for run in runs if not run.fit],
         "cells": cells,
     }
-    verdicts = [verdict(goal, cells) for goal in experiment.goals] or judge.verdicts(experiment.number, found)
-    return found | {"verdicts": verdicts, "word": word(verdicts)}
+    if experiment.compared:
+        found |= compared(experiment, [run.raw() for run in fit])
+    return found | judged(experiment, found)
+
+
+def compared(experiment: Experiment, runs: Iterable[Raw]) -> Summary:
+    """What all runs come to together, for experiments that declare it."""
+    return {"compared": asdict(experiment.compared(list(runs)))} if experiment.compared else {}
+
+
+def judged(experiment: Experiment, found: Summary) -> Summary:
+    """Verdicts and the word for them, of a summary that has all else."""
+    verdicts = [verdict(goal, found["cells"]) for goal in experiment.goals]
+    verdicts += found.get("compared", {}).get("verdicts", ())
+    verdicts = verdicts or judge.verdicts(experiment.number, found)
+    return {"verdicts": verdicts, "word": word(verdicts)}
 
 
 def figures(

@@ -45,6 +45,8 @@ def main() -> int:
         requirements.check()
         experiment = registry.find(order.experiment)
         arm = experiment.arm(order.arm)
+        if _needless(experiment.scene_of(order.point, arm), order, directory):
+            return _make(order, directory, needless=True)
         needed = None if kernel.inside() else _kernel(order)
         if needed:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a user-mode kernel has one console for both
@@ -69,6 +71,12 @@ def _kernel(order: Order) -> kernel.Kernel | None:
     return experiment.scene_of(order.point, experiment.arm(order.arm)).kernel()
 
 
+def _needless(scene: Scene, order: Order, directory: Path) -> bool:
+    """Whether no part of the traffic has anything to do in this repeat, so that no lab is needed."""
+    asked = [getattr(part, "needless", None) for part in scene.traffic]
+    return all(ask is not None and ask(directory, order.point, order.repeat) for ask in asked)
+
+
 def _versions(order: Order, scene: Scene) -> dict[str, str]:
     """Of what takes part."""
     if order.clock == kernel.SIMULATED:
@@ -76,7 +84,7 @@ def _versions(order: Order, scene: Scene) -> dict[str, str]:
     return provenance.versions(order.target) | labs.versions(getattr(scene, "kind", labs.WIRED))
 
 
-def _make(order: Order, directory: Path) -> int:
+def _make(order: Order, directory: Path, needless: bool = False) -> int:
     from experiments.stage import Stage
 
     try:
@@ -86,9 +94,13 @@ def _make(order: Order, directory: Path) -> int:
         # As the code is now, not at the end.
         stand, versions = claims.sha256(), _versions(order, scene)
         started = time.time()
-        if order.clock == kernel.SIMULATED:
+        if needless:
+            samples = []
+            facts: dict[str, Any] = {"scale": 1.0, "started": round(started, 3), "clock": order.clock}
+            facts |= {"found": {"needless": True}, "self_check": {"problems": []}}
+        elif order.clock == kernel.SIMULATED:
             samples, found = scene.simulate(arm, order.point, order.seconds, order.seed, directory)  # type: ignore[attr-defined]
-            facts: dict[str, Any] = {
+            facts = {
                 "scale": order.seconds / scene.seconds,
                 "started": round(started, 3),
                 "clock": order.clock,
@@ -97,7 +109,7 @@ def _make(order: Order, directory: Path) -> int:
         else:
             with contextlib.ExitStack() as stack:
                 lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs", order.seed))
-                stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory)
+                stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory, order.repeat)
                 stage.play()
             samples = stage.samples
             if stage.has_flows:

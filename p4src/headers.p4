@@ -23,6 +23,7 @@ const bit<16> PPP_IPV6 = 0x0057;
 const bit<8>  PROTOCOL_TCP = 6;
 const bit<8>  PROTOCOL_UDP = 17;
 const bit<8>  PROTOCOL_ICMPV6 = 58;
+const bit<8>  TCP_SYN = 0x02;
 const bit<8>  TCP_ACK = 0x10;
 
 // Group addresses of the protocols between neighbours, which no bridge forwards (IEEE 802.1Q, 8.6.3). The first one is that of
@@ -118,6 +119,19 @@ header tcp_option_word_t {
     bit<32> value;
 }
 
+// The first five words of the options of a SYN, as far as it has them; parsed where somebody reads its window scale.
+header syn_options_t {
+    bit<32> first;
+    bit<32> second;
+}
+header syn_option_t {
+    bit<32> third;
+}
+header syn_options_end_t {
+    bit<32> fourth;
+    bit<32> fifth;
+}
+
 header udp_t {
     bit<16> src_port;
     bit<16> dst_port;
@@ -148,6 +162,9 @@ struct headers_t {
     ipv6_t            ipv6;
     tcp_t             tcp;
     tcp_option_word_t tcp_option_word;
+    syn_options_t     syn_options;
+    syn_option_t      syn_option;
+    syn_options_end_t syn_options_end;
     udp_t             udp;
 }
 

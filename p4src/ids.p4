@@ -80,6 +80,7 @@
 #define REGISTER_OWN_ENTERED      0x16000017
 #define REGISTER_OWN_LEFT         0x16000018
 #define REGISTER_OWN_PASSED       0x16000019
+#define REGISTER_WINDOW_SCALE     0x1600001A
 
 // Sizes
 #define PORTS_SIZE     512     // every value of a 9-bit port
@@ -89,6 +90,7 @@
 #define PUNT_SIZE      64
 #define CLASSES_SIZE   4096    // port x class, also port x queue
 #define ECN_SIZE       4       // every value of the ECN field
+#define SCALES_SIZE    65536   // connections whose window scale is remembered
 
 // Well-known values; CPU_PORT and FLOWS_IPV6_SIZE are the architecture's (its externs.p4).
 const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point

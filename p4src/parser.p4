@@ -173,11 +173,43 @@ parser FrameParser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
         packet.extract(hdr.tcp);
         meta.src_port = hdr.tcp.src_port;
         meta.dst_port = hdr.tcp.dst_port;
+#ifdef READS_WINDOW_SCALE
+        transition select(hdr.tcp.flags, hdr.tcp.data_offset) {
+            (TCP_SYN &&& TCP_SYN, 7 &&& 0xF): parse_syn_options;
+            (TCP_SYN &&& TCP_SYN, 8 &&& 0x8): parse_syn_options;
+            (_, 8): parse_tcp_option_word;
+            default: accept;
+        }
+    }
+
+    state parse_syn_options {
+        packet.extract(hdr.syn_options);
+        transition select(hdr.tcp.data_offset) {
+            7: accept;
+            default: parse_syn_option;
+        }
+    }
+
+    state parse_syn_option {
+        packet.extract(hdr.syn_option);
+        transition select(hdr.tcp.data_offset) {
+            8: accept;
+            9: accept;
+            default: parse_syn_options_end;
+        }
+    }
+
+    state parse_syn_options_end {
+        packet.extract(hdr.syn_options_end);
+        transition accept;
+    }
+#else
         transition select(hdr.tcp.data_offset) {
             8: parse_tcp_option_word;
             default: accept;
         }
     }
+#endif
 
     state parse_tcp_option_word {
         packet.extract(hdr.tcp_option_word);

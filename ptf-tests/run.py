@@ -177,7 +177,6 @@ def run_tests(
         "cannot": target.cannot,
         "cases": arguments.cases,
         "connections": arguments.connections or 0,
-        "min_window": arguments.min_window,
         "seed": arguments.seed,
         **target.numbers(),
     }
@@ -206,8 +205,8 @@ def run_connections(arguments: argparse.Namespace) -> int:
     p4info, device_config = find_program(TARGETS["apswitch"], arguments.program.resolve(), arguments.device_config)
     started = time.time()
     try:
-        asked = arguments.connections, arguments.seed, arguments.min_window
-        total, found = fast.run(*asked, p4info, device_config, os.cpu_count() or 1)
+        asked = arguments.connections, arguments.seed, p4info, device_config
+        total, found = fast.run(*asked, os.cpu_count() or 1)
     except (OSError, RuntimeError) as error:
         raise RunError(f"the connections could not be run ({error}); build the library with: make switch") from None
     seconds = time.time() - started
@@ -249,13 +248,6 @@ def main() -> int:
         metavar="N",
         type=int,
         help="run so many modelled connections, and no test; seeds as of --cases",
-    )
-    parser.add_argument(
-        "--min-window",
-        metavar="BYTES",
-        type=int,
-        default=0xFFFF,
-        help="with --connections: of receivers that must not discard data (RFC 5961); by default %(default)s",
     )
     parser.add_argument("--ptf", action="store_true", help="with --connections: behind PTF also on apswitch")
     arguments = parser.parse_args()

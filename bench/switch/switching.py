@@ -40,8 +40,10 @@ OVERLOAD = 2.0  # times the peak
 
 @dataclass
 class Target:
-    """Something that carries packets from `left` to `right`. compiled: the folder of its program, if it is programmable.
-    Rates in packets/s, latencies in µs."""
+    """Something that carries packets from `left` to `right`.
+
+    compiled: the folder of its program, if it is programmable. Rates in packets/s, latencies in µs.
+    """
 
     name: str
     command: list[str | Path]

@@ -11,7 +11,7 @@
 // and with which a new run begins.
 //
 // Only what will be sent supersedes. An ACK is remembered while no more than QUEUE_ROOM wait in its queue, itself
-// included: every target's queue has room for so many, so none of them is lost there. One that waits with the bulk
+// included: a port must have room for so many, so none of them is lost there. One that waits with the bulk
 // (demoted, or in order behind its connection's own data) is not remembered: its queue may be full, and the older ones in
 // the priority queue arrive first.
 //
@@ -40,7 +40,7 @@ register<bit<32>>(CLASSES_SIZE) acks_left;
 const bit<8> MAX_FILTERED = 15;
 // Above every window of TCP (RFC 7323, 2.3), and half of what serial numbers can tell apart.
 const bit<32> ACK_WINDOW = 1 << 30;
-// BMv2's default for each queue; the smallest of all targets'.
+// What each of BMv2's queues holds by default. With less, ACKs that come in a burst are not thinned.
 const bit<32> QUEUE_ROOM = 64;
 
 #define ECN_FLAGS(tcp) (tcp.reserved[0:0] ++ tcp.flags[7:6])

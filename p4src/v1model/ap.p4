@@ -23,6 +23,7 @@
 #include "stages/mark.p4"
 #include "v1model/demote.p4"
 #include "v1model/ack_filter.p4"
+#include "v1model/window_scale.p4"
 #include "v1model/own_data.p4"
 #include "v1model/gate.p4"
 #include "stages/prune.p4"
@@ -96,6 +97,7 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
 
         AckForget.apply(meta);
         AckPriority.apply(meta);
+        WindowScale.apply(hdr, meta);
         OwnOrder.apply(hdr, meta);
         queue_t asked = meta.queue;
         QueueMeter.apply(meta);
@@ -206,6 +208,9 @@ control ApDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv6);
         packet.emit(hdr.tcp);
         packet.emit(hdr.tcp_option_word);
+        packet.emit(hdr.syn_options);
+        packet.emit(hdr.syn_option);
+        packet.emit(hdr.syn_options_end);
         packet.emit(hdr.udp);
     }
 }

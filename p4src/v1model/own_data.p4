@@ -2,17 +2,14 @@
 // own_data: in a connection that carries data both ways an ACK does not overtake the connection's own data too far.
 //
 //   data of the flow in the bulk's queue:  own_entered counts it, own_left says how far it left, and its ACK number
-//   a pure ACK of the flow, while some of it waits:  more than MAX_OVERTAKEN ahead of what left last -> the bulk's queue,
+//   a pure ACK of the flow, while some of it waits:  more than its own window ahead of what left last -> the bulk's queue,
 //            in order
 //
 // A receiver discards data whose ACK number is further behind than the largest window it was ever told, and answers with a
-// challenge ACK (RFC 5961, 5.2). Hosts tell windows of 64 KiB or more from the beginning, so what waits stays acceptable; a
-// flow whose data does not wait is not held back at all.
+// challenge ACK (RFC 5961, 5.2). That of the ACK is no larger, so what waits stays acceptable; a flow whose data does not wait is
+// not held back at all.
 #ifndef V1MODEL_OWN_DATA_P4
 #define V1MODEL_OWN_DATA_P4
-
-// Bytes. The window of a handshake without scaling, less what is not a whole number of segments.
-const bit<32> MAX_OVERTAKEN = 60 << 10;
 
 // Per flow index, each with the generation before it.
 // What entered the bulk's queue; ingress.
@@ -25,10 +22,12 @@ register<bit<56>>(FLOWS_SIZE) own_left;
 @id(REGISTER_OWN_PASSED)
 register<bit<40>>(FLOWS_SIZE) own_passed;
 
-#define OVERTAKES_TOO_FAR(number, told) (number - told > MAX_OVERTAKEN && number - told < 1 << 31)
+#define OVERTAKES_TOO_FAR(number, told, window) (number - told > window && number - told < 1 << 31)
 
 // A pure ACK that is about to go ahead.
 control OwnOrder(in headers_t hdr, inout metadata_t meta) {
+    ConnectionHash() connection_hash;
+
     apply {
         if (meta.pure_ack == 1 && meta.known_flow == 1 && meta.queue != 0) {
             bit<24> entered;
@@ -41,8 +40,16 @@ control OwnOrder(in headers_t hdr, inout metadata_t meta) {
             } else {
                 bit<40> passed;
                 own_passed.read(passed, index);
-                if ((left[55:48] != meta.generation || OVERTAKES_TOO_FAR(hdr.tcp.acknowledgment, left[31:0])) &&
-                    (passed[39:32] != meta.generation || OVERTAKES_TOO_FAR(hdr.tcp.acknowledgment, passed[31:0]))) {
+                bit<32> at;
+                connection_hash.apply(hdr, meta, false, at);
+                bit<20> scale;
+                window_scale.read(scale, (bit<32>)at[15:0]);
+                bit<32> window = (bit<32>)hdr.tcp.window;
+                if (scale[19:4] == at[31:16]) {
+                    window = window << (bit<8>)scale[3:0];
+                }
+                if ((left[55:48] != meta.generation || OVERTAKES_TOO_FAR(hdr.tcp.acknowledgment, left[31:0], window)) &&
+                    (passed[39:32] != meta.generation || OVERTAKES_TOO_FAR(hdr.tcp.acknowledgment, passed[31:0], window))) {
                     meta.queue = 0;
                 }
             }

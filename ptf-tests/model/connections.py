@@ -196,10 +196,9 @@ class Run:
         ways = out, out.reverse()
         names = f"host {slot.client} to host {slot.server}", f"host {slot.server} to host {slot.client}"
         opened = len(self.all) + 1
-        common = slot.options.ecn, self.case.min_window
         directions = (
-            Direction(f"connection {opened}, {names[0]}", self.ports[slot.server], server.iss, *common),
-            Direction(f"connection {opened}, {names[1]}", self.ports[slot.client], client.iss, *common),
+            Direction(f"connection {opened}, {names[0]}", self.ports[slot.server], server.iss, slot.options.ecn),
+            Direction(f"connection {opened}, {names[1]}", self.ports[slot.client], client.iss, slot.options.ecn),
         )
         made = Connection(slot, (client, server), directions, ways)
         if old:

@@ -19,9 +19,7 @@ echo that a FIFO with the same arrivals, rate and limit would have given it a bu
                 RFC 7323, 5.3), when FIFO's receiver would take it. In a full port bulk makes room for ACKs: segments
                 that were lost while the FIFO had room for one more packet at most are not counted against a program
 
-Accepted limits: ACKs may go ahead of their connection's data as far as the smallest common window reaches, so data
-that is discarded counts only where the receiver was told a window of `min_window` at least (`--min-window 0`: always).
-And a port holds 64 packets or more, as those of all targets do; a filter may rely on it.
+Accepted limit: a port holds 64 packets or more, as those of all targets do; a filter may rely on it.
 
 Not a defect: ACKs are thinned (at most 15 in a row), and what is told early is no concern.
 """
@@ -89,16 +87,14 @@ class Port:
 class Direction:
     """The segments of one end of a connection on their way through a port.
 
-    iss: the receiving end's initial number. min_window: see above. reordered: the network around us did not keep their
-    order. reused: the 5-tuple has had a connection before. ended_at: when its next connection began; from then on
-    nobody wants to know.
+    iss: the receiving end's initial number. reordered: the network around us did not keep their order. reused: the
+    5-tuple has had a connection before. ended_at: when its next connection began; from then on nobody wants to know.
     """
 
     name: str
     port: Port
     iss: int
     ecn: int
-    min_window: int = 0
     frames: list[Sent] = field(default_factory=list)
     reordered: bool = False
     reused: bool = False
@@ -202,7 +198,7 @@ class Judge:
         assert segment is not None
         if not segment.pure_ack and frame.number not in ours.given:
             return "the segment was lost" if frame.ours is None else "the segment came too late"
-        for number in refused.keys() & taken if ours.max_window >= self.direction.min_window else ():
+        for number in refused.keys() & taken:
             return f"segment #{number} was discarded for its old number: {refused[number].segment}"
         if ours.una < twin.una:
             return f"newest acknowledgment: +{ours.una - start} in place of +{twin.una - start}"

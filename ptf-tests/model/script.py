@@ -18,7 +18,6 @@ WINDOW = 1 << 30  # as the filter's, and TCP's largest
 MILLISECOND = 1_000_000  # ns
 MAX_STEPS, PARTS = 32, 4
 MIN_LIMIT = 64  # packets: BMv2's default for each queue, and the smallest of all targets'
-MIN_WINDOW = 0xFFFF  # bytes: what hosts tell in a handshake, where it is not scaled
 SETTLE = -1  # wait until nothing is in flight
 FINE, LOST, SWAPPED, LATE = 0, -1, 1, 30  # fate of a frame before the access point; else: how late, in 10 us
 BASES = (0, 1000, SERIAL - 1, SERIAL - 3000, SERIAL - 20000, WINDOW - 2000, 2 * WINDOW - 2000, 3 * WINDOW)
@@ -154,16 +153,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class Case:
-    """Slots, the packets that a port's queues hold, the flow indices there are, and the script.
-
-    min_window: of a receiver whose data must stay acceptable (model/judge.py).
-    """
+    """Slots, the packets that a port's queues hold, the flow indices there are, and the script."""
 
     slots: tuple[Slot, ...]
     limit: int
     indices: int
     generation: int
-    min_window: int
     steps: tuple[Step, ...]
 
     @property
@@ -267,9 +262,8 @@ def cases(
     draw: st.DrawFn,
     servers: tuple[int, ...] = (3, 4),
     limits: tuple[int, ...] = (1000, MIN_LIMIT),
-    min_window: int = MIN_WINDOW,
 ) -> Case:
-    """A script and its slots. servers: ports behind which servers may be. limits, min_window: of a case."""
+    """A script and its slots. servers: ports behind which servers may be. limits: of a case."""
     count = draw(st.sampled_from((1, 1, 2, 3)))
     slots = []
     for number in range(count):
@@ -281,7 +275,6 @@ def cases(
         limit=draw(st.sampled_from(limits)),
         indices=2 * count + draw(st.integers(0, 2)),
         generation=draw(st.sampled_from((0, 253))),
-        min_window=min_window,
         # One list has few steps, and one of a drawn size does not shrink.
         steps=tuple(step for _ in range(PARTS) for step in draw(st.lists(STEPS[count], max_size=MAX_STEPS // PARTS))),
     )

@@ -129,7 +129,7 @@ class EachEndKnowsAsMuchAsBehindAFifo(HostsTest):
     def runTest(self) -> None:
         asked = test_params_get()
         network, tally, number = PtfNetwork(self), Tally(), asked["seed"]
-        strategy: st.SearchStrategy[Case] = cases(servers=(SLOW,), limits=(LIMIT,), min_window=asked["min_window"])
+        strategy: st.SearchStrategy[Case] = cases(servers=(SLOW,), limits=(LIMIT,))
 
         def begin(case: Case) -> Run:
             network.next_case()

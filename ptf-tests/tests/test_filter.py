@@ -11,7 +11,7 @@ from test_flows import flow_entry
 SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000))]
 # ACKs of the slow port wait behind data in a queue of theirs: one that the data does not share, BMv2 serves at once.
 ONE_QUEUE = prioritise_entry(7, filter=1, port=SLOW), class_entry(0, queue=7)
-QUEUE_ROOM = 64  # packets
+SLOW_QUEUE = 64  # packets that the queues of the slow port hold
 
 
 def ack_flow(index, **fields):
@@ -363,7 +363,7 @@ class LostAckSupersedesNothing(FilterTest):
     def runTest(self):
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=317))
         bulk = build_udp(STATION, SLOW, size=1000)
-        others = [build_ack(STATION, SLOW, number, sport=5000) for number in range(2 * QUEUE_ROOM)]
+        others = [build_ack(STATION, SLOW, number, sport=5000) for number in range(2 * SLOW_QUEUE)]
         older, newer = build_ack(STATION, SLOW, 1000), build_ack(STATION, SLOW, 2000)
         self.send(STATION, build_ack(STATION, SLOW, 900), bulk, older, *others, newer)
         left = self.receive_all(SLOW, 2.0)

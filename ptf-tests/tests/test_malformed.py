@@ -4,7 +4,7 @@
 Random ones: test_model.
 """
 
-from lib.base import ALWAYS, BURST, STATION, UPLINK, HostsTest, forward_entry
+from lib.base import ALWAYS, BURST, STATION, UPLINK, HostsTest, class_entry, forward_entry
 from lib.packets import CE, ECT0, TIMESTAMPS, build_ack, build_ethernet, build_ip, build_tcp, build_udp, set_ecn
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment
@@ -33,7 +33,7 @@ class MalformedTest(HostsTest):
 
     def filter_acks(self, index):
         """The flows of the frames' ACKs are known, and superseded ones are not sent; those of the frames are none."""
-        self.insert(prioritise_entry(7, filter=1))
+        self.insert(prioritise_entry(7, filter=1), class_entry(0, queue=7))  # all in one queue, in order
         for version in (4, 6):
             self.insert(flow_entry(STATION, UPLINK, protocol=6, version=version, flow_index=index + version))
 

@@ -7,22 +7,40 @@ from test_ack import prioritise_entry
 from test_flows import flow_entry
 
 BEFORE = 2000  # what `build_tcp` acknowledges
-MAX_OVERTAKEN = 60 << 10  # bytes
+WINDOW = 512  # what `build_ack` tells, unscaled
+SHIFT = 7
+MSS, SACK_OK, STAMP = ("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0))
+NOP, SCALE = ("NOP", None), ("WScale", SHIFT)
+LAYOUTS = {
+    "Linux": [MSS, SACK_OK, STAMP, NOP, SCALE],
+    "Linux without timestamps": [MSS, NOP, NOP, SACK_OK, NOP, SCALE],
+    "Windows": [MSS, NOP, SCALE, NOP, NOP, SACK_OK],
+    "Darwin": [MSS, NOP, SCALE, NOP, NOP, STAMP, SACK_OK, ("EOL", None)],
+    "no SACK and no timestamps": [MSS, NOP, SCALE],
+}
 
 
 class OwnDataTest(HostsTest):
     """ACKs that leave the slow port go first; data of the same flow waits there."""
 
     index = 0
+    version = 4
 
     def prepare(self):
         super().prepare()
-        self.insert(prioritise_entry(7, port=SLOW), flow_entry(STATION, SLOW, protocol=6, flow_index=self.index))
+        self.insert(
+            prioritise_entry(7, port=SLOW),
+            flow_entry(STATION, SLOW, protocol=6, flow_index=self.index, version=self.version),
+        )
+
+    def ack(self, number, **fields):
+        """An ACK of the flow."""
+        return build_ack(STATION, SLOW, number, version=self.version, **fields)
 
     def send_data(self, count):
         """Send segments of data into the slow port; return them once the first one has left."""
         before = self.read_counts(SLOW)
-        data = [build_tcp(STATION, SLOW, size=1000 + number) for number in range(count)]
+        data = [build_tcp(STATION, SLOW, size=1000 + number, version=self.version) for number in range(count)]
         self.send(STATION, *data)
         arrived, sent = before["arrived"][0] + count, before["sent"][0] + 1
         self.assertTrue(poll(lambda: self.read_counts(SLOW)["arrived"][0] == arrived))
@@ -35,43 +53,72 @@ class OwnDataTest(HostsTest):
         self.assertEqual([frame for frame in left if frame != bytes(ack)], [bytes(frame) for frame in data])
         self.assertEqual(left.index(bytes(ack)) < len(data), ahead)
 
+    def expect_window(self, window):
+        """An ACK goes ahead of its own data by so much, and not by more."""
+        for more, ahead in ((0, True), (1, False)):
+            data = self.send_data(3)
+            ack = self.ack(BEFORE + window + more)
+            self.send(STATION, ack)
+            self.expect_ahead(ack, data, ahead)
+
 
 class AckWithinTheWindowGoesFirst(OwnDataTest):
-    """An ACK that is not further ahead of what left last than any host's window goes first."""
+    """An ACK that is not further ahead of what left last than its window goes first; else it keeps its order."""
 
     index = 600
 
     def runTest(self):
-        for number in (BEFORE, BEFORE + MAX_OVERTAKEN, BEFORE - 1000):
-            data = self.send_data(4)
-            ack = build_ack(STATION, SLOW, number)
-            self.send(STATION, ack)
-            self.expect_ahead(ack, data, True)
+        self.expect_window(WINDOW)
 
 
-class AckBeyondTheWindowKeepsItsOrder(OwnDataTest):
-    """An ACK that is further ahead waits behind the data, or that would be discarded where it arrives."""
+class WindowsAreScaled(OwnDataTest):
+    """A SYN says how windows are scaled, wherever hosts put the option; another connection's says nothing."""
 
     index = 601
 
     def runTest(self):
-        data = self.send_data(4)
-        ack = build_ack(STATION, SLOW, BEFORE + MAX_OVERTAKEN + 1)
-        self.send(STATION, ack)
-        self.expect_ahead(ack, data, False)
+        for system, options in LAYOUTS.items():
+            with self.subTest(system=system):
+                self.send_and_expect(STATION, self.ack(0, flags="S", options=options), SLOW)
+                self.send_and_expect(STATION, self.ack(0, flags="S", sport=9), SLOW)
+                self.expect_window(WINDOW << SHIFT)
+        self.send_and_expect(STATION, self.ack(0, flags="S", options=[MSS]), SLOW)
+        self.expect_window(WINDOW)
+
+
+class WindowsAreScaledOfIpv6(OwnDataTest):
+    """The same over IPv6."""
+
+    index, version = 602, 6
+
+    def runTest(self):
+        self.send_and_expect(STATION, self.ack(0, flags="S", options=LAYOUTS["Linux"]), SLOW)
+        self.expect_window(WINDOW << SHIFT)
+
+
+class BothEndsScaleOrNone(OwnDataTest):
+    """A SYN-ACK without the option takes back what the SYN said (RFC 7323, 2.2)."""
+
+    index = 603
+
+    def runTest(self):
+        self.send_and_expect(STATION, self.ack(0, flags="S", options=LAYOUTS["Linux"]), SLOW)
+        answer = build_ack(SLOW, STATION, 1, flags="SA", sport=2222, dport=1111, options=[MSS])
+        self.send_and_expect(SLOW, answer, STATION)
+        self.expect_window(WINDOW)
 
 
 class WhatPassedCountsAsTold(OwnDataTest):
     """Data that comes behind an ACK says as much as that one did, even if nothing of it has left."""
 
-    index = 602
+    index = 604
 
     def runTest(self):
         for ahead in (True, False):
-            told = build_ack(STATION, SLOW, BEFORE + (MAX_OVERTAKEN if ahead else 0))
+            told = self.ack(BEFORE + (WINDOW if ahead else 0))
             self.send_and_expect(STATION, told, SLOW)
-            data = self.send_data(4)
-            ack = build_ack(STATION, SLOW, BEFORE + 2 * MAX_OVERTAKEN - (0 if ahead else 1))
+            data = self.send_data(3)
+            ack = self.ack(BEFORE + 2 * WINDOW - (0 if ahead else 1))
             self.send(STATION, ack)
             self.expect_ahead(ack, data, ahead)
 
@@ -79,16 +126,16 @@ class WhatPassedCountsAsTold(OwnDataTest):
 class DataOfOthersIsOvertaken(OwnDataTest):
     """Whoever else waits is no reason to wait, and neither is what an earlier owner of the flow index left behind."""
 
-    index = 603
+    index = 605
 
     def runTest(self):
-        data = self.send_data(4)
-        self.insert(flow_entry(STATION, SLOW, protocol=6, sport=9, flow_index=604))
-        ack = build_ack(STATION, SLOW, BEFORE + 2 * MAX_OVERTAKEN, sport=9)
+        data = self.send_data(3)
+        self.insert(flow_entry(STATION, SLOW, protocol=6, sport=9, flow_index=606))
+        ack = self.ack(BEFORE + 2 * WINDOW, sport=9)
         self.send(STATION, ack)
         self.expect_ahead(ack, data, True)
-        data = self.send_data(4)
+        data = self.send_data(3)
         self.modify(flow_entry(STATION, SLOW, protocol=6, flow_index=self.index, generation=2))
-        ack = build_ack(STATION, SLOW, BEFORE + 2 * MAX_OVERTAKEN)
+        ack = self.ack(BEFORE + 2 * WINDOW)
         self.send(STATION, ack)
         self.expect_ahead(ack, data, True)
