@@ -26,6 +26,7 @@ from model.script import (
     MILLISECOND,
     SERVER,
     SETTLE,
+    WINDOW,
     Bulk,
     Case,
     Do,
@@ -163,6 +164,7 @@ class Run:
         made = self.live[step.slot]
         if isinstance(step, Learn | Forget):
             self.learn(step.slot, isinstance(step, Learn))
+            self.set_order(made, True)
         elif isinstance(step, Write):
             self.call(made, step.end, lambda end: end.write(step.count, step.size))
         elif isinstance(step, Exchange):
@@ -211,6 +213,7 @@ class Run:
         self.all.append(made)
         if learned or old is None:
             self.learn(number, True)
+        self.set_order(made, number not in self.flows)
         self.call(made, SERVER if slot.server_opens else CLIENT, Endpoint.open)
 
     @staticmethod
@@ -231,6 +234,11 @@ class Run:
                 learned.append((way, index, self.generations[index]))
             self.flows[slot] = [(way, index) for way, index, _ in learned]
         self.network.set_flows([way for way, _ in gone], learned)
+
+    def set_order(self, made: Connection, unordered: bool) -> None:
+        """From now on the access point cannot tell the order of the connection's data and ACKs."""
+        for direction in made.directions:
+            direction.unordered |= unordered and not self.case.strict
 
     def call(self, made: Connection, end: int, act: Callable[[Endpoint], list[Segment]]) -> None:
         """Have an end do something, and send what it sends."""
@@ -295,6 +303,9 @@ class Run:
         one, other = made.ends[step.end], made.ends[1 - step.end]
         agree = one.snd_nxt == other.rcv_nxt and other.snd_nxt == one.rcv_nxt
         if agree and one.established and other.established and not one.queue and not other.queue:
+            if step.distance >= 2 * WINDOW:
+                for direction in made.directions:
+                    direction.unordered = True
             one.skip(step.distance, 0)
             other.skip(0, step.distance)
 

@@ -19,7 +19,9 @@ echo that a FIFO with the same arrivals, rate and limit would have given it a bu
                 RFC 7323, 5.3), when FIFO's receiver would take it. In a full port bulk makes room for ACKs: segments
                 that were lost while the FIFO had room for one more packet at most are not counted against a program
 
-Accepted limit: a port holds 64 packets or more, as those of all targets do; a filter may rely on it.
+Accepted limits: a port holds 64 packets or more, as those of all targets do; a filter may rely on it. Discarded data
+counts only where the access point could know the order: not of a connection that was without an entry in the flow
+table, or changed it (with `--strict` it counts), and not after numbers moved by 2^31 or more unseen.
 
 Not a defect: ACKs are thinned (at most 15 in a row), and what is told early is no concern.
 """
@@ -88,7 +90,8 @@ class Direction:
     """The segments of one end of a connection on their way through a port.
 
     iss: the receiving end's initial number. reordered: the network around us did not keep their order. reused: the
-    5-tuple has had a connection before. ended_at: when its next connection began; from then on nobody wants to know.
+    5-tuple has had a connection before. unordered: see above. ended_at: when its next connection began; from then on
+    nobody wants to know.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Direction:
     frames: list[Sent] = field(default_factory=list)
     reordered: bool = False
     reused: bool = False
+    unordered: bool = False
     ended_at: int | None = None
 
 
@@ -198,7 +202,7 @@ class Judge:
         assert segment is not None
         if not segment.pure_ack and frame.number not in ours.given:
             return "the segment was lost" if frame.ours is None else "the segment came too late"
-        for number in refused.keys() & taken:
+        for number in () if self.direction.unordered else refused.keys() & taken:
             return f"segment #{number} was discarded for its old number: {refused[number].segment}"
         if ours.una < twin.una:
             return f"newest acknowledgment: +{ours.una - start} in place of +{twin.una - start}"

@@ -129,7 +129,7 @@ class EachEndKnowsAsMuchAsBehindAFifo(HostsTest):
     def runTest(self) -> None:
         asked = test_params_get()
         network, tally, number = PtfNetwork(self), Tally(), asked["seed"]
-        strategy: st.SearchStrategy[Case] = cases(servers=(SLOW,), limits=(LIMIT,))
+        strategy: st.SearchStrategy[Case] = cases(servers=(SLOW,), limits=(LIMIT,), strict=asked["strict"])
 
         def begin(case: Case) -> Run:
             network.next_case()
