@@ -5,6 +5,7 @@ Each case has a number, the first that of the seed, until N connections were dra
 """
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ def confirm(found: Found, program: Program) -> Found:
 
 def work(first: int, step: int, strict: bool, p4info: Path, device_config: bytes, answers: Any, stop: Any) -> None:
     """Run every `step`th case until told to stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     networks, tally = Networks(Program(p4info, device_config)), Tally()
     strategy, number, told = cases(strict=strict), first, time.monotonic()
     try:
