@@ -177,6 +177,7 @@ def run_tests(
         "cannot": target.cannot,
         "cases": arguments.cases,
         "connections": arguments.connections or 0,
+        "strict": arguments.strict,
         "seed": arguments.seed,
         **target.numbers(),
     }
@@ -205,7 +206,7 @@ def run_connections(arguments: argparse.Namespace) -> int:
     p4info, device_config = find_program(TARGETS["apswitch"], arguments.program.resolve(), arguments.device_config)
     started = time.time()
     try:
-        asked = arguments.connections, arguments.seed, p4info, device_config
+        asked = arguments.connections, arguments.seed, arguments.strict, p4info, device_config
         total, found = fast.run(*asked, os.cpu_count() or 1)
     except (OSError, RuntimeError) as error:
         raise RunError(f"the connections could not be run ({error}); build the library with: make switch") from None
@@ -248,6 +249,9 @@ def main() -> int:
         metavar="N",
         type=int,
         help="run so many modelled connections, and no test; seeds as of --cases",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="with --connections: order is owed also to those without a flow's entry"
     )
     parser.add_argument("--ptf", action="store_true", help="with --connections: behind PTF also on apswitch")
     arguments = parser.parse_args()

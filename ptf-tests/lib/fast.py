@@ -5,6 +5,7 @@ Each case has a number, the first that of the seed, until N connections were dra
 """
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -67,10 +68,11 @@ def confirm(found: Found, program: Program) -> Found:
     return Found(found.number, kind or found.kind, found.case, note + (report or found.report))
 
 
-def work(first: int, step: int, p4info: Path, device_config: bytes, answers: Any, stop: Any) -> None:
+def work(first: int, step: int, strict: bool, p4info: Path, device_config: bytes, answers: Any, stop: Any) -> None:
     """Run every `step`th case until told to stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     networks, tally = Networks(Program(p4info, device_config)), Tally()
-    strategy, number, told = cases(), first, time.monotonic()
+    strategy, number, told = cases(strict=strict), first, time.monotonic()
     try:
         while not stop.is_set():
             found = search(number, strategy, networks.begin, tally)
@@ -87,7 +89,9 @@ def work(first: int, step: int, p4info: Path, device_config: bytes, answers: Any
     networks.close()
 
 
-def run(connections: int, seed: int, p4info: Path, device_config: Path, workers: int) -> tuple[Tally, list[Found]]:
+def run(
+    connections: int, seed: int, strict: bool, p4info: Path, device_config: Path, workers: int
+) -> tuple[Tally, list[Found]]:
     """Run cases from the seed on until so many connections were drawn; return what was run, and counterexamples."""
     if connections < 100:
         workers = 1
@@ -95,7 +99,9 @@ def run(connections: int, seed: int, p4info: Path, device_config: Path, workers:
     stop = multiprocessing.Event()
     config = device_config.read_bytes()
     started = [
-        multiprocessing.Process(target=work, args=(seed + one, workers, p4info, config, answers, stop), daemon=True)
+        multiprocessing.Process(
+            target=work, args=(seed + one, workers, strict, p4info, config, answers, stop), daemon=True
+        )
         for one in range(workers)
     ]
     for process in started:

@@ -26,6 +26,7 @@ from model.script import (
     MILLISECOND,
     SERVER,
     SETTLE,
+    WINDOW,
     Bulk,
     Case,
     Do,
@@ -116,6 +117,7 @@ class Run:
             self.ports[port] = Port(network.bulk_time(port), wire_time)
             self.fifos[port] = Fifo(wire_time, case.limit)
         self.sent: dict[int, tuple[Sent, bytes, Connection | None, int]] = {}
+        self.blocked: dict[int, int] = {}
         self.live: dict[int, Connection] = {}
         self.all: list[Connection] = []
         self.flows: dict[int, list[tuple[Way, int]]] = {}
@@ -162,6 +164,7 @@ class Run:
         made = self.live[step.slot]
         if isinstance(step, Learn | Forget):
             self.learn(step.slot, isinstance(step, Learn))
+            self.set_order(made, True)
         elif isinstance(step, Write):
             self.call(made, step.end, lambda end: end.write(step.count, step.size))
         elif isinstance(step, Exchange):
@@ -210,6 +213,7 @@ class Run:
         self.all.append(made)
         if learned or old is None:
             self.learn(number, True)
+        self.set_order(made, number not in self.flows)
         self.call(made, SERVER if slot.server_opens else CLIENT, Endpoint.open)
 
     @staticmethod
@@ -230,6 +234,11 @@ class Run:
                 learned.append((way, index, self.generations[index]))
             self.flows[slot] = [(way, index) for way, index, _ in learned]
         self.network.set_flows([way for way, _ in gone], learned)
+
+    def set_order(self, made: Connection, unordered: bool) -> None:
+        """From now on the access point cannot tell the order of the connection's data and ACKs."""
+        for direction in made.directions:
+            direction.unordered |= unordered and not self.case.strict
 
     def call(self, made: Connection, end: int, act: Callable[[Endpoint], list[Segment]]) -> None:
         """Have an end do something, and send what it sends."""
@@ -275,6 +284,7 @@ class Run:
         number = slot.server if step.end == CLIENT else slot.client
         if step.length:
             self.fifos[number].set_blocked(self.network.now, True)
+            self.blocked.setdefault(number, self.network.now)
             self.network.block(number)
             self.schedule(self.network.now + step.length * MILLISECOND, lambda: self.unblock(number))
         else:
@@ -283,6 +293,8 @@ class Run:
     def unblock(self, port: int) -> None:
         """The wire of a port goes on."""
         self.fifos[port].set_blocked(self.network.now, False)
+        if port in self.blocked:
+            self.ports[port].outages.append((self.blocked.pop(port), self.network.now))
         self.network.unblock(port)
 
     def skip(self, made: Connection, step: Skip) -> None:
@@ -291,6 +303,9 @@ class Run:
         one, other = made.ends[step.end], made.ends[1 - step.end]
         agree = one.snd_nxt == other.rcv_nxt and other.snd_nxt == one.rcv_nxt
         if agree and one.established and other.established and not one.queue and not other.queue:
+            if step.distance >= 2 * WINDOW:
+                for direction in made.directions:
+                    direction.unordered = True
             one.skip(step.distance, 0)
             other.skip(0, step.distance)
 

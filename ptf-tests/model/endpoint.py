@@ -250,6 +250,7 @@ class Endpoint:
         raw = min(max(0, self.buffer - self.unread) >> scale, MAX_RAW_WINDOW)
         segment = Segment(seq, self.rcv_nxt, flags, length, raw << scale, raw, sack=sack, dsack=dsack)
         segment.start = self.iss, self.irs
+        segment.scale, segment.sack_permitted = self.scale, self.options.sack
         if self.options.timestamps and not flags & RST:
             segment.ts = self.host.clock + self.now, self.echo
         if self.options.ecn == ACCURATE and not flags & (SYN | RST):

@@ -19,7 +19,9 @@ echo that a FIFO with the same arrivals, rate and limit would have given it a bu
                 RFC 7323, 5.3), when FIFO's receiver would take it. In a full port bulk makes room for ACKs: segments
                 that were lost while the FIFO had room for one more packet at most are not counted against a program
 
-Accepted limit: a port holds 64 packets or more, as those of all targets do; a filter may rely on it.
+Accepted limits: a port holds 64 packets or more, as those of all targets do; a filter may rely on it. Discarded data
+counts only where the access point could know the order: not of a connection that was without an entry in the flow
+table, or changed it (with `--strict` it counts), and not after numbers moved by 2^31 or more unseen.
 
 Not a defect: ACKs are thinned (at most 15 in a row), and what is told early is no concern.
 """
@@ -59,12 +61,24 @@ class Sent:
 
 @dataclass
 class Port:
-    """All that came to a port, in order of arrival. bulk_time, wire_time: of a full frame, and by bytes."""
+    """All that came to a port, in order of arrival. bulk_time, wire_time: of a full frame, and by bytes.
+
+    outages: when the wire stood still, from and to.
+    """
 
     bulk_time: int
     wire_time: Callable[[int], int]
     sent: list[Sent] = field(default_factory=list)
     full_at: list[int] = field(default_factory=list)
+    outages: list[tuple[int, int]] = field(default_factory=list)
+
+    def later(self, time: int, added: int) -> int:
+        """Return a time that is later by what the wire needs for something, outages not counted."""
+        end = time + added
+        for one, other in self.outages:
+            if one <= end and other > time:
+                end += other - max(one, time)
+        return end
 
     def departures(self) -> list[Sent]:
         """Return what left, in the order in which it left."""
@@ -76,7 +90,8 @@ class Direction:
     """The segments of one end of a connection on their way through a port.
 
     iss: the receiving end's initial number. reordered: the network around us did not keep their order. reused: the
-    5-tuple has had a connection before. ended_at: when its next connection began; from then on nobody wants to know.
+    5-tuple has had a connection before. unordered: see above. ended_at: when its next connection began; from then on
+    nobody wants to know.
     """
 
     name: str
@@ -86,6 +101,7 @@ class Direction:
     frames: list[Sent] = field(default_factory=list)
     reordered: bool = False
     reused: bool = False
+    unordered: bool = False
     ended_at: int | None = None
 
 
@@ -130,7 +146,7 @@ class Judge:
                 continue
             if twin.receive(frame.number, frame.segment):
                 taken.add(frame.number)
-            deadline = max(deadline, frame.fifo + self.direction.port.bulk_time)
+            deadline = max(deadline, self.direction.port.later(frame.fifo, self.direction.port.bulk_time))
             if self.direction.ended_at is not None and deadline > self.direction.ended_at:
                 return None
             position = self._give(ours, given, position, deadline, refused)
@@ -167,15 +183,16 @@ class Judge:
 
     def _extend(self, frame: Sent, deadline: int) -> int:
         """Return the deadline of a FIFO that drops nothing, later by the time that other ACKs took."""
-        deadline = max(deadline, frame.unlimited + self.direction.port.bulk_time)
+        port = self.direction.port
+        deadline = max(deadline, port.later(frame.unlimited, port.bulk_time))
         added, moved = 0, deadline
-        for other in self.direction.port.departures():
+        for other in port.departures():
             if other.ours is None or other.ours > moved:
                 break
             later_ack = other.goes_first and (other.arrived, other.number) > (frame.arrived, frame.number)
             if later_ack and other.ours > frame.arrived:
-                added += self.direction.port.wire_time(other.size)
-                moved = deadline + added
+                added += port.wire_time(other.size)
+                moved = port.later(deadline, added)
         return moved
 
     def _fault(self, twin: Knowledge, ours: Knowledge, frame: Sent, taken: set[int], refused: dict[int, Sent]) -> str:
@@ -185,7 +202,7 @@ class Judge:
         assert segment is not None
         if not segment.pure_ack and frame.number not in ours.given:
             return "the segment was lost" if frame.ours is None else "the segment came too late"
-        for number in refused.keys() & taken:
+        for number in () if self.direction.unordered else refused.keys() & taken:
             return f"segment #{number} was discarded for its old number: {refused[number].segment}"
         if ours.una < twin.una:
             return f"newest acknowledgment: +{ours.una - start} in place of +{twin.una - start}"

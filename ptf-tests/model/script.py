@@ -153,12 +153,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Case:
-    """Slots, the packets that a port's queues hold, the flow indices there are, and the script."""
+    """Slots, the packets that a port's queues hold, the flow indices there are, and the script.
+
+    strict: whether order is owed also to connections without an entry in the flow table (model/judge.py).
+    """
 
     slots: tuple[Slot, ...]
     limit: int
     indices: int
     generation: int
+    strict: bool
     steps: tuple[Step, ...]
 
     @property
@@ -262,8 +266,9 @@ def cases(
     draw: st.DrawFn,
     servers: tuple[int, ...] = (3, 4),
     limits: tuple[int, ...] = (1000, MIN_LIMIT),
+    strict: bool = False,
 ) -> Case:
-    """A script and its slots. servers: ports behind which servers may be. limits: of a case."""
+    """A script and its slots. servers: ports behind which servers may be. limits, strict: of a case."""
     count = draw(st.sampled_from((1, 1, 2, 3)))
     slots = []
     for number in range(count):
@@ -275,6 +280,7 @@ def cases(
         limit=draw(st.sampled_from(limits)),
         indices=2 * count + draw(st.integers(0, 2)),
         generation=draw(st.sampled_from((0, 253))),
+        strict=strict,
         # One list has few steps, and one of a drawn size does not shrink.
         steps=tuple(step for _ in range(PARTS) for step in draw(st.lists(STEPS[count], max_size=MAX_STEPS // PARTS))),
     )

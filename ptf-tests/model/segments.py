@@ -17,6 +17,7 @@ OPENS_OR_ENDS = SYN | FIN | RST
 ECT0, CE = 2, 3
 ETHERNET, IP_SIZE, TCP_SIZE = 14, {4: 20, 6: 40}, 20
 FULL_FRAME = 1000  # bytes
+MAX_SEGMENT = 1460  # bytes, as a SYN says; segments here are shorter
 HOST = 0x020000000000
 NAMES = ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ECE, "ECE"), (CWR, "CWR"))
 
@@ -27,7 +28,7 @@ class Segment:
 
     window: in bytes, scaled. sack: blocks; dsack: whether the first reports a duplicate (RFC 2883). ts: value and echo.
     episode: of ECE, from a CE mark to CWR (RFC 3168, 6.1.3). marks: CE marks counted so far (RFC 9768). ce: this
-    segment is marked. start, acked: the initial numbers, for a reader.
+    segment is marked. start: both initial numbers, for a reader. scale, sack_permitted: options of a SYN.
     """
 
     seq: int
@@ -46,6 +47,8 @@ class Segment:
     ce: bool = False
     ecn_capable: bool = False
     start: tuple[int, int] = (0, 0)
+    scale: int = 0
+    sack_permitted: bool = False
 
     @property
     def pure_ack(self) -> bool:
@@ -149,9 +152,18 @@ def build_bulk(way: Way, number: int) -> bytes:
 
 
 def option_bytes(segment: Segment) -> bytes:
-    """Timestamps and SACK blocks as Linux pads them (RFC 7323, appendix A)."""
+    """Timestamps and SACK blocks as Linux pads them (RFC 7323, appendix A); a SYN has the options of Linux's SYN."""
     words = b""
-    if segment.ts:
+    if segment.flags & SYN:
+        words = struct.pack(">BBH", 2, 4, MAX_SEGMENT)
+        if segment.sack_permitted:
+            words += bytes([4, 2]) if segment.ts else bytes([1, 1, 4, 2])
+        elif segment.ts:
+            words += bytes([1, 1])
+        if segment.ts:
+            words += struct.pack(">BBII", 8, 10, segment.ts[0] % SERIAL, segment.ts[1] % SERIAL)
+        words += bytes([1, 3, 3, segment.scale])
+    elif segment.ts:
         value, echo = segment.ts
         words += struct.pack(">BBBBII", 1, 1, 8, 10, value % SERIAL, echo % SERIAL)
     if segment.sack:
