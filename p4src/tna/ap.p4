@@ -117,7 +117,7 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                 for_deparser.drop_ctl = 1;
             } else {
                 Learn.apply(hdr.wire, meta.stages);
-                if (meta.stages.drop == 1) {
+                if (meta.stages.egress_port == meta.stages.ingress_port && meta.stages.ingress_role != ROLE_RADIO) {
                     for_deparser.drop_ctl = 1;
                 } else {
                     if (meta.stages.unicast == 1) {
@@ -152,8 +152,8 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                             if (meta.stages.unicast == 0) {
                                 group_arrived.count(meta.stages.ingress_port);
                             }
-                            if (meta.stages.copy_to_cpu == 0 && meta.stages.known_flow == 1 &&
-                                (meta.stages.boundary == 1 || (meta.stages.filter == 1 && meta.stages.demoted == 0))) {
+                            if (meta.stages.copy_to_cpu == 0 && meta.stages.filter == 1 && meta.stages.demoted == 0 &&
+                                meta.stages.known_flow == 1) {
                                 for_deparser.mirror_type = MIRROR_ACK;
                                 meta.copy_kind = KIND_ACK_COPY;
                             }
@@ -212,8 +212,8 @@ control ApIngressDeparser(packet_out packet, inout tna_headers_t hdr, in tna_met
             cpu_mirror.emit<cpu_copy_h>(meta.session, { meta.copy_kind, 0, meta.stages.ingress_port });
         }
         if (for_deparser.mirror_type == MIRROR_ACK) {
-            ack_mirror.emit<ack_copy_h>(meta.session, { meta.copy_kind, 0, meta.stages.boundary, meta.stages.generation,
-                meta.stages.flow_index, hdr.wire.tcp.acknowledgment });
+            ack_mirror.emit<ack_copy_h>(meta.session, { meta.copy_kind, meta.stages.generation, meta.stages.flow_index,
+                hdr.wire.tcp.acknowledgment });
         }
         packet.emit(hdr.frame);
         packet.emit(hdr.wire.ethernet);

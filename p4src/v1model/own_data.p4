@@ -22,7 +22,8 @@ register<bit<56>>(FLOWS_SIZE) own_left;
 @id(REGISTER_OWN_PASSED)
 register<bit<40>>(FLOWS_SIZE) own_passed;
 
-#define OVERTAKES_TOO_FAR(number, told, window) (number - told > window && number - told < 1 << 31)
+// More than a window before it is no straggler either, but another connection's.
+#define OVERTAKES_TOO_FAR(number, told, window) (number - told > window && told - number > window)
 
 // A pure ACK that is about to go ahead.
 control OwnOrder(in headers_t hdr, inout metadata_t meta) {

@@ -165,7 +165,7 @@ def attempt(bench: Bench, program: str, name: str, killer: str | None, renew: bo
         return (killer, how) if (how := bench.failure(killer)) else ("", "")
     if how := bench.failure(MODEL):
         return MODEL, how
-    if (not name or (renew and FILTER in name)) and (how := connection_failure(program)):
+    if renew and (not name or FILTER in name) and (how := connection_failure(program)):
         return CONNECTIONS, how
     if renew and name:
         bench.load(program)
