@@ -1,44 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse: a flow within its sparse rate for SPARSE_HOLD is sparse (v1model/sparse.p4 says why).
 //
-// One stateful ALU both remembers and compares, times modulo 2^32, as sequence numbers are. The clock wraps in 18 minutes, so
-// nothing is remembered for longer than it is asked for: the first packet after the hold forgets it, and the controller takes an
-// entry back, whose index then has another generation, long before that.
+// One stateful ALU both remembers and compares, times modulo 2^32, as sequence numbers are. The clock wraps in 18 minutes, so a
+// flow that is idle moves its time along with each packet, and no old one comes true again. A generation would be a third
+// input of an ALU that has two: a new flow that meets what is left of an earlier owner, or the initial 0, within the second in
+// which the clock passes it, is bulk for the rest of that second.
 #ifndef TNA_SPARSE_P4
 #define TNA_SPARSE_P4
 
 // In units of 256 ns: 1 s.
 const int<32> SPARSE_HOLD = 3906250;
 
-// No flow's generation.
-const int<32> NO_GENERATION = 256;
-
-struct busy_t {
-    int<32> at;
-    int<32> generation;
-}
-
 control Sparse(inout metadata_t meta, in int<32> now) {
     // Per flow index: when the flow last exceeded its sparse rate.
-    Register<busy_t, flow_index_t>(FLOWS_SIZE, { 0, NO_GENERATION }) last_busy;
+    Register<int<32>, flow_index_t>(FLOWS_SIZE, 0) last_busy;
 
     int<32> hold_start = 0;
-    int<32> generation = 0;
 
-    RegisterAction<busy_t, flow_index_t, bit<1>>(last_busy) remember_busy = {
-        void apply(inout busy_t busy) {
-            busy.at = now;
-            busy.generation = generation;
+    RegisterAction<int<32>, flow_index_t, bit<1>>(last_busy) remember_busy = {
+        void apply(inout int<32> value) {
+            value = now;
         }
     };
 
     // 0 when the flow was busy within the hold time.
-    RegisterAction<busy_t, flow_index_t, bit<1>>(last_busy) was_idle = {
-        void apply(inout busy_t busy, out bit<1> idle) {
-            if (busy.generation == generation && busy.at - hold_start > 0) {
+    RegisterAction<int<32>, flow_index_t, bit<1>>(last_busy) was_idle = {
+        void apply(inout int<32> value, out bit<1> idle) {
+            if (value - hold_start > 0 && value - now <= 0) {
                 idle = 0;
             } else {
-                busy.generation = NO_GENERATION;
+                value = hold_start;
                 idle = 1;
             }
         }
@@ -71,7 +62,6 @@ control Sparse(inout metadata_t meta, in int<32> now) {
 
     apply {
         hold_start = now - SPARSE_HOLD;
-        generation = (int<32>)(bit<32>)meta.generation;
         sparse.apply();
     }
 }
