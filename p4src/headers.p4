@@ -190,7 +190,7 @@ struct metadata_t {
     // Set by the parser and the architecture: it keeps the network itself going, as ARP, DHCP and BPDUs do. Read by `classify`
     // and `demote`.
     bit<1>       is_control;
-    // Set by the parser: to one neighbour only, which is why `forward` drops it when nobody knows where that is.
+    // Set by the parser: to one neighbour only; v1model drops it when nobody knows where that is, on a Tofino no stage is left.
     bit<1>       never_flooded;
     // Set by `roles`; read by `forward` and `prune` (a radio may return a frame) and, both, for the direction.
     role_t       ingress_role;

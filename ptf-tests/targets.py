@@ -104,7 +104,10 @@ NO_RUN = (
 TESTS_OF_THE_RUN = (
     "EcnIsNeverLost",
     "EachChangeOfEcnIsKept",
+    "NotAllAreFiltered",
     "WhatIsRememberedWronglyIsForgotten",
+    "ConnectionOnUsedPortsStartsAnew",
+    "StragglerOfAnEarlierConnectionIsForgotten",
     "LostAckSupersedesNothing",
     "WhoIsAWindowBehindIsAhead",
     "WhoIsAWindowAheadBeginsARun",

@@ -115,7 +115,7 @@ def test_acks_are_filtered_where_they_leave_through_the_uplink_alone(program: Pr
         }
 
     assert filters(of) == {1: 0, 2: 1, 3: 0}
-    assert filters(of.model_copy(update={"features": of.features.model_copy(update={"ack_priority": False})})) == {2: 1}
+    assert filters(of.model_copy(update={"features": of.features.model_copy(update={"ack_priority": False})})) == {}
 
 
 def test_a_rule_is_one_entry_above_the_built_in_ones(program: Program) -> None:

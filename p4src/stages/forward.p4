@@ -36,9 +36,11 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
         if (meta.unicast == 1 && meta.egress_port == meta.ingress_port && meta.ingress_role != ROLE_RADIO) {
             meta.drop = 1;
         }
+#ifdef FLOODS_NO_NEIGHBOUR
         if (meta.unicast == 0 && meta.never_flooded == 1 && hdr.ethernet.dst_addr[40:40] == 0) {
             meta.drop = 1;
         }
+#endif
     }
 }
 

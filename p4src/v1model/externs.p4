@@ -24,6 +24,8 @@ const color_t COLOR_GREEN = 0;
 #define METERED_BY(meter) meters = meter
 #define IDLE_TIMEOUT support_timeout = true
 #define FLOW_TIMEOUT IDLE_TIMEOUT;
+// A stage is left for what is meant for one neighbour.
+#define FLOODS_NO_NEIGHBOUR
 // `window_scale` does.
 #define READS_WINDOW_SCALE
 // A stage behind the meter of a queue can still see who was turned away there.
