@@ -87,7 +87,7 @@ class Port(Model):
 
     @property
     def roams(self) -> bool:
-        """Whether stations come and go; a port that sends packets back to its stations is a radio."""
+        """Return whether stations come and go; a port that sends packets back to its stations is a radio."""
         return self.role == "station" and (self.roaming or not self.isolated)
 
 
@@ -189,8 +189,8 @@ class Limits(Model):
     stations_per_port: Annotated[int, Field(ge=1, le=4096)] = 2048
     flows_per_port: Annotated[int, Field(ge=1, le=65_536)] = 32_768
     moves: Annotated[int, Field(ge=1, le=10_000)] = 5
-    """Of one address from port to port within 180 s; with more it goes back to the port where it was before. N and M of
-    RFC 7432, section 15.1."""
+    """Moves of one address between ports within 180 s; with more it goes back to the port where it was before. N and M
+    of RFC 7432, section 15.1."""
 
 
 class Station(Model):

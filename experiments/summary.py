@@ -54,7 +54,7 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
 
 
 def compared(experiment: Experiment, runs: Iterable[Raw]) -> Summary:
-    """What all runs come to together, for experiments that declare it."""
+    """Comparison of all runs, for experiments that declare one."""
     return {"compared": asdict(experiment.compared(list(runs)))} if experiment.compared else {}
 
 

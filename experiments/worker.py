@@ -72,7 +72,7 @@ def _kernel(order: Order) -> kernel.Kernel | None:
 
 
 def _needless(scene: Scene, order: Order, directory: Path) -> bool:
-    """Whether no part of the traffic has anything to do in this repeat, so that no lab is needed."""
+    """Return whether no traffic has anything to do in this repeat, so that no lab is needed."""
     asked = [getattr(part, "needless", None) for part in scene.traffic]
     return all(ask is not None and ask(directory, order.point, order.repeat) for ask in asked)
 

@@ -286,7 +286,7 @@ class Rest(Server):
     name, other = "rest", "rest"
 
     def access_point(self) -> dict[str, Any]:
-        """What the controller is told of its access point."""
+        """Return the controller's configuration of its access point."""
         ports = [
             {"port": 1, "role": "station", "capacity_bps": 14_000_000},
             {"port": 2, "role": "uplink", "capacity_bps": 1_000_000},

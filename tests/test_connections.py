@@ -216,7 +216,7 @@ def test_frame_has_number_and_wrapped_numbers(version: int) -> None:
 
 
 def judged(*frames: tuple[Segment, int | None, int | None]) -> str:
-    """What the judge says of segments with their departures from the FIFO and from the program."""
+    """Judge segments by their departures from the FIFO and from the program."""
     port = Port(bulk_time=100, wire_time=lambda size: 10)
     direction = Direction("test", port, ISS, 0)
     for number, (segment, fifo, ours) in enumerate(frames):

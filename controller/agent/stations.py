@@ -297,7 +297,7 @@ class Stations:
         return port is not None and port.role == "uplink"
 
     def _roams(self, number: int) -> bool:
-        """Whether stations come to a port from other access points."""
+        """Return whether stations come to a port from other access points."""
         port = self._config.port(number)
         return port is not None and port.roams
 

@@ -126,7 +126,7 @@ def against_a_gateway_that_speaks(made: Lab) -> None:
 
 
 def is_at(controller: Controller, mac: bytes, port: int) -> bool:
-    """Whether an address is known behind a port."""
+    """Return whether an address is known behind a port."""
     return (mac.hex(":"), port) in {(entry["address"], entry["port"]) for entry in controller.get("stations")}
 
 

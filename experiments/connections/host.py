@@ -228,7 +228,7 @@ def ask(connection: Connection, scenario: Command) -> None:
 
 
 class Host:
-    """What this end has under way."""
+    """Connections and scenarios that this end has under way."""
 
     def __init__(self) -> None:
         self._served: dict[int, Command] = {}

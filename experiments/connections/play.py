@@ -89,7 +89,7 @@ class Scenarios:
     skipped: int = 0
 
     def needless(self, directory: Path, point: Point, repeat: int) -> bool:
-        """Whether the first repeat found nothing too slow."""
+        """Return whether the first repeat found nothing too slow."""
         return again(directory, point, repeat) == set()
 
     def prepare(self, stage: "Stage") -> None:
@@ -207,7 +207,7 @@ def again(directory: Path, point: Point, repeat: int) -> set[str] | None:
 
 
 def _kept(runs: Path, run: str) -> dict[str, Figures] | None:
-    """What a fit run found; one that was unfit was made once more."""
+    """Findings of a fit run; an unfit one was repeated."""
     for folder in (runs / run, runs / f"{run}+again"):
         try:
             if not json.loads((folder / "run.json").read_text())["self_check"]["problems"]:

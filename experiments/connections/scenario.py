@@ -75,7 +75,7 @@ class Scenario:
 
     @property
     def waits(self) -> bool:
-        """Whether its source port has to rest for longer than other scenarios take."""
+        """Return whether the source port has to rest for longer than other scenarios take."""
         return self.age is not None and self.age >= OLD
 
     def describe(self) -> str:

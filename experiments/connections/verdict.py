@@ -88,7 +88,7 @@ def at_fair_share(fifo: Played) -> float | None:
 
 
 def excused(fifo: Played, ours: Played) -> bool:
-    """Whether its share behind the FIFO explains all that it exceeds its limit by."""
+    """Return whether the share behind the FIFO explains all that exceeds the limit."""
     fair = at_fair_share(fifo)
     return excess(fifo, ours) == ["last"] and fair is not None and ours.median("last") <= limit(fair)
 

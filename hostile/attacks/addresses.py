@@ -19,7 +19,7 @@ GATEWAY = bytes.fromhex(SERVER_MAC.replace(":", ""))
 GATEWAY_IP = bytes([192, 0, 2, 1])
 EVERYBODY = b"\xff" * 6
 CLAIM = EVERYBODY + GATEWAY + b"\x88\xb5" + bytes(46)
-"""Of an experimental EtherType, which nobody answers (IEEE 802, 9.2.4)."""
+"""A frame of an experimental EtherType, which nobody answers (IEEE 802, 9.2.4)."""
 PAUSE = 0.05
 
 

@@ -69,7 +69,7 @@ class Endpoint:
 
     @property
     def established(self) -> bool:
-        """Whether it may send data."""
+        """Return whether the end may send data."""
         return self.state == "established"
 
     def open(self) -> list[Segment]:

@@ -55,7 +55,7 @@ class Sent:
 
     @property
     def goes_first(self) -> bool:
-        """Whether it is a pure ACK."""
+        """Return whether the frame is a pure ACK."""
         return self.segment is not None and self.segment.pure_ack
 
 
@@ -174,7 +174,7 @@ class Judge:
         return position
 
     def _made_room(self, frame: Sent) -> bool:
-        """Whether a segment was pushed out of a full port."""
+        """Return whether a segment was pushed out of a full port."""
         if frame.ours is not None or frame.goes_first:
             return False
         at = bisect_left(self.direction.port.full_at, frame.arrived)

@@ -44,7 +44,7 @@ class Knowledge:
         return made
 
     def is_acceptable(self, segment: Segment) -> bool:
-        """Whether the end takes what the segment carries."""
+        """Return whether the end accepts the segment."""
         if segment.flags & ACK and segment.ack < self.una - self.max_window:
             return False
         if segment.flags & (SYN | RST) or not segment.ts or self.ts_recent is None:
@@ -121,5 +121,5 @@ def merge(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def covers(ranges: list[tuple[int, int]], one: int, other: int) -> bool:
-    """Whether all numbers from `one` up to `other` are within merged ranges."""
+    """Return whether all numbers from `one` up to `other` are within merged ranges."""
     return one >= other or any(low <= one and other <= high for low, high in ranges)

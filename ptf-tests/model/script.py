@@ -102,7 +102,7 @@ class Flood(OfEnd):
 
 @dataclass(frozen=True)
 class Fates(OfEnd):
-    """What becomes of this end's next frames on their way to the access point."""
+    """Fates of this end's next frames on their way to the access point."""
 
     fates: tuple[int, ...] = ()
 

@@ -122,7 +122,7 @@ class PtfNetwork:
 
 
 class EachEndKnowsAsMuchAsBehindAFifo(HostsTest):
-    """What model/judge.py says, for scripts whose servers are behind the slow port."""
+    """Judge scripts whose servers are behind the slow port, by model/judge.py."""
 
     def prepare(self) -> None:
         super().prepare()

@@ -70,7 +70,7 @@ class CeGoesWithItsFlow(ScalableTest):
 
 
 class NewOwnerOfAnIndexIsNotScalable(ScalableTest):
-    """What an earlier owner of the flow index sent says nothing about the next one's CE."""
+    """An earlier owner of the flow index decides nothing about the next one's CE."""
 
     def runTest(self):
         first = flow_entry(STATION, UPLINK, flow_index=122, generation=1)
