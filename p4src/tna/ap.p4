@@ -137,6 +137,10 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                         for_deparser.drop_ctl = 1;
                     } else {
                         AckPriority.apply(meta.stages);
+                        // Copied as well, and `supersedable` is not set.
+                        if (meta.stages.boundary == 1) {
+                            meta.stages.filter = 1;
+                        }
                         QueueMeter.apply(meta.stages);
                         Mark.apply(hdr.wire, meta.stages);
                         for_tm.qid = (QueueId_t)(bit<5>)meta.stages.queue;
@@ -212,8 +216,8 @@ control ApIngressDeparser(packet_out packet, inout tna_headers_t hdr, in tna_met
             cpu_mirror.emit<cpu_copy_h>(meta.session, { meta.copy_kind, 0, meta.stages.ingress_port });
         }
         if (for_deparser.mirror_type == MIRROR_ACK) {
-            ack_mirror.emit<ack_copy_h>(meta.session, { meta.copy_kind, meta.stages.generation, meta.stages.flow_index,
-                hdr.wire.tcp.acknowledgment });
+            ack_mirror.emit<ack_copy_h>(meta.session, { meta.copy_kind, 0, meta.stages.boundary, meta.stages.generation,
+                meta.stages.flow_index, hdr.wire.tcp.acknowledgment });
         }
         packet.emit(hdr.frame);
         packet.emit(hdr.wire.ethernet);

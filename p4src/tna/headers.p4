@@ -42,6 +42,8 @@ header cpu_copy_h {
 
 header ack_copy_h {
     kind_t       kind;
+    @padding bit<7> pad;
+    bit<1>       boundary;        // of a SYN or RST, not of an ACK
     bit<8>       generation;
     flow_index_t flow_index;
     bit<32>      acknowledgment;

@@ -96,6 +96,7 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         Classify.apply(meta);
 
         AckForget.apply(meta);
+        OwnForget.apply(meta);
         AckPriority.apply(meta);
         WindowScale.apply(hdr, meta);
         OwnOrder.apply(hdr, meta);

@@ -2,7 +2,7 @@
 // window_scale: by how much the windows that a host tells in a connection are shifted (RFC 7323, 2). Only its SYN says so, when
 // the flow has no index yet: the cell is one of the addresses' and ports' hash.
 //
-//   SYN, SYN-ACK -> window_scale[hash] = the rest of the hash ++ shift count
+//   SYN, SYN-ACK -> window_scale[hash] = the rest of the hash ++ its own window, which is not shifted ++ shift count
 //
 // A cell that another connection has written since, a SYN that nobody saw, or whose options are laid out otherwise than hosts do: no
 // shift, so the window is taken for smaller than it is.
@@ -10,7 +10,7 @@
 #define V1MODEL_WINDOW_SCALE_P4
 
 @id(REGISTER_WINDOW_SCALE)
-register<bit<20>>(SCALES_SIZE) window_scale;
+register<bit<36>>(SCALES_SIZE) window_scale;
 
 // NOP, kind 3, length 3: a word's beginning in the SYNs of Linux, BSD, Windows and Darwin, behind which is the count.
 #define IS_WINDOW_SCALE(word) (word[31:8] == 0x010303)
@@ -58,11 +58,15 @@ control WindowScale(in headers_t hdr, in metadata_t meta) {
                 scaled = 0;
             }
             connection_hash.apply(hdr, meta, false, at);
-            window_scale.write((bit<32>)at[15:0], at[31:16] ++ shift);
+            window_scale.write((bit<32>)at[15:0], at[31:16] ++ hdr.tcp.window ++ shift);
             // Both ends say so, or neither does it.
             if (scaled == 0 && (hdr.tcp.flags & TCP_ACK) != 0) {
                 hash_back.apply(hdr, meta, true, at);
-                window_scale.write((bit<32>)at[15:0], 0);
+                bit<36> scale;
+                window_scale.read(scale, (bit<32>)at[15:0]);
+                if (scale[35:20] == at[31:16]) {
+                    window_scale.write((bit<32>)at[15:0], scale[35:4] ++ 4w0);
+                }
             }
         }
     }

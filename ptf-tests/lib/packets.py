@@ -68,10 +68,11 @@ def build_tcp(
     dport: int = 2222,
     size: int = 100,
     flags: str = "A",
+    number: int = 2000,
     **ip_fields: Any,
 ) -> Packet:
-    """A TCP segment with data in a frame of `size` bytes."""
-    packet = build_ip(source, target, **ip_fields) / TCP(sport=sport, dport=dport, seq=1000, ack=2000, flags=flags)
+    """A TCP segment with data in a frame of `size` bytes that acknowledges `number`."""
+    packet = build_ip(source, target, **ip_fields) / TCP(sport=sport, dport=dport, seq=1000, ack=number, flags=flags)
     return pad(packet, size)
 
 
@@ -85,6 +86,7 @@ def build_ack(
     flags: str = "A",
     options: Any = (),
     reserved: int = 0,
+    window: int = 512,
     **ip_fields: Any,
 ) -> Packet:
     """A TCP segment without data that acknowledges `number`."""
@@ -96,7 +98,7 @@ def build_ack(
         flags=flags,
         options=list(options),
         reserved=reserved,
-        window=512,
+        window=window,
     )
     return build_ip(source, target, **ip_fields) / header
 

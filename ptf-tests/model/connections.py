@@ -205,6 +205,7 @@ class Run:
         made = Connection(slot, (client, server), directions, ways)
         if old:
             old.ended = True
+            made.last = list(old.last)  # a host sends in order, whatever the connection
             for direction in old.directions:
                 direction.ended_at = self.network.now
             for direction in directions:

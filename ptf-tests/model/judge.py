@@ -17,7 +17,9 @@ echo that a FIFO with the same arrivals, rate and limit would have given it a bu
                 FIFO drops no ACK
   data          no data, SYN, FIN or RST that FIFO delivers is lost, late or, once there, discarded (RFC 5961, 5.2;
                 RFC 7323, 5.3), when FIFO's receiver would take it. In a full port bulk makes room for ACKs: segments
-                that were lost while the FIFO had room for one more packet at most are not counted against a program
+                that were lost while the FIFO had room for one more packet at most, at a time when they need not have
+                left yet, are not counted against a program. Nor are ACKs that must not overtake their connection's own
+                data, as that says so much less than they that its receiver would discard it: they wait with the bulk
 
 Accepted limits: a port holds 64 packets or more, as those of all targets do; a filter may rely on it. Discarded data
 counts only where the access point could know the order: not of a connection that was without an entry in the flow
@@ -31,6 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from model.endpoint import ACCURATE, CLASSIC, DCTCP
+from model.frames import SYN
 from model.knowledge import Knowledge, covers
 from model.segments import Segment
 
@@ -130,6 +133,8 @@ class Judge:
         self.direction = direction
         sends_data = any(frame.segment and frame.segment.length for frame in direction.frames)
         self.ecn = direction.ecn if not sends_data else 0
+        syns = (frame.segment for frame in direction.frames if frame.segment and frame.segment.flags & SYN)
+        self.first_window = next((segment.window for segment in syns), 0)
         self.dropped = any(frame.fifo is None for frame in direction.frames)
 
     def first_violation(self) -> Violation | None:
@@ -175,11 +180,24 @@ class Judge:
 
     def _made_room(self, frame: Sent) -> bool:
         """Return whether a segment was pushed out of a full port."""
-        if frame.ours is not None or frame.goes_first:
+        if frame.ours is not None or (frame.goes_first and not self._must_wait(frame)):
             return False
         at = bisect_left(self.direction.port.full_at, frame.arrived)
         full = self.direction.port.full_at
-        return at < len(full) and full[at] <= (frame.fifo or 0)
+        return at < len(full) and full[at] <= self._extend(frame, frame.fifo or 0)
+
+    def _must_wait(self, frame: Sent) -> bool:
+        """Return whether own data waited when an ACK came that is further ahead of it than its window (RFC 5961, 5.2)."""
+        assert frame.segment is not None
+        segment, window = frame.segment, max(frame.segment.window, self.first_window)
+        return any(
+            not other.goes_first
+            and other.segment is not None
+            and segment.ack - other.segment.ack > window
+            and (other.ours is None or other.ours > frame.arrived)
+            for other in self.direction.frames
+            if other.arrived < frame.arrived
+        )
 
     def _extend(self, frame: Sent, deadline: int) -> int:
         """Return the deadline of a FIFO that drops nothing, later by the time that other ACKs took."""

@@ -108,19 +108,53 @@ class BothEndsScaleOrNone(OwnDataTest):
         self.expect_window(WINDOW)
 
 
-class WhatPassedCountsAsTold(OwnDataTest):
-    """Data that comes behind an ACK says as much as that one did, even if nothing of it has left."""
+class WhatWaitsSaysNoLessThanItsFirst(OwnDataTest):
+    """Of data of which nothing has left yet the oldest counts."""
 
     index = 604
 
     def runTest(self):
-        for ahead in (True, False):
-            told = self.ack(BEFORE + (WINDOW if ahead else 0))
-            self.send_and_expect(STATION, told, SLOW)
-            data = self.send_data(3)
-            ack = self.ack(BEFORE + 2 * WINDOW - (0 if ahead else 1))
-            self.send(STATION, ack)
-            self.expect_ahead(ack, data, ahead)
+        for more, ahead in ((0, True), (1, False)):
+            others = [build_tcp(STATION, SLOW, size=1000 + number, sport=9) for number in range(3)]
+            own = [build_tcp(STATION, SLOW, size=1010 + number, number=BEFORE + 10 * number) for number in range(2)]
+            ack = self.ack(BEFORE + WINDOW + more)
+            self.send(STATION, *others, *own, ack)
+            self.expect_ahead(ack, [*others, *own], ahead)
+
+
+class WindowOfTheSynCounts(OwnDataTest):
+    """A receiver may have been told more than the ACK's window: at least what the SYN said, which is not scaled."""
+
+    index = 607
+
+    def runTest(self):
+        told = 4 * WINDOW
+        self.send_and_expect(STATION, self.ack(0, flags="S", options=[MSS], window=told), SLOW)
+        self.expect_window(told)
+        # A SYN-ACK without the option takes back the scale, but not that.
+        self.send_and_expect(STATION, self.ack(0, flags="S", options=LAYOUTS["Linux"], window=told), SLOW)
+        self.expect_window(WINDOW << SHIFT)
+        answer = build_ack(SLOW, STATION, 1, flags="SA", sport=2222, dport=1111, options=[MSS])
+        self.send_and_expect(SLOW, answer, STATION)
+        self.expect_window(told)
+
+
+class ConnectionOnUsedPortsOwesNothing(OwnDataTest):
+    """What waits of the connection before, or has left of it, says nothing of the next one."""
+
+    index = 608
+
+    def runTest(self):
+        syn = self.ack(0, flags="S")
+        data = self.send_data(3)
+        ack = self.ack(BEFORE + 2 * WINDOW)
+        self.send(STATION, syn, ack)
+        self.expect_ahead(ack, [*data, syn], True)
+        data = self.send_data(3)
+        own = build_tcp(STATION, SLOW, size=1010, number=BEFORE - 2 * WINDOW)
+        ack = self.ack(BEFORE - WINDOW + 1)
+        self.send(STATION, syn, own, ack)
+        self.expect_ahead(ack, [*data, syn, own], False)
 
 
 class DataOfOthersIsOvertaken(OwnDataTest):
