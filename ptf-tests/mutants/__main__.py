@@ -48,13 +48,15 @@ OUT = ROOT / "out/mutants"
 MODEL = "test_model.ProgramFollowsThePolicy"
 CONNECTIONS = "connections"  # in place of a test: the model of connections, in virtual time (run.py --connections)
 CONNECTION_CASES = 400
-FILTER = "ack_filter"  # of whose mutants the model of connections is asked
+CONNECTION_ROOMS = "ack_filter", "own_data", "window_scale"  # of whose mutants the model of connections is asked
 CASES = 300  # of the model, for each mutant; run.py has as many
 SPARSE_HOLD = 1.1  # s; no flow is sparse in a switch's first second
 SAMPLE = 6  # without --all: one of so many
 # Where to look for a killer first: what a mutant's name begins with behind its kind -> modules of tests.
 ROOMS = {
     "gate": "test_gate",
+    "own_data": "test_own_data",
+    "window_scale": "test_own_data",
     "ack_filter": "test_filter",
     "packet_io": "test_packet_io",
     "punt": "test_packet_io",
@@ -109,15 +111,24 @@ class Bench:
         found = result.failures + result.errors
         return (found[0][1].strip().splitlines()[-1][:100] or "failed") if found else ""
 
-    def killer(self, name: str) -> str:
-        """A test of the suite that fails; empty when there is none."""
-        room = name.split(": ")[1].split(".")[0] if ": " in name else ""
-        first = ROOMS.get(room)
+    def killer(self, name: str, mutant: str, original: str) -> str:
+        """Return a test of the suite that fails with the mutant and not with the program; empty when there is none."""
+        first = ROOMS.get(room_of(name))
         for module in sorted(MODULES, key=lambda module: module != first):
             for test in tests_of(module):
-                if self.failure(test):
+                if not self.failure(test):
+                    continue
+                self.load(original)
+                failed = self.failure(test)
+                self.load(mutant)
+                if not failed:
                     return test
         return ""
+
+
+def room_of(name: str) -> str:
+    """Return the file of the program that a mutant is of, by its name."""
+    return name.split(": ")[1].split(".")[0] if ": " in name else ""
 
 
 def tests_of(module: str) -> Iterator[str]:
@@ -139,9 +150,9 @@ def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: 
                 name = tasks.get(timeout=1)
             except Empty:
                 break
-            answers.put((name, *attempt(bench, makers[name](), name, killers.get(name), renew)))
+            answers.put((name, *attempt(bench, makers[name](), name, killers.get(name), makers[""]() if renew else "")))
         # The bench is as it was, so it was the mutants that failed.
-        answers.put(("", *attempt(bench, makers[""](), "", None, False)))
+        answers.put(("", *attempt(bench, makers[""](), "", None, "")))
         answers.close()
         answers.join_thread()
         stop(bench.switch)
@@ -153,8 +164,8 @@ def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: 
         os._exit(code)  # PTF's thread that receives would not end
 
 
-def attempt(bench: Bench, program: str, name: str, killer: str | None, renew: bool) -> tuple[str, str]:
-    """The test that found a mutant, and how it failed; empty if none."""
+def attempt(bench: Bench, program: str, name: str, killer: str | None, original: str) -> tuple[str, str]:
+    """Return the test that found a mutant, and how it failed; empty if none. original: look for it, beside this."""
     try:
         bench.load(program)
     except Exception as error:
@@ -165,11 +176,11 @@ def attempt(bench: Bench, program: str, name: str, killer: str | None, renew: bo
         return (killer, how) if (how := bench.failure(killer)) else ("", "")
     if how := bench.failure(MODEL):
         return MODEL, how
-    if renew and (not name or FILTER in name) and (how := connection_failure(program)):
+    if original and (not name or room_of(name) in CONNECTION_ROOMS) and (how := connection_failure(program)):
         return CONNECTIONS, how
-    if renew and name:
+    if original and name:
         bench.load(program)
-        return bench.killer(name), ""
+        return bench.killer(name, program, original), ""
     return "", ""
 
 
