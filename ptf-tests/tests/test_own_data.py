@@ -103,9 +103,10 @@ class BothEndsScaleOrNone(OwnDataTest):
 
     def runTest(self):
         self.send_and_expect(STATION, self.ack(0, flags="S", options=LAYOUTS["Linux"]), SLOW)
-        answer = build_ack(SLOW, STATION, 1, flags="SA", sport=2222, dport=1111, options=[MSS])
-        self.send_and_expect(SLOW, answer, STATION)
-        self.expect_window(WINDOW)
+        for options, window in ((LAYOUTS["Linux"], WINDOW << SHIFT), ([MSS], WINDOW)):
+            answer = build_ack(SLOW, STATION, 1, flags="SA", sport=2222, dport=1111, options=options)
+            self.send_and_expect(SLOW, answer, STATION)
+            self.expect_window(window)
 
 
 class WhatWaitsSaysNoLessThanItsFirst(OwnDataTest):

@@ -39,8 +39,8 @@ from test_mark import port_feedback
 PPP = {0x0800: b"\0\x21", 0x86DD: b"\0\x57"}
 
 
-def inside(frame, *tags, pppoe=False):
-    """The frame with tags (outermost first) and a PPPoE session around what it carries."""
+def inside(frame, *tags, pppoe=False, types=()):
+    """The frame with tags (outermost first) and a PPPoE session around what it carries. types: TPIDs, if not the usual."""
     ethernet, payload, ether_type = frame.copy(), frame.payload, frame.type
     ethernet.remove_payload()
     body = bytes(payload)
@@ -48,10 +48,11 @@ def inside(frame, *tags, pppoe=False):
         body = b"\x11\0\0\7" + (len(body) + 2).to_bytes(2) + PPP[ether_type] + body
         ether_type = 0x8864
     # One after the other, as scapy would correct types that it does not know.
-    for tag in reversed(tags):
+    usual = [0x88A8 if isinstance(tag, Dot1AD) else 0x8100 for tag in tags]
+    for tag, of_tag in zip(reversed(tags), reversed(types or usual), strict=True):
         inner = tag.copy()
         inner.type = ether_type
-        body, ether_type = bytes(inner) + body, 0x88A8 if isinstance(tag, Dot1AD) else 0x8100
+        body, ether_type = bytes(inner) + body, of_tag
     ethernet.type = ether_type
     return ethernet / Raw(body)
 
@@ -62,6 +63,14 @@ WRAPS = (
     (lambda frame: inside(frame, Dot1Q(vlan=5, prio=3)), {"outer_vid": 5}),
     (lambda frame: inside(frame, Dot1AD(vlan=4094), Dot1Q(vlan=5)), {"outer_vid": 4094, "inner_vid": 5}),
     (lambda frame: inside(frame, Dot1Q(vlan=6), Dot1Q(vlan=1, prio=7)), {"outer_vid": 6, "inner_vid": 1}),
+    (
+        lambda frame: inside(frame, Dot1Q(vlan=10), Dot1Q(vlan=11), types=(0x9100, 0x9100)),
+        {"outer_vid": 10, "inner_vid": 11},
+    ),
+    (
+        lambda frame: inside(frame, Dot1Q(vlan=12), Dot1Q(vlan=13), types=(0x9200, 0x9200)),
+        {"outer_vid": 12, "inner_vid": 13},
+    ),
     (lambda frame: inside(frame, pppoe=True), {}),
     (lambda frame: inside(frame, Dot1Q(vlan=7), pppoe=True), {"outer_vid": 7}),
     (lambda frame: inside(frame, Dot1AD(vlan=8), Dot1Q(vlan=9), pppoe=True), {"outer_vid": 8, "inner_vid": 9}),
