@@ -187,7 +187,7 @@ class Judge:
         return at < len(full) and full[at] <= self._extend(frame, frame.fifo or 0)
 
     def _must_wait(self, frame: Sent) -> bool:
-        """Return whether own data waited when an ACK came that is further ahead of it than its window (RFC 5961, 5.2)."""
+        """Return whether own data waited when an ACK came that is more than its window ahead (RFC 5961, 5.2)."""
         assert frame.segment is not None
         segment, window = frame.segment, max(frame.segment.window, self.first_window)
         return any(

@@ -40,7 +40,7 @@ PPP = {0x0800: b"\0\x21", 0x86DD: b"\0\x57"}
 
 
 def inside(frame, *tags, pppoe=False, types=()):
-    """The frame with tags (outermost first) and a PPPoE session around what it carries. types: TPIDs, if not the usual."""
+    """The frame with tags (outermost first) and a PPPoE session around what it carries. types: other TPIDs."""
     ethernet, payload, ether_type = frame.copy(), frame.payload, frame.type
     ethernet.remove_payload()
     body = bytes(payload)
