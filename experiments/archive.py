@@ -30,7 +30,8 @@ def keep(runs: Sequence[Run], name: str, results: Path, beside: Path) -> dict[st
     tables = []
     for run in runs:
         own = pq.read_table(run.directory / "samples.parquet", use_threads=False)
-        tables.append(own.append_column("run", pa.array([run.order.id] * own.num_rows).dictionary_encode()))
+        of_run = pa.array([run.order.id] * own.num_rows, pa.string())  # also where it measured nothing
+        tables.append(own.append_column("run", of_run.dictionary_encode()))
     facts = {run.order.id: _facts(run) for run in runs}
     table = pa.concat_tables(tables).unify_dictionaries().replace_schema_metadata({RUNS: json.dumps(facts)})
     published = results / FOLDER / f"{name}.parquet"

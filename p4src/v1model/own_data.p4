@@ -12,10 +12,12 @@
 #ifndef V1MODEL_OWN_DATA_P4
 #define V1MODEL_OWN_DATA_P4
 
-// Per flow index: generation, 0 after a boundary ++ the place of what entered the bulk's queue last; ingress.
+// Per flow index: generation, 0 after a boundary ++ the place of what entered the bulk's queue last ++ the newest ACK number
+// of what did; ingress.
 @id(REGISTER_OWN_ENTERED)
-register<bit<24>>(FLOWS_SIZE) own_entered;
-// Per flow index: place ++ ACK number of what entered it when nothing waited. What waits says no less; ingress.
+register<bit<56>>(FLOWS_SIZE) own_entered;
+// Per flow index: place ++ ACK number of what entered it when nothing waited. What waits says no less. When a segment comes
+// late, and so says less than one before it, its place, and the lesser number of both; ingress.
 @id(REGISTER_OWN_FIRST)
 register<bit<48>>(FLOWS_SIZE) own_first;
 // Per flow index: generation ++ the place of what left it last ++ its ACK number; egress.
@@ -24,17 +26,19 @@ register<bit<56>>(FLOWS_SIZE) own_left;
 
 // More than a window before it is no straggler either, but another connection's.
 #define OVERTAKES_TOO_FAR(number, told, window) (number - told > window && told - number > window)
-#define OWN_DATA_WAITS(entered, left, generation) (entered[23:16] == generation && entered != left[55:32])
+#define OWN_DATA_WAITS(entered, left, generation) (entered[55:48] == generation && entered[55:32] != left[55:32])
 // Another connection's, or another owner's, may leave behind it.
 #define IS_OF_THOSE(left, first, generation) (left[55:48] == generation && left[47:32] - first[47:32] < 0x8000)
+
+#define IS_BEFORE(one, other) (other - one < (1 << 31) && one != other)
 
 // Before any segment of the new connection.
 control OwnForget(in metadata_t meta) {
     apply {
         if (meta.boundary == 1 && meta.known_flow == 1) {
-            bit<24> entered;
+            bit<56> entered;
             own_entered.read(entered, (bit<32>)meta.flow_index);
-            own_entered.write((bit<32>)meta.flow_index, 8w0 ++ entered[15:0]);
+            own_entered.write((bit<32>)meta.flow_index, 8w0 ++ entered[47:0]);
         }
     }
 }
@@ -45,7 +49,7 @@ control OwnOrder(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         if (meta.pure_ack == 1 && meta.known_flow == 1 && meta.queue != 0) {
-            bit<24> entered;
+            bit<56> entered;
             bit<56> left;
             bit<32> index = (bit<32>)meta.flow_index;
             own_entered.read(entered, index);
@@ -78,16 +82,23 @@ control OwnOrder(in headers_t hdr, inout metadata_t meta) {
 control OwnEnter(in headers_t hdr, inout metadata_t meta) {
     apply {
         if (meta.queue == 0 && meta.known_flow == 1 && hdr.tcp.isValid() && (hdr.tcp.flags & TCP_ACK) != 0 && meta.demoted == 0) {
-            bit<24> entered;
+            bit<56> entered;
             bit<56> left;
             bit<32> index = (bit<32>)meta.flow_index;
             own_entered.read(entered, index);
             own_left.read(left, index);
-            meta.own_place = entered[15:0] == 0xFFFF ? 16w1 : entered[15:0] + 1;
+            meta.own_place = entered[47:32] == 0xFFFF ? 16w1 : entered[47:32] + 1;
+            bit<32> newest = hdr.tcp.acknowledgment;
             if (!OWN_DATA_WAITS(entered, left, meta.generation)) {
                 own_first.write(index, meta.own_place ++ hdr.tcp.acknowledgment);
+            } else if (IS_BEFORE(hdr.tcp.acknowledgment, entered[31:0])) {
+                bit<48> first;
+                own_first.read(first, index);
+                bit<32> least = IS_BEFORE(first[31:0], hdr.tcp.acknowledgment) ? first[31:0] : hdr.tcp.acknowledgment;
+                own_first.write(index, meta.own_place ++ least);
+                newest = entered[31:0];
             }
-            own_entered.write(index, meta.generation ++ meta.own_place);
+            own_entered.write(index, meta.generation ++ meta.own_place ++ newest);
         }
     }
 }

@@ -24,8 +24,8 @@ from test_model import INDICES_OF_OTHERS
 
 FLOWS = 65536
 INDICES_OF_A_CASE = 8
-# Packets that leave before the model's next frame has come; and beside a full queue of ACKs, as BMv2 paces each queue by
-# itself, and what is filtered takes its time there.
+# Packets that leave before the model's next frame has come; and beside a full queue of ACKs, as BMv2 paces each queue
+# by itself, and what is filtered takes its time there.
 TOLERANCE = 4 + 15
 PASSING = 1000  # packets that leave the slow port while a target takes one to another port, where nothing waits
 LIMIT = 56  # packets: those of SLOW_QUEUE, less what may differ
