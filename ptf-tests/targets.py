@@ -120,6 +120,7 @@ TESTS_OF_OWN_DATA = (
     "WindowsAreScaledOfIpv6",
     "BothEndsScaleOrNone",
     "WhatWaitsSaysNoLessThanItsFirst",
+    "LateDataCountsUntilItHasLeft",
     "WindowOfTheSynCounts",
     "ConnectionOnUsedPortsOwesNothing",
 )

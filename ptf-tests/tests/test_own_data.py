@@ -123,6 +123,39 @@ class WhatWaitsSaysNoLessThanItsFirst(OwnDataTest):
             self.expect_ahead(ack, [*others, *own], ahead)
 
 
+class LateDataCountsUntilItHasLeft(OwnDataTest):
+    """A segment that the network brought late says less than one before it."""
+
+    index = 609
+
+    def runTest(self):
+        for more, ahead in ((0, True), (1, False)):
+            others = [build_tcp(STATION, SLOW, size=1000 + number, sport=9) for number in range(3)]
+            own = [build_tcp(STATION, SLOW, size=1010, number=BEFORE + late) for late in (10, 20, 0)]
+            ack = self.ack(BEFORE + WINDOW + more)
+            self.send(STATION, *others, *own, ack)
+            self.expect_ahead(ack, [*others, *own], ahead)
+
+
+class DataThatHasLeftIsNotWaitedFor(OwnDataTest):
+    """Once all own data has left, any ACK overtakes others'; what comes then says how far the next may go."""
+
+    index = 610
+
+    def runTest(self):
+        for number in (BEFORE, BEFORE + 2 * WINDOW):
+            self.send_and_expect(STATION, build_tcp(STATION, SLOW, size=1000, number=number), SLOW)
+            others = [build_tcp(STATION, SLOW, size=1000 + size, sport=9) for size in range(3)]
+            ack = self.ack(number + 2 * WINDOW)
+            self.send(STATION, *others, ack)
+            self.expect_ahead(ack, others, True)
+        others = [build_tcp(STATION, SLOW, size=1000 + size, sport=9) for size in range(3)]
+        own = build_tcp(STATION, SLOW, size=1010, number=number + 2 * WINDOW)
+        ack = self.ack(number + 3 * WINDOW)
+        self.send(STATION, *others, own, ack)
+        self.expect_ahead(ack, [*others, own], True)
+
+
 class WindowOfTheSynCounts(OwnDataTest):
     """A receiver may have been told more than the ACK's window: at least what the SYN said, which is not scaled."""
 
