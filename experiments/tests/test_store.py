@@ -276,6 +276,15 @@ def test_a_page_that_its_summary_does_not_make_is_told(out: Path, tmp_path: Path
     assert pages.stale(tmp_path) == [page]
 
 
+def test_a_run_that_measured_nothing_is_kept_beside_the_others(tmp_path: Path) -> None:
+    planned, kept = finished.full(tmp_path / "out")
+    runs = [run for run in kept.runs(planned) if run.fit]
+    store.write_samples([], runs[1].directory / "samples.parquet")
+    archive.keep(runs, "ncr-testbed", tmp_path, kept.directory)
+    samples = [len(raw.samples) for _, raw in archive.read(tmp_path / "raw/ncr-testbed.parquet")]
+    assert len(samples) == len(runs) and [place for place, count in enumerate(samples) if not count] == [1]
+
+
 def test_the_samples_behind_a_page_make_its_figures_again(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,7 +165,10 @@ def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: 
 
 
 def attempt(bench: Bench, program: str, name: str, killer: str | None, original: str) -> tuple[str, str]:
-    """Return the test that found a mutant, and how it failed; empty if none. original: look for it, beside this."""
+    """Return the test that found a mutant, and how it failed; empty if none.
+
+    original: the program itself, if a test that is not known is to be looked for.
+    """
     try:
         bench.load(program)
     except Exception as error:

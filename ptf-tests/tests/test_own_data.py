@@ -53,6 +53,14 @@ class OwnDataTest(HostsTest):
         self.assertEqual([frame for frame in left if frame != bytes(ack)], [bytes(frame) for frame in data])
         self.assertEqual(left.index(bytes(ack)) < len(data), ahead)
 
+    def expect_behind_others(self, said, number, ahead):
+        """An ACK of that number goes ahead, or not, while own data that says `said` waits behind another flow's."""
+        others = [build_tcp(STATION, SLOW, size=1000 + place, sport=9) for place in range(3)]
+        own = [build_tcp(STATION, SLOW, size=1010 + place, number=one) for place, one in enumerate(said)]
+        ack = self.ack(number)
+        self.send(STATION, *others, *own, ack)
+        self.expect_ahead(ack, [*others, *own], ahead)
+
     def expect_window(self, window):
         """An ACK goes ahead of its own data by so much, and not by more."""
         for more, ahead in ((0, True), (1, False)):
@@ -110,17 +118,13 @@ class BothEndsScaleOrNone(OwnDataTest):
 
 
 class WhatWaitsSaysNoLessThanItsFirst(OwnDataTest):
-    """Of data of which nothing has left yet the oldest counts."""
+    """The oldest own data counts while nothing of it has left."""
 
     index = 604
 
     def runTest(self):
         for more, ahead in ((0, True), (1, False)):
-            others = [build_tcp(STATION, SLOW, size=1000 + number, sport=9) for number in range(3)]
-            own = [build_tcp(STATION, SLOW, size=1010 + number, number=BEFORE + 10 * number) for number in range(2)]
-            ack = self.ack(BEFORE + WINDOW + more)
-            self.send(STATION, *others, *own, ack)
-            self.expect_ahead(ack, [*others, *own], ahead)
+            self.expect_behind_others((BEFORE, BEFORE + 10), BEFORE + WINDOW + more, ahead)
 
 
 class LateDataCountsUntilItHasLeft(OwnDataTest):
@@ -130,11 +134,7 @@ class LateDataCountsUntilItHasLeft(OwnDataTest):
 
     def runTest(self):
         for more, ahead in ((0, True), (1, False)):
-            others = [build_tcp(STATION, SLOW, size=1000 + number, sport=9) for number in range(3)]
-            own = [build_tcp(STATION, SLOW, size=1010, number=BEFORE + late) for late in (10, 20, 0)]
-            ack = self.ack(BEFORE + WINDOW + more)
-            self.send(STATION, *others, *own, ack)
-            self.expect_ahead(ack, [*others, *own], ahead)
+            self.expect_behind_others((BEFORE + 10, BEFORE + 20, BEFORE), BEFORE + WINDOW + more, ahead)
 
 
 class DataThatHasLeftIsNotWaitedFor(OwnDataTest):
@@ -145,15 +145,8 @@ class DataThatHasLeftIsNotWaitedFor(OwnDataTest):
     def runTest(self):
         for number in (BEFORE, BEFORE + 2 * WINDOW):
             self.send_and_expect(STATION, build_tcp(STATION, SLOW, size=1000, number=number), SLOW)
-            others = [build_tcp(STATION, SLOW, size=1000 + size, sport=9) for size in range(3)]
-            ack = self.ack(number + 2 * WINDOW)
-            self.send(STATION, *others, ack)
-            self.expect_ahead(ack, others, True)
-        others = [build_tcp(STATION, SLOW, size=1000 + size, sport=9) for size in range(3)]
-        own = build_tcp(STATION, SLOW, size=1010, number=number + 2 * WINDOW)
-        ack = self.ack(number + 3 * WINDOW)
-        self.send(STATION, *others, own, ack)
-        self.expect_ahead(ack, [*others, own], True)
+            self.expect_behind_others((), number + 2 * WINDOW, True)
+        self.expect_behind_others((number + 2 * WINDOW,), number + 3 * WINDOW, True)
 
 
 class WindowOfTheSynCounts(OwnDataTest):
@@ -174,7 +167,7 @@ class WindowOfTheSynCounts(OwnDataTest):
 
 
 class ConnectionOnUsedPortsOwesNothing(OwnDataTest):
-    """What waits of the connection before, or has left of it, says nothing of the next one."""
+    """Data of the connection before, waiting or gone, says nothing of the next one."""
 
     index = 608
 
