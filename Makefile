@@ -57,32 +57,32 @@ host-tools:
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release $(HOSTS)
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
-	@$(VENV)/python -m experiments run headline $(RUN_ARGS)
+	@$(VENV)/python -m accesspoint.experiments run headline $(RUN_ARGS)
 
 experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
-	@$(VENV)/python -m experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
+	@$(VENV)/python -m accesspoint.experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
 
 experiments: python ## what experiments there are
-	@$(VENV)/python -m experiments list
+	@$(VENV)/python -m accesspoint.experiments list
 
 report: python ## the pages of all results: out/index.html
-	@$(VENV)/python -m experiments report
+	@$(VENV)/python -m accesspoint.experiments report
 
 pages: python ## the pages of docs/results and the first pages, from the results in out/
-	@$(VENV)/python -m experiments report --pages docs/results
+	@$(VENV)/python -m accesspoint.experiments report --pages docs/results
 	@$(VENV)/python tools/site/figures.py
-	@$(VENV)/python -m experiments.judge
+	@$(VENV)/python -m accesspoint.experiments.verdict.judge
 
 campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 LAB=ns3 SCHEDULER=tcp://host:8786 REPEATS=3
-	@$(VENV)/python -m experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
+	@$(VENV)/python -m accesspoint.experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
 		$(call given,CLOCK,clock) $(call given,LAB,lab) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
 lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
-	@$(VENV)/python -m topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
+	@$(VENV)/python -m accesspoint.topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
 fleet: setup ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
 	@tools/install.sh fleet
-	@$(VENV)/python -m topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
+	@$(VENV)/python -m accesspoint.topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
 
 ns3: setup switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
 	@tools/install.sh ns3
@@ -94,37 +94,37 @@ ptf: setup develop ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
 conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; STF=DIRECTORY: p4c's packet cases
-	@$(VENV)/python -m $(if $(STF),conformance.stf '$(STF)',conformance $(call given,SECTION,section)) --target $(TARGET) \
+	@$(VENV)/python -m $(if $(STF),accesspoint.checks.conformance.stf '$(STF)',conformance $(call given,SECTION,section)) --target $(TARGET) \
 		$(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
 
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
 
 differences: setup develop ## apswitch against BMv2, packet by packet: docs/results/differences.md
-	@$(VENV)/python tools/differences
+	@$(VENV)/python -m tools.differences
 
 bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
-	@$(VENV)/python -m bench.switch $(call given,ROWS,only) $(call given,BESIDE,beside)
+	@$(VENV)/python -m accesspoint.checks.bench.switch $(call given,ROWS,only) $(call given,BESIDE,beside)
 ifeq ($(ROWS),)
-	@$(VENV)/python -m bench.controller.agent
-	@$(VENV)/python -m bench.controller.service
+	@$(VENV)/python -m accesspoint.checks.bench.controller.agent
+	@$(VENV)/python -m accesspoint.checks.bench.controller.service
 	@tools/install.sh fleet
-	@$(VENV)/python -m bench.controller.fleet
-	@$(VENV)/python -m bench.hosts
+	@$(VENV)/python -m accesspoint.checks.bench.controller.fleet
+	@$(VENV)/python -m accesspoint.checks.bench.hosts
 endif
 
 hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
-	@$(VENV)/python -m hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
+	@$(VENV)/python -m accesspoint.checks.hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
 mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
-	@$(VENV)/python ptf-tests/mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
+	@$(VENV)/python -m accesspoint.ptf_tests.mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
 # What is built is built side by side: each has a long end on one core.
 test: system ## every test, or a part: PART=compile|check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
 	@$(MAKE) --no-print-directory -j3 host-tools switch develop
 	@tools/install.sh tests
-	@$(VENV)/python -m topologies.targets
-	@$(VENV)/python -m topologies.wifi.requirements || true
+	@$(VENV)/python -m accesspoint.topologies.targets
+	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
 	@$(VENV)/python tools/test.py $(PART)
 
 docs: develop ## the documentation's site, into out/site; a broken link is an error
@@ -159,7 +159,7 @@ client: develop ## renew the typed client of the REST API from its OpenAPI docum
 	@$(VENV)/python tools/client.py
 
 cases: develop ## renew the packet cases that p4testgen makes of p4src, with the p4testgen on PATH
-	@$(VENV)/python -m conformance.stf.testgen renew
+	@$(VENV)/python -m accesspoint.checks.conformance.stf.testgen renew
 
 p4: ## compile p4src with p4c and renew the committed goldens
 	@tools/goldens.sh renew

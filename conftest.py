@@ -12,8 +12,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture(scope="session")
 def ns3() -> None:
     """Skips where ns-3 or a compiler is not installed, and says how to have it. What does not compile has failed."""
-    from topologies.ns3 import build
-    from topologies.requirements import LabError
+    from accesspoint.topologies.ns3 import build
+    from accesspoint.topologies.requirements import LabError
 
     try:
         build.wheel()

@@ -9,6 +9,9 @@ Mininet-WiFi `accesspoint.wifi.P4AP`. Links: LinkProfile, PROFILES, link_profile
 behind: `contained(main)` with a Lab in it. The controller's REST API: Client, ApiError. Experiments:
 `accesspoint.experiment`.
 
+The rooms of the checkout are its subpackages, by symbolic links: accesspoint.controller, accesspoint.topologies,
+accesspoint.experiments, accesspoint.checks. Nothing else is importable, so modules of any name can lie beside a script.
+
 Names are imported when they are used: the Mininet classes need nothing beside Mininet, so they also work in the
 system's Python, where `mn` runs. Debian's Mininet is found from a virtual environment, too: import it from here
 (`Mininet`), or after this package.
@@ -17,22 +20,18 @@ system's Python, where `mn` runs. Debian's Mininet is found from a virtual envir
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._rooms import make_importable
-
-make_importable()
-
 if TYPE_CHECKING:
     from mininet.net import Mininet
 
-    from controller.client import ApiError, Client
-    from topologies.features import PLAIN, Features
-    from topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
-    from topologies.mininet.access_point import AccessPoint, Bmv2AccessPoint
-    from topologies.mininet.network import AccessPointTopo, Lab
-    from topologies.mininet.nodes import ApLink as AccessPointLink
-    from topologies.mininet.nodes import Bridge, EndHost
-    from topologies.namespaces.contain import run as contained
-    from topologies.requirements import LabError
+    from accesspoint.controller.client import ApiError, Client
+    from accesspoint.topologies.features import PLAIN, Features
+    from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+    from accesspoint.topologies.mininet.access_point import AccessPoint, Bmv2AccessPoint
+    from accesspoint.topologies.mininet.network import AccessPointTopo, Lab
+    from accesspoint.topologies.mininet.nodes import ApLink as AccessPointLink
+    from accesspoint.topologies.mininet.nodes import Bridge, EndHost
+    from accesspoint.topologies.namespaces.contain import run as contained
+    from accesspoint.topologies.requirements import LabError
 
 __version__ = "0.3.0"
 
@@ -58,24 +57,24 @@ __all__ = [
 ]
 
 _PLACES = {
-    "AccessPoint": "topologies.mininet.access_point",
-    "AccessPointLink": "topologies.mininet.nodes:ApLink",
-    "AccessPointTopo": "topologies.mininet.network",
-    "ApiError": "controller.client",
-    "Bmv2AccessPoint": "topologies.mininet.access_point",
-    "Bridge": "topologies.mininet.nodes",
-    "Client": "controller.client",
-    "Mininet": "topologies.mininet.network",
-    "EndHost": "topologies.mininet.nodes",
-    "Features": "topologies.features",
-    "Lab": "topologies.mininet.network",
-    "LabError": "topologies.requirements",
-    "LinkProfile": "topologies.links.profiles",
-    "PLAIN": "topologies.features",
-    "PROFILES": "topologies.links.profiles",
-    "ProfileError": "topologies.links.profiles",
-    "contained": "topologies.namespaces.contain:run",
-    "link_profile": "topologies.links.profiles",
+    "AccessPoint": "accesspoint.topologies.mininet.access_point",
+    "AccessPointLink": "accesspoint.topologies.mininet.nodes:ApLink",
+    "AccessPointTopo": "accesspoint.topologies.mininet.network",
+    "ApiError": "accesspoint.controller.client",
+    "Bmv2AccessPoint": "accesspoint.topologies.mininet.access_point",
+    "Bridge": "accesspoint.topologies.mininet.nodes",
+    "Client": "accesspoint.controller.client",
+    "Mininet": "accesspoint.topologies.mininet.network",
+    "EndHost": "accesspoint.topologies.mininet.nodes",
+    "Features": "accesspoint.topologies.features",
+    "Lab": "accesspoint.topologies.mininet.network",
+    "LabError": "accesspoint.topologies.requirements",
+    "LinkProfile": "accesspoint.topologies.links.profiles",
+    "PLAIN": "accesspoint.topologies.features",
+    "PROFILES": "accesspoint.topologies.links.profiles",
+    "ProfileError": "accesspoint.topologies.links.profiles",
+    "contained": "accesspoint.topologies.namespaces.contain:run",
+    "link_profile": "accesspoint.topologies.links.profiles",
 }
 
 

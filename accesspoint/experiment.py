@@ -12,9 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments import registry
-from experiments.__main__ import main
-from experiments.experiment import (
+from accesspoint.experiments.__main__ import main
+from accesspoint.experiments.experiment import (
     OURS,
     PLAIN,
     Arm,
@@ -27,9 +26,10 @@ from experiments.experiment import (
     Reported,
     Timeline,
 )
-from experiments.raw import Raw, jain, least, mean, quantile, rate
-from experiments.scene import AccessPoint, At, Effect, Flow, Multihomed, Probe, Program
-from topologies.links.profiles import PROFILES, LinkProfile, link_profile
+from accesspoint.experiments.measure.raw import Raw, jain, least, mean, quantile, rate
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.scenes.scene import AccessPoint, At, Effect, Flow, Multihomed, Probe, Program
+from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, link_profile
 
 __all__ = [
     "OURS",
@@ -68,7 +68,8 @@ def run(file: str | Path, name: str, quick: bool = False, out: str | Path = "out
     (`summary.json`, docs/experiments.md). As root.
 
     name: the experiment's. quick: its quick form. out: where results and pages go.
-    options: those of `python -m experiments run`, as seconds=10, arms="plain,ours", repeats=2, side_by_side=2.
+    options: those of `python -m accesspoint.experiments run`, as seconds=10, arms="plain,ours", repeats=2,
+    side_by_side=2.
     Earlier results of the same name are replaced. Raises RuntimeError when it cannot be run; why is printed.
     """
     registry.add(Path(file))

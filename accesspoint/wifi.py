@@ -4,13 +4,13 @@
 Mininet-WiFi is installed for the system's Python; this makes it importable in a virtual environment, too.
 """
 
-from topologies.wifi import use_system_packages
+from accesspoint.topologies.wifi import use_system_packages
 
 use_system_packages()
 
 from mn_wifi.net import Mininet_wifi  # noqa: E402
 
-from topologies.mininet.nodes import Bridge  # noqa: E402
-from topologies.wifi.access_point import P4AP  # noqa: E402
+from accesspoint.topologies.mininet.nodes import Bridge  # noqa: E402
+from accesspoint.topologies.wifi.access_point import P4AP  # noqa: E402
 
 __all__ = ["P4AP", "Bridge", "Mininet_wifi"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line: `python -m controller --config FILE.json [--rest HOST:PORT] [--database URL] [--stats FILE.csv]`."""
+"""Command line: `python -m accesspoint.controller --config FILE.json [--rest HOST:PORT] [--database URL] [--stats
+FILE.csv]`."""
 
 import sys
 from pathlib import Path

@@ -15,7 +15,7 @@ CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
 
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
-"""Of any target; `controller.agent.target` knows which has what."""
+"""Of any target; `accesspoint.controller.agent.target` knows which has what."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
@@ -117,8 +117,8 @@ class Features(Model):
 
 
 class Ncr(Model):
-    """The law of feedback (NCR, section 3.2) and its parameters; `controller.law` says what each does and why this
-    default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` says what each does and
+    why this default."""
 
     law: Literal["paper", "pi2"] = "pi2"
     """`paper`: as the paper has it, which knows neither averages nor limits. `pi2`: ours."""

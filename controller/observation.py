@@ -222,7 +222,7 @@ else:
             "problem": str | None,
             "p4runtime_version": str | None,
             "sessions": int,
-            # By reason, as `controller.agent.refusals` has them.
+            # By reason, as `accesspoint.controller.agent.refusals` has them.
             "stations_refused": dict[str, int],
             "flows_refused": dict[str, int],
             "messages_lost": dict[str, int],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments COMMAND`: list, run, resume, compare and report experiments, here or as a campaign on many
-machines."""
+"""`python -m accesspoint.experiments COMMAND`: list, run, resume, compare and report experiments, here or as a
+campaign on many machines."""
 
 import argparse
 import signal
@@ -10,14 +10,15 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from experiments import commands, plan, registry
-from experiments.experiment import Setting
-from topologies import labs, requirements, targets
-from topologies.kernels import kernel
-from topologies.lab import fail
-from topologies.links.profiles import PROFILES, ProfileError, link_profile
-from topologies.namespaces import contain
-from topologies.requirements import LabError
+from accesspoint.experiments.execution import commands
+from accesspoint.experiments.experiment import Setting
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.topologies import labs, requirements, targets
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.lab import fail
+from accesspoint.topologies.links.profiles import PROFILES, ProfileError, link_profile
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600
 OWN_LINKS = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd", "wpa2")
@@ -25,7 +26,9 @@ _DEFAULTS = (None, False, "testbed", "cubic", labs.WIRED)
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments", description="Experiments on the access point.")
+    parser = argparse.ArgumentParser(
+        prog="python -m accesspoint.experiments", description="Experiments on the access point."
+    )
     commands_ = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -147,7 +150,7 @@ def _in_the_foreground(options: argparse.Namespace, argv: list[str] | None) -> i
         words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
         return kernel.run(place.kernel, "experiments", words, [directory], place.clock)
     labs.lab_class(place.lab)  # not before the check, and before what imports Mininet
-    from experiments.foreground import Foreground
+    from accesspoint.experiments.execution.foreground import Foreground
 
     setting = Setting(profile, options.cc, options.target, place.lab, labs.air(options), options.wpa2)
     declared = registry.find(name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an experiment is, declared as data: a question that a paper asked, the labs and the traffic that ask it again,
-the arms that answer, and what the paper reports. What it comes to is said by the paper's claims (experiments.claims),
+the arms that answer, and what the paper reports. What it comes to is said by the paper's claims
+(accesspoint.experiments.verdict.claims),
 which no experiment can move; where no paper claims anything, by goals of its own.
 
 Nothing here imports a lab: experiments can be listed, and their results reported, anywhere. Times are seconds of the
@@ -12,16 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from experiments.raw import Point as Point
-from experiments.raw import Raw
-from experiments.raw import Value as Value
-from topologies import targets
-from topologies.kernels.kernel import REAL
-from topologies.labs import WIRED
-from topologies.links.profiles import PROFILES, LinkProfile
+from accesspoint.experiments.measure.raw import Point as Point
+from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.raw import Value as Value
+from accesspoint.topologies import targets
+from accesspoint.topologies.kernels.kernel import REAL
+from accesspoint.topologies.labs import WIRED
+from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 
 if TYPE_CHECKING:
-    from topologies.kernels.kernel import Kernel
+    from accesspoint.topologies.kernels.kernel import Kernel
 
 PLAIN: Mapping[str, Any] = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True}
@@ -33,8 +34,8 @@ class Arm:
 
     role: `plain` is what the paper improves on, `paper` its proposal, `peer` what others offer for the same, `ours`
     this access point.
-    features: topologies.mininet.network.Features by name. controller: more of an access point's configuration, as
-    {"ncr": {"alpha": 0.1}} (controller.config.AccessPointConfig).
+    features: accesspoint.topologies.mininet.network.Features by name. controller: more of an access point's
+    configuration, as {"ncr": {"alpha": 0.1}} (accesspoint.controller.config.AccessPointConfig).
     cc, ecn: TCP of every host; a flow may choose another cc. controls: congestion controls in BPF that the arm needs,
     as `hosts cc load` takes them: ("vegas_fair introduction=100000",); their name for `cc` is "bpf_vegas_fair".
     options: for the experiment's own code.
@@ -52,16 +53,16 @@ class Arm:
 
 
 class Traffic(Protocol):
-    """Something that happens in a scene: flows, sessions, programs, events (experiments.scene)."""
+    """Something that happens in a scene: flows, sessions, programs, events (accesspoint.experiments.scenes.scene)."""
 
     def prepare(self, stage: Any) -> None:
         """Called in the running lab, before the clock starts: starts listeners and plans what happens when. stage: an
-        experiments.stage.Stage. A part may also have `needless(directory, point, repeat)`, which says whether a repeat
-        has nothing to do, by what earlier ones left beside its folder."""
+        accesspoint.experiments.lab.stage.Stage. A part may also have `needless(directory, point, repeat)`, which says
+        whether a repeat has nothing to do, by what earlier ones left beside its folder."""
 
 
 class Scene(Protocol):
-    """A topology and the traffic in it (experiments.scene: AccessPoint, Multihomed)."""
+    """A topology and the traffic in it (accesspoint.experiments.scenes.scene: AccessPoint, Multihomed)."""
 
     @property
     def seconds(self) -> float:
@@ -95,7 +96,7 @@ class Scene(Protocol):
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of one run, computed from its raw data; experiments.raw has the usual ones.
+    """A figure of one run, computed from its raw data; accesspoint.experiments.measure.raw has the usual ones.
 
     text: what it is, for people. shown: how it is printed.
     """
@@ -135,8 +136,8 @@ class Goal:
 
     text: what it says when it holds, with {value} and {limit}, both printed as in `shown`. value: of a repeat's
     figures; where one of them was not measured, that repeat does not decide. One of at_least and at_most is given: the
-    worse end of the interval over the repeats counts (experiments.goals). why: what is known of why it is missed, for
-    where it is.
+    worse end of the interval over the repeats counts (accesspoint.experiments.verdict.goals). why: what is known of
+    why it is missed, for where it is.
     """
 
     kind: Literal["met", "beaten"]
@@ -297,9 +298,10 @@ class Quick:
 
 @dataclass(frozen=True)
 class Setting:
-    """What people choose for a run in the foreground (experiments.foreground): the links, the congestion control of
-    every host, the switch and the kind of lab (topologies.labs) by name, what its radios do to frames, and whether they
-    encrypt them."""
+    """What people choose for a run in the foreground (accesspoint.experiments.execution.foreground): the links, the
+    congestion control of
+    every host, the switch and the kind of lab (accesspoint.topologies.labs) by name, what its radios do to frames, and
+    whether they encrypt them."""
 
     profile: LinkProfile = PROFILES["testbed"]
     cc: str = "cubic"

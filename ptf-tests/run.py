@@ -25,8 +25,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lib.ports import PORTS, SLOW
-from targets import CONNECTIONS_LINK, GRPC_ADDRESS, ROOT, TARGETS, LabError, MissingTargetError, Target
+from accesspoint.ptf_tests.lib.ports import PORTS, SLOW
+from accesspoint.ptf_tests.targets import (
+    CONNECTIONS_LINK,
+    GRPC_ADDRESS,
+    ROOT,
+    TARGETS,
+    LabError,
+    MissingTargetError,
+    Target,
+)
 
 TESTS = ROOT / "ptf-tests/tests"
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
@@ -128,7 +136,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 def push_pipeline(target: Target, place: Place, process: subprocess.Popen[bytes] | None, log: Path) -> None:
     """Load the program, then make the slow port slow."""
-    from lib.p4runtime import Client, P4RuntimeError
+    from accesspoint.ptf_tests.lib.p4runtime import Client, P4RuntimeError
 
     try:
         client = Client(place.address, place.p4info)
@@ -201,7 +209,7 @@ def run_tests(
 
 def run_connections(arguments: argparse.Namespace) -> int:
     """Run modelled connections on apswitch in virtual time; print the counterexamples."""
-    from lib import fast
+    from accesspoint.ptf_tests.lib import fast
 
     p4info, device_config = find_program(TARGETS["apswitch"], arguments.program.resolve(), arguments.device_config)
     started = time.time()

@@ -5,20 +5,16 @@ All that tests must not know is here, or in the controller's adapter. A target t
 `cannot`: {test: reason}.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accesspoint.controller.agent import target as adapter
+from accesspoint.ptf_tests.lib.ports import PORTS, SLOW
+from accesspoint.topologies import bmv2, targets
+from accesspoint.topologies.requirements import LabError
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))
-
-from lib.ports import PORTS, SLOW  # noqa: E402
-
-from controller.agent import target as adapter  # noqa: E402
-from topologies import bmv2, targets  # noqa: E402
-from topologies.requirements import LabError  # noqa: E402
-
 GRPC_ADDRESS = "127.0.0.1:9559"
 THRIFT_PORT = 9090
 SLOW_FRAMES = 5  # frames of 1000 bytes per second

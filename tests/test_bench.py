@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapReader
 
-from bench.report import Measured, Row, merge, words
-from bench.switch import beside_writes
-from bench.switch.__main__ import GROUPS, Group, chosen, measure_group
-from bench.switch.beside_writes import Trials
-from bench.switch.lab import Lab
-from bench.switch.program import write_frames
-from bench.switch.switching import INJECTOR, targets
-from topologies.namespaces.contain import stop_process
-from topologies.requirements import ROOT, LabError
+from accesspoint.checks.bench.report import Measured, Row, merge, words
+from accesspoint.checks.bench.switch import beside_writes
+from accesspoint.checks.bench.switch.__main__ import GROUPS, Group, chosen, measure_group
+from accesspoint.checks.bench.switch.beside_writes import Trials
+from accesspoint.checks.bench.switch.lab import Lab
+from accesspoint.checks.bench.switch.program import write_frames
+from accesspoint.checks.bench.switch.switching import INJECTOR, targets
+from accesspoint.topologies.namespaces.contain import stop_process
+from accesspoint.topologies.requirements import ROOT, LabError
 
 FLOWS = 5
 RATE = 5000.0  # packets/s, few enough for the socket's buffer to hold them all
@@ -60,16 +60,16 @@ def test_injecting_into_no_interface_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "frames.pcap"
     write_frames(file, 1, 60)
     with Lab() as lab, pytest.raises(LabError, match=r"failed: error: nobody: no interface with this name$"):
-        lab.run(sys.executable, "-m", "bench.switch.inject", "nobody", file)
+        lab.run(sys.executable, "-m", "accesspoint.checks.bench.switch.inject", "nobody", file)
 
 
 @privileged
 def test_entries_of_the_benchmark_are_those_of_the_program() -> None:
     switch = next(target for target in targets(None) if target.name == "apswitch")
     code = """
-from bench.switch.p4runtime import Writer
-from conformance.client import Program
-from topologies.requirements import ROOT
+from accesspoint.checks.bench.switch.p4runtime import Writer
+from accesspoint.checks.conformance.client import Program
+from accesspoint.topologies.requirements import ROOT
 writer = Writer(Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"), push=True)
 writer.write(writer.request(range(2)))
 (found,) = writer.read(writer.counters(range(2)))
@@ -138,8 +138,8 @@ def test_another_build_takes_turns() -> None:
 
 STOPPED = """
 import time
-from bench.switch import __main__ as bench
-from bench.report import Measured, Row, run
+from accesspoint.checks.bench.switch import __main__ as bench
+from accesspoint.checks.bench.report import Measured, Row, run
 bench.GROUPS = {
     "quick": bench.Group(("a",), lambda step, beside: Measured([Row("a", "is there", 1.0)])),
     "slow": bench.Group(("b",), lambda step, beside: time.sleep(60)),

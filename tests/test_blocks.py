@@ -72,9 +72,9 @@ def podman(words: list[str]) -> None:
     if "apswitch" in words:
         options_are_known([BUILT["apswitch"]], words[words.index("apswitch") + 1 :])
     if "access-point-controller" in words:
-        python_knows(["-m", "controller", *words[words.index("access-point-controller") + 1 :]])
+        python_knows(["-m", "accesspoint.controller", *words[words.index("access-point-controller") + 1 :]])
     if "access-point-lab" in words and words[0] == "run":
-        python_knows(["-m", "topologies.lab", *words[words.index("access-point-lab") + 1 :]])
+        python_knows(["-m", "accesspoint.topologies.lab", *words[words.index("access-point-lab") + 1 :]])
 
 
 def units(words: list[str]) -> None:
@@ -228,7 +228,7 @@ def calls_of(path: str) -> Callable[[Block], None]:
 
 
 def configuration(block: Block) -> None:
-    from controller.config import Pipeline
+    from accesspoint.controller.config import Pipeline
 
     Pipeline.model_validate(json.loads(f"{{{block.text}}}")["pipeline"])
 
@@ -281,7 +281,7 @@ INSTALL = vocabulary("controller/**/*.py", "controller/**/*.service")
 # (page, how the block begins) -> its judge; a page's other blocks ```text are commands.
 JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/architecture.md", "p4src/"): drawing,
-    ("docs/controller/README.md", "python -m controller --config access-points.json --check"): in_order,
+    ("docs/controller/README.md", "python -m accesspoint.controller --config access-points.json --check"): in_order,
     ("docs/controller/apctl.md", "fine "): INSTALL,
     ("docs/controller/laws.md", "{"): settings,
     ("docs/controller/loop.md", "loop.py"): traced,
@@ -294,7 +294,7 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/hosts/sessions.md", '{"kind"'): HOSTS,
     ("docs/hosts/sessions.md", "$ hosts sessions"): HOSTS,
     ("docs/hosts/two-uplinks.md", "sysctl "): in_a_namespace,
-    ("docs/index.md", " Mb/s"): vocabulary("experiments/*.py", "experiments/ncr/*.py"),
+    ("docs/index.md", " Mb/s"): vocabulary("experiments/*.py", "experiments/catalogue/ncr/*.py"),
     ("docs/install.md", "    2.31 MB"): vocabulary("packaging/debian/*/control", "tools/dist/*.py"),
     ("docs/library.md", "from accesspoint.wifi"): calls_of("examples/roaming.py"),
     ("docs/ns3.md", "#include"): elsewhere("topologies/tests/test_ns3.py", "```cpp"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from topologies.requirements import ROOT
+from accesspoint.topologies.requirements import ROOT
 
 APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
 PROGRAM = ROOT / "p4src/compiled/ap.json"

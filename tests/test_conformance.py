@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.tests.certificates import Authority
+from accesspoint.controller.tests.certificates import Authority
 
 ROOT = Path(__file__).parent.parent
 APSWITCH = ROOT / "switch/target/release/apswitch"
@@ -24,7 +24,7 @@ MOST_WAIT = 30.0  # s
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     """Patient: what passes does not wait, however busy the machine is."""
-    command = [sys.executable, "-m", "conformance", "--wait", "60", *options]
+    command = [sys.executable, "-m", "accesspoint.checks.conformance", "--wait", "60", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
 
 
@@ -119,7 +119,7 @@ def test_ports_of_a_server_that_runs_already() -> None:
         done
         {APSWITCH} --no-p4 -i 1@switch1 -i 2@switch2 --grpc-server-addr 127.0.0.1:9559 --cpu-port 510 &
         until (: </dev/tcp/127.0.0.1/9559) 2>/dev/null; do sleep 0.05; done
-        {sys.executable} -m conformance --address 127.0.0.1:9559 --port 1@host1 --port 2@host2 \\
+        {sys.executable} -m accesspoint.checks.conformance --address 127.0.0.1:9559 --port 1@host1 --port 2@host2 \\
             --section 9.5 --section 16
     """
     # The process namespace ends what is left in it when the shell ends.

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model of connections: its FIFO, its endpoints, what an end knows, and the judge, each on its own."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "ptf-tests"))
-
-from model.endpoint import ACCURATE, CLASSIC, DCTCP, Endpoint, Host, Options
-from model.fifo import Fifo
-from model.frames import ACK, FIN, PSH, SYN
-from model.judge import Direction, Judge, Port, Sent
-from model.knowledge import Knowledge
-from model.segments import CWR, ECE, Segment, Way, build_frame, number_of
+from accesspoint.ptf_tests.model.endpoint import ACCURATE, CLASSIC, DCTCP, Endpoint, Host, Options
+from accesspoint.ptf_tests.model.fifo import Fifo
+from accesspoint.ptf_tests.model.frames import ACK, FIN, PSH, SYN
+from accesspoint.ptf_tests.model.judge import Direction, Judge, Port, Sent
+from accesspoint.ptf_tests.model.knowledge import Knowledge
+from accesspoint.ptf_tests.model.segments import CWR, ECE, Segment, Way, build_frame, number_of
 
 ISS, PEER = 10_000, 50_000
 PLAIN, HOST = Options(), Host()

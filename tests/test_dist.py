@@ -67,11 +67,15 @@ def test_the_client_is_a_wheel_of_its_own(tmp_path: Path) -> None:
 
 def test_conformance_is_a_wheel_of_its_own(tmp_path: Path) -> None:
     site = unpacked(wheels.conformance(tmp_path / "sources", VERSION), tmp_path)
-    listed = said("-m", "conformance", "--list", at=tmp_path, path=site)
-    assert listed == said("-m", "conformance", "--list", at=ROOT, path=ROOT)
-    assert said("-c", "import conformance, topologies; print(topologies.__file__)", at=tmp_path, path=site).startswith(
-        f"{site}/conformance/topologies/"
+    listed = said("-m", "p4runtime_conformance", "--list", at=tmp_path, path=site)
+    assert listed == said("-m", "accesspoint.checks.conformance", "--list", at=ROOT, path=ROOT)
+    script = (
+        "import sys; from p4runtime_conformance import topologies; "
+        "print(topologies.__file__, 'accesspoint' in sys.modules)"
     )
+    assert said("-c", script, at=tmp_path, path=site).split() == [
+        f"{site}/p4runtime_conformance/topologies/__init__.py", "False",
+    ]  # fmt: skip
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -79,7 +83,7 @@ def test_conformance_is_a_wheel_of_its_own(tmp_path: Path) -> None:
 def test_conformance_asks_a_server_without_a_checkout(tmp_path: Path) -> None:
     site = unpacked(wheels.conformance(tmp_path / "sources", VERSION), tmp_path)
     environment = os.environ | {"PYTHONPATH": str(site), "APSWITCH": str(BUILT["apswitch"])}
-    words = [sys.executable, "-m", "conformance", "--target", "apswitch", "--section", "9.1.1"]
+    words = [sys.executable, "-m", "p4runtime_conformance", "--target", "apswitch", "--section", "9.1.1"]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "pass" in done.stdout, done.stdout + done.stderr
 
@@ -169,7 +173,7 @@ cd /usr/share/man
 for page in man1/apswitch.1 man1/apswitch-explain.1 man1/hosts.1 man1/hosts-batcp.1 man1/batcp.1 man8/apctl.8; do
     gzip -dc $page.gz | grep -c '^.SH'
 done
-cd /opt/access-point && .venv/bin/python -c 'import controller.app, sys; print(sys.prefix)'
+cd /opt/access-point && .venv/bin/python -c 'import accesspoint.controller.app, sys; print(sys.prefix)'
 ! command -v systemd-analyze >/dev/null || systemd-analyze verify /usr/lib/systemd/system/access-point-*.service 2>&1
 apctl init --radio radio0 --uplink uplink0 --down 14mbit --up 1mbit --root /image
 ls /image/etc/systemd/system

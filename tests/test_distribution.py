@@ -14,9 +14,10 @@ import pytest
 
 from tools.dist import debian, wheels
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
+ROOMS = ("controller", "experiments", "topologies")
 APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
 IN_A_LAB = """
 import accesspoint
@@ -33,13 +34,11 @@ finally:
 
 
 def test_every_package_is_named() -> None:
-    named = set(SETUPTOOLS["packages"])
-    for name, folder in SETUPTOOLS["package-dir"].items():
-        inits = [path.parent for path in (ROOT / folder).rglob("__init__.py") if "tests" not in path.parts]
-        found = {".".join([name, *path.relative_to(ROOT / folder).parts]) for path in inits}
-        assert found <= named, "name it in pyproject.toml"
-        named -= found
-    assert named == {"accesspoint.p4src"}
+    found = {"accesspoint", "accesspoint.p4src"}
+    for room in ROOMS:
+        inits = [path.parent for path in (ROOT / room).rglob("__init__.py") if "tests" not in path.parts]
+        found |= {".".join(["accesspoint", *path.relative_to(ROOT).parts]) for path in inits}
+    assert set(SETUPTOOLS["packages"]) == found, "name it in pyproject.toml"
 
 
 def test_what_it_needs_is_what_is_tested() -> None:
@@ -55,7 +54,6 @@ def test_what_it_needs_is_what_is_tested() -> None:
 
 def imported(*rooms: str) -> set[str]:
     """The modules of others that the code of rooms imports, by their first names."""
-    own = {"accesspoint", "controller", "experiments", "topologies"}
     found = set()
     for path in (path for room in rooms for path in (ROOT / room).rglob("*.py") if "tests" not in path.parts):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -63,21 +61,20 @@ def imported(*rooms: str) -> set[str]:
                 found |= {name.name.partition(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(str(node.module).partition(".")[0])
-    return found - own - set(sys.stdlib_module_names)
+    return found - {"accesspoint"} - set(sys.stdlib_module_names)
 
 
 BESIDE = {
     "mininet", "mn_wifi", "bcc",  # the system's
     "google", "starlette", "cryptography",  # finsy's, fastapi's, aioquic's own
     "typing_extensions", "pydantic_core",  # pydantic's own
-    "bench",  # measures the controller, in a checkout
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("rooms", "wanted"),
     [
-        (SETUPTOOLS["package-dir"].values(), [*PROJECT["project"]["dependencies"], "distributed", "dask"]),
+        (["accesspoint", *ROOMS], [*PROJECT["project"]["dependencies"], "distributed", "dask"]),
         (["controller"], debian.CONTROLLER),
     ],
     ids=["distribution", "Debian package"],
@@ -105,20 +102,35 @@ def test_it_has_one_import_name(wheel: Path) -> None:
     assert sorted(path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")) == ["accesspoint"]
 
 
+@pytest.fixture(params=["checkout", "wheel"])
+def installed(request: pytest.FixtureRequest) -> Path:
+    """A folder that holds the package `accesspoint`."""
+    return ROOT if request.param == "checkout" else request.getfixturevalue("wheel")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_it_works_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(wheel), "APSWITCH": str(APSWITCH)}
+def test_accesspoint_beside_modules_of_the_same_names_runs_a_lab(installed: Path, tmp_path: Path) -> None:
+    """Neither this process nor the controller that the lab starts imports any of them."""
+    for room in ("controller", "topologies", "checks"):
+        (tmp_path / f"{room}.py").write_text("raise SystemExit('not mine')\n")
+    for room in ("experiments", "conformance"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("raise SystemExit('not mine')\n")
+    (tmp_path / "script.py").write_text(IN_A_LAB)
+    environment = {**os.environ, "PYTHONPATH": str(installed), "APSWITCH": str(APSWITCH)}
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_LAB], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(wheel / "accesspoint/__init__.py"), "0.0", "ready"]
+    assert done.stdout.split() == [str(installed / "accesspoint/__init__.py"), "0.0", "ready"]
 
 
-def test_a_module_in_the_way_is_named(tmp_path: Path) -> None:
-    (tmp_path / "controller.py").touch()
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+def test_the_virtual_environment_knows_the_checkout_after_all_else(tmp_path: Path) -> None:
+    """A script of any folder finds accesspoint, and its own modules first: `make setup` wrote a .pth file."""
+    (tmp_path / "controller.py").write_text("name = 'mine'\n")
+    (tmp_path / "script.py").write_text("import accesspoint, controller; print(accesspoint.__file__, controller.name)")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", "import accesspoint"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stderr.splitlines()[-1].startswith("ImportError: a module 'controller' that is not the access point's")
+    assert done.stdout == f"{ROOT / 'accesspoint/__init__.py'} mine\n"

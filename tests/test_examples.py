@@ -16,7 +16,7 @@ EXAMPLES = ROOT / "examples"
 MAX_LINES = 40
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 WITHOUT_WIFI = subprocess.run(
-    [sys.executable, "-c", "import accesspoint.wifi, topologies.wifi.requirements as r; print(r.check())"],
+    [sys.executable, "-c", "import accesspoint.wifi, accesspoint.topologies.wifi.requirements as r; print(r.check())"],
     cwd=ROOT,
     capture_output=True,
     text=True,

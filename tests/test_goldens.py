@@ -28,7 +28,7 @@ _spec.loader.exec_module(tofino)
 def copy(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
-    for folder in ("conformance/programs", "switch/testdata/programs", "topologies/links"):
+    for folder in ("checks/conformance/programs", "switch/testdata/programs", "topologies/links"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     return tmp_path
 
@@ -51,7 +51,7 @@ def test_changed_source_is_noticed(copy: Path) -> None:
     assert "make p4" in done.stderr
 
 
-@pytest.mark.parametrize("folder", ["p4src/stages", "conformance/programs", "switch/testdata/programs"])
+@pytest.mark.parametrize("folder", ["p4src/stages", "checks/conformance/programs", "switch/testdata/programs"])
 def test_added_source_is_noticed(copy: Path, folder: str) -> None:
     (copy / folder / "new.p4").write_text("// new\n")
     assert check(copy).returncode == 2

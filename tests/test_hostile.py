@@ -17,22 +17,24 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapReader
 
-from bench.switch.lab import Lab
-from bench.switch.program import write_frames
-from hostile import report
-from hostile.__main__ import select
-from hostile.attack import load
-from hostile.measure import UNANSWERED, Other, Result, percentile
-from hostile.servers import MARK, SERVERS, Counter, family, mark
-from hostile.tools import mutate
-from topologies.requirements import ROOT
+from accesspoint.checks.bench.switch.lab import Lab
+from accesspoint.checks.bench.switch.program import write_frames
+from accesspoint.checks.hostile import report
+from accesspoint.checks.hostile.__main__ import select
+from accesspoint.checks.hostile.attack import load
+from accesspoint.checks.hostile.measure import UNANSWERED, Other, Result, percentile
+from accesspoint.checks.hostile.servers import MARK, SERVERS, Counter, family, mark
+from accesspoint.checks.hostile.tools import mutate
+from accesspoint.topologies.requirements import ROOT
 
 
 def test_every_attack_has_a_server_a_text_and_a_place_in_the_list() -> None:
     attacks = load()
     assert {one.server for one in attacks.values()} <= set(SERVERS)
     assert all(one.text and 0 < one.seconds <= 30 for one in attacks.values())
-    done = subprocess.run([sys.executable, "-m", "hostile", "--list"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "accesspoint.checks.hostile", "--list"], cwd=ROOT, capture_output=True, text=True
+    )
     assert [line.split()[1] for line in done.stdout.splitlines()] == list(attacks)
 
 
@@ -45,7 +47,10 @@ def test_attacks_are_chosen_by_name_pattern_and_server() -> None:
     assert {one.server for one in select(attacks, ["switch"], short=False)} == {"switch"}
     assert all(one.short for one in select(attacks, [], short=True))
     done = subprocess.run(
-        [sys.executable, "-m", "hostile", "--only", "nothing"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "accesspoint.checks.hostile", "--only", "nothing"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, "no attack is called nothing" in done.stderr) == (2, True)
 
@@ -165,7 +170,7 @@ def test_the_page_names_the_attacks_that_there_are() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 @pytest.mark.timeout(600)
 def test_what_is_attacked_for_a_short_time_holds(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hostile", "--short", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "accesspoint.checks.hostile", "--short", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     told = json.loads((tmp_path / "summary.json").read_text())
@@ -178,7 +183,7 @@ def test_what_is_attacked_for_a_short_time_holds(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_a_run_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
     before = {path.name for path in Path(tempfile.gettempdir()).glob("hostile-*")}
-    command = [sys.executable, "-m", "hostile", "--only", "idle-connections", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "accesspoint.checks.hostile", "--only", "idle-connections", "--out", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         deadline = time.monotonic() + 60
         while len(started := family(run.pid)) < 5:  # switch, source, other client and their parents

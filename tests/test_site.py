@@ -65,7 +65,6 @@ def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
 
 
 def test_first_pages_say_what_was_measured() -> None:
-    sys.path.insert(0, str(ROOT))
     figures = importlib.import_module("tools.site.figures")
     assert len(figures.PAGES) == 2
     for page in figures.PAGES:

@@ -12,10 +12,10 @@ from finsy.proto import p4i, p4r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.client import Program
-from conformance.stf import cases, testgen
-from conformance.stf.entities import Entities, field_match
-from conformance.stf.language import (
+from accesspoint.checks.conformance.client import Program
+from accesspoint.checks.conformance.stf import cases, testgen
+from accesspoint.checks.conformance.stf.entities import Entities, field_match
+from accesspoint.checks.conformance.stf.language import (
     COMMANDS,
     Add,
     Call,
@@ -30,11 +30,11 @@ from conformance.stf.language import (
     Wait,
     parse,
 )
-from conformance.stf.run import difference
-from conformance.suite import Failed, NotApplicable
+from accesspoint.checks.conformance.stf.run import difference
+from accesspoint.checks.conformance.suite import Failed, NotApplicable
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = ROOT / "conformance/programs"
+PROGRAMS = ROOT / "checks/conformance/programs"
 APSWITCH = ROOT / "switch/target/release/apswitch"
 NEEDS_SWITCH = pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
 
@@ -260,7 +260,7 @@ def test_what_p4c_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def run(*options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance.stf", "--wait", "60", *map(str, options)]
+    command = [sys.executable, "-m", "accesspoint.checks.conformance.stf", "--wait", "60", *map(str, options)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
 
 

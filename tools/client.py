@@ -13,14 +13,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from accesspoint.controller.agent.control import Control
+from accesspoint.controller.api.app import create_app
+from accesspoint.controller.api.service import Service
+from accesspoint.controller.state.database import open_engine
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))
-
-from controller.agent.control import Control  # noqa: E402
-from controller.api.app import create_app  # noqa: E402
-from controller.api.service import Service  # noqa: E402
-from controller.state.database import open_engine  # noqa: E402
-
 HEAD = "# SPDX-License-Identifier: Apache-2.0\n"
 WIDTH = 110
 

@@ -16,7 +16,7 @@ SUMS=$COMPILED/goldens.sha256
 TOFINO_P4INFO=$COMPILED/ap_tna.p4info.txtpb
 TOFINO_OUT=out/tofino
 # The programs of the conformance suite: renewed with the others, checked by their sums alone, as they take p4c longer.
-SUITE=conformance/programs
+SUITE=checks/conformance/programs
 SUITE_SUMS=$SUITE/goldens.sha256
 # Those of the switch's tests, which keep the places in their sources, and the switch that is a link of a lab: in the same way.
 OTHERS="switch/testdata/programs topologies/links"

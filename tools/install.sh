@@ -71,7 +71,7 @@ install_ns3() {
     if [ ! -f switch/target/release/libapswitch_c.so ]; then
         die "the switch's library is missing: build it with \`make switch\`"
     fi
-    .venv/bin/python -m topologies.ns3.build
+    .venv/bin/python -m accesspoint.topologies.ns3.build
 }
 
 # A database and a Prometheus are wanted as programs: what their packages would start and listen on stays off.
@@ -104,6 +104,9 @@ install_python() {
         fi
     fi
     install_requirements requirements.txt
+    # The checkout's packages are found from any folder, after whatever lies beside a user's script.
+    .venv/bin/python -c 'import os, sysconfig
+open(sysconfig.get_path("purelib") + "/access-point.pth", "w").write(os.getcwd() + "\n")'
 }
 
 # Both lists have stamps: what was installed last stands in .venv.

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))
 
 IMAGES = ROOT / "docs/images"
 WIDE, PHONE = (1280, 1180), (390, 1100)
@@ -36,15 +35,26 @@ SECTION = "arguments[0] && document.querySelector(`section[aria-label='${argumen
 def outside(words: list[str]) -> int:
     """Start the lab, which takes the pictures while its traffic goes on."""
     inside = shlex.join([sys.executable, str(Path(__file__).resolve()), "--inside", *words])
-    lab = [sys.executable, "-m", "topologies.lab", "--stations", "3", "--shared", "--down", "14mbit", "--up", "2mbit"]
+    lab = [
+        sys.executable,
+        "-m",
+        "accesspoint.topologies.lab",
+        "--stations",
+        "3",
+        "--shared",
+        "--down",
+        "14mbit",
+        "--up",
+        "2mbit",
+    ]
     commands = [*TRAFFIC, f"sh {inside}"]
     return subprocess.run([*lab, *(f"--exec={command}" for command in commands)], cwd=ROOT, check=False).returncode
 
 
 def inside(look: Path | None) -> int:
     """Take the pictures of the controller that the lab has."""
-    from controller.client import Client
-    from controller.tests.browser import browser
+    from accesspoint.controller.client import Client
+    from accesspoint.controller.tests.browser import browser
 
     url, token = os.environ["APCTL_URL"], os.environ["APCTL_TOKEN"]
     with Client(url, token) as client, browser() as window:

@@ -133,7 +133,7 @@ def ptf(outcome: Outcome) -> None:
 
 
 def mutants(outcome: Outcome) -> None:
-    call(outcome, PYTHON, "ptf-tests/mutants")
+    call(outcome, PYTHON, "-m", "accesspoint.ptf_tests.mutants")
 
 
 PARTS = {

@@ -13,12 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from accesspoint.topologies import targets
+from accesspoint.topologies.requirements import LabError
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))
-
-from topologies import targets  # noqa: E402
-from topologies.requirements import LabError  # noqa: E402
-
 PAGE = ROOT / "docs/results/versions.md"
 GOLDENS = ("ap.json", "ap.p4info.txtpb")
 HEADER = """# Releases of p4c and of the targets

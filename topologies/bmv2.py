@@ -10,7 +10,7 @@ act, and not in front of the wire.
 import socket
 import struct
 
-from topologies.requirements import LabError
+from accesspoint.topologies.requirements import LabError
 
 FULL_FRAME = 1514  # bytes
 ACK_FRAME = 66  # bytes: an ACK with timestamps over IPv4; receivers send one per two full frames (RFC 9293, 3.8.6.3)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m topologies.fleet`: a fleet on one machine. An engine (NATS), two replicas of the service, and access
+"""`python -m accesspoint.topologies.fleet`: a fleet on one machine. An engine (NATS), two replicas of the service, and
+access
 points in namespaces of their own, each with a switch, an agent, a station, a server and some traffic between them.
 
 Every process is started again when it ends, as systemd does with units, so any of them may be killed to see what that
@@ -27,10 +28,10 @@ from typing import Any, Self
 
 import httpx
 
-from topologies import targets
-from topologies.namespaces.contain import stop_process
-from topologies.namespaces.namespace import Namespace, end_with_parent
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies import targets
+from accesspoint.topologies.namespaces.contain import stop_process
+from accesspoint.topologies.namespaces.namespace import Namespace, end_with_parent
+from accesspoint.topologies.requirements import ROOT, LabError
 
 WAIT_SECONDS = 120.0
 AGAIN_SECONDS = 1.0
@@ -291,7 +292,16 @@ class Fleet:
             raise LabError("nats-server is missing: apt-get install nats-server")
         python = [sys.executable, "-m"]
         listen = f"127.0.0.1:{self.engine_port}"
-        init = [*python, "controller.fleet.credentials", "init", str(keys), "--host", "127.0.0.1", "--listen", listen]
+        init = [
+            *python,
+            "accesspoint.controller.fleet.credentials",
+            "init",
+            str(keys),
+            "--host",
+            "127.0.0.1",
+            "--listen",
+            listen,
+        ]
         subprocess.run(init, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
         self.part("engine", [program, "-c", str(keys / "nats.conf")])
         wait_for(lambda: self.parts["engine"].said("Server is ready"), "the engine starts")
@@ -336,7 +346,7 @@ class Fleet:
         config.write_text(json.dumps({"access_points": [{"name": name, "address": grpc, "ports": ports}]}))
         for number in range(1, agents + 1):
             state = self.directory / f"{name}-agent{number}"
-            command = [sys.executable, "-m", "controller.agent", "--name", name, "--state", str(state)]
+            command = [sys.executable, "-m", "accesspoint.controller.agent", "--name", name, "--state", str(state)]
             command += ["--engine", f"tls://127.0.0.1:{ENGINE_PORT}", "--engine-ca", str(keys / "ca.pem")]
             command += ["--enrol", str(keys / "enrol.creds"), "--config", str(config)]
             ap.parts[f"agent{number}"] = self.part(f"{name}-agent{number}", command, within)
@@ -380,7 +390,9 @@ def _place(directory: Path | None) -> Iterator[Path]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m topologies.fleet", description="A fleet of access points.")
+    parser = argparse.ArgumentParser(
+        prog="python -m accesspoint.topologies.fleet", description="A fleet of access points."
+    )
     parser.add_argument("--agents", type=int, default=3, metavar="N", help="access points (default: 3)")
     parser.add_argument("--backups", type=int, default=1, metavar="N", help="more agents of ap1 (default: 1)")
     parser.add_argument(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m topologies.lab`: a lab to play in, with the Mininet prompt. `--exec` or a piped script runs commands."""
+"""`python -m accesspoint.topologies.lab`: a lab to play in, with the Mininet prompt. `--exec` or a piped script runs
+commands."""
 
 import argparse
 import os
@@ -11,12 +12,12 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
-from topologies import labs, requirements, targets
-from topologies.features import PLAIN, Features
-from topologies.kernels import kernel
-from topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
-from topologies.namespaces import contain
-from topologies.requirements import LabError
+from accesspoint.topologies import labs, requirements, targets
+from accesspoint.topologies.features import PLAIN, Features
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import LabError
 
 REST_PORT = 8080
 IPERF_PORTS = (5201, 5202)
@@ -40,7 +41,9 @@ BANNER = """
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m topologies.lab", description="A lab with the Mininet prompt.")
+    parser = argparse.ArgumentParser(
+        prog="python -m accesspoint.topologies.lab", description="A lab with the Mininet prompt."
+    )
     parser.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
     parser.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
     parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
@@ -69,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         place = labs.choose(options)
         if place.kernel:
             words = sys.argv[1:] if argv is None else argv
-            return kernel.run(place.kernel, "topologies.lab", words, [], place.clock)
+            return kernel.run(place.kernel, "accesspoint.topologies.lab", words, [], place.clock)
         profile = link_profile(
             options.profile, options.down, options.up, options.rtt, options.down_trace, options.up_trace
         )

@@ -6,18 +6,18 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topologies import wifi
-from topologies.kernels import kernel
-from topologies.kernels.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, Kernel
-from topologies.requirements import LabError
+from accesspoint.topologies import wifi
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.kernels.kernel import CLOCKS, REAL, SIMULATED, VIRTUAL, Kernel
+from accesspoint.topologies.requirements import LabError
 
 if TYPE_CHECKING:
-    from topologies.mininet.network import Lab
+    from accesspoint.topologies.mininet.network import Lab
 
 WIRED, WIRELESS = "wired", wifi.NAME
 LABS = (WIRED, WIRELESS)
 NS3 = "ns3"
-"""Of experiments alone (experiments.in_ns3): nobody can play in it."""
+"""Of experiments alone (accesspoint.experiments.lab.in_ns3): nobody can play in it."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ def _choose(options: argparse.Namespace) -> Place:
 
 def kernel_of_radios(air: str, wpa2: bool = False) -> Kernel | None:
     """The kernel that a lab on radios needs in place of the running one. Raises LabError when a part is missing."""
-    from topologies.wifi import requirements
+    from accesspoint.topologies.wifi import requirements
 
     return kernel.with_radios() if requirements.check(air == "wmediumd", wpa2) else None
 
 
 def air(options: argparse.Namespace) -> str:
-    """What radios do to frames, as topologies.wifi.network.WifiLab takes it."""
+    """What radios do to frames, as accesspoint.topologies.wifi.network.WifiLab takes it."""
     return "wmediumd" if options.wmediumd else "plain"
 
 
@@ -91,7 +91,7 @@ def versions(name: str) -> dict[str, str]:
     """Of what a kind of lab has beside the others. Raises LabError."""
     if name == WIRED:
         return {}
-    from topologies.wifi import requirements
+    from accesspoint.topologies.wifi import requirements
 
     return requirements.versions()
 
@@ -99,12 +99,12 @@ def versions(name: str) -> dict[str, str]:
 def lab_class(name: str) -> "type[Lab]":
     """To be called before anything imports Mininet."""
     if name == WIRELESS:
-        from topologies.wifi import use_system_packages
+        from accesspoint.topologies.wifi import use_system_packages
 
         use_system_packages()
-        from topologies.wifi.network import WifiLab
+        from accesspoint.topologies.wifi.network import WifiLab
 
         return WifiLab
-    from topologies.mininet.network import Lab
+    from accesspoint.topologies.mininet.network import Lab
 
     return Lab

@@ -4,7 +4,7 @@
 import subprocess
 from pathlib import Path
 
-from topologies.requirements import LabError
+from accesspoint.topologies.requirements import LabError
 
 
 def run(*command: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topologies import bmv2
-from topologies.requirements import LabError, apswitch
+from accesspoint.topologies import bmv2
+from accesspoint.topologies.requirements import LabError, apswitch
 
 CPU_PORT = 510
 PRIORITY_QUEUES = 8

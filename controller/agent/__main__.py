@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line: `python -m controller.agent --engine tls://HOST:PORT --name NAME --state DIRECTORY`."""
+"""Command line: `python -m accesspoint.controller.agent --engine tls://HOST:PORT --name NAME --state DIRECTORY`."""
 
 import asyncio
 import signal

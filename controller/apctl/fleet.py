@@ -84,7 +84,9 @@ def _keys(named: dict[str, Path]) -> dict[str, str]:
     found = {name: _text(path) for name, path in named.items()}
     for name, text in found.items():
         if FIRST[name] not in text:
-            raise UsageError(f"{named[name]}: no {name}: `controller.fleet.credentials init` makes an engine's")
+            raise UsageError(
+                f"{named[name]}: no {name}: `accesspoint.controller.fleet.credentials init` makes an engine's"
+            )
     return {f"{KEYS}/{name}": text for name, text in found.items()}
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API answers with beside `controller.observation`, and the bodies that it takes. Units are in the names."""
+"""What the API answers with beside `accesspoint.controller.observation`, and the bodies that it takes. Units are in
+the names."""
 
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin

@@ -313,8 +313,8 @@ class MeasureAnswer(TypedDict):
 
 
 class Ncr(TypedDict):
-    """The law of feedback (NCR, section 3.2) and its parameters; `controller.law` says what each does and why
-    this default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` says what each does and
+    why this default."""
 
     law: NotRequired[Literal["paper", "pi2"]]
     alpha: NotRequired[float]
@@ -337,7 +337,7 @@ class Ncr(TypedDict):
 
 class NcrPatch(TypedDict):
     """What is to be changed; null brings a field back to its default. The law of feedback (NCR, section 3.2)
-    and its parameters; `controller.law` says what each does and why this default."""
+    and its parameters; `accesspoint.controller.law` says what each does and why this default."""
 
     law: NotRequired[Literal["paper", "pi2"] | None]
     alpha: NotRequired[float | None]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may say what: `python -m controller.fleet.credentials init DIRECTORY` makes all that a new engine needs.
+"""Who may say what: `python -m accesspoint.controller.fleet.credentials init DIRECTORY` makes all that a new engine
+needs.
 
 NATS knows its clients by Ed25519 keys, and what each may do by a token (JWT) that the account's key has signed, so a
 new agent needs no change of the server: the service, which holds that key, signs what it may do. Whoever connects
@@ -149,7 +150,7 @@ class Credentials:
             return cls(Key("U", found[False]), found[True])
         except (KeyError, ValueError):
             raise ConfigError(
-                f"{path}: no credentials of NATS: `controller.fleet.credentials init` makes some"
+                f"{path}: no credentials of NATS: `accesspoint.controller.fleet.credentials init` makes some"
             ) from None
 
     def text(self) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller.state backup|restore|token`: what is done on the machine of the controller itself.
+"""`python -m accesspoint.controller.state backup|restore|token`: what is done on the machine of the controller itself.
 
-python -m controller.state backup --database sqlite:///controller.db FILE
-python -m controller.state restore --database postgresql://user@host/name FILE
-python -m controller.state token --database sqlite:///controller.db --role admin
+python -m accesspoint.controller.state backup --database sqlite:///controller.db FILE
+python -m accesspoint.controller.state restore --database postgresql://user@host/name FILE
+python -m accesspoint.controller.state token --database sqlite:///controller.db --role admin
 """
 
 import sys

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from controller.apctl import __main__ as command_line
-from controller.state.database import connect
+from accesspoint.controller.apctl import __main__ as command_line
+from accesspoint.controller.state.database import connect
 
 from .databases import missing_postgresql, postgresql
 from .switches import TARGETS, Lab, lab, missing

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from controller.fleet.credentials import Credentials, Key, agent, init, load_key
-from controller.fleet.engine import Engine
-from topologies.fleet import engine as program
-from topologies.namespaces.contain import end_with_parent
+from accesspoint.controller.fleet.credentials import Credentials, Key, agent, init, load_key
+from accesspoint.controller.fleet.engine import Engine
+from accesspoint.topologies.fleet import engine as program
+from accesspoint.topologies.namespaces.contain import end_with_parent
 
 from .switches import end, free_port
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults, with real processes: `python -m controller.tests.faults --count 100` prints how many were survived.
+"""Faults, with real processes: `python -m accesspoint.controller.tests.faults --count 100` prints how many were
+survived.
 
 Traffic goes through a switch all the time, and rules are changed, while the controller, its database, its
 clock, the switch or the connection between them fails at a random moment. After each fault the database must be whole,
@@ -31,11 +32,11 @@ import httpx
 import typer
 from finsy.proto import p4r
 
-from controller.agent import acks, classes, ports
-from controller.agent.entries import EntrySet, everything
-from controller.agent.program import FLOW_TABLES, Encodable, Program
-from controller.config import AccessPointConfig
-from topologies.namespaces.namespace import end_with_parent
+from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent.entries import EntrySet, everything
+from accesspoint.controller.agent.program import FLOW_TABLES, Encodable, Program
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, SERVER, STATION, Controller, End, Lab, end, lab, udp, wait_for
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a fleet, with real processes: `python -m controller.tests.fleet_faults --count 100`.
+"""Faults of a fleet, with real processes: `python -m accesspoint.controller.tests.fleet_faults --count 100`.
 
 Rules are changed over one of two replicas while a replica, an agent, the engine or a switch is killed or stopped, or an
 agent is cut off from the engine. After each fault both replicas must say the same, the last change that was confirmed
@@ -23,10 +23,10 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from controller.config import AccessPointConfig, Ncr
-from controller.samples import FLUSH_SECONDS
-from topologies.fleet import Fleet, Part, missing
-from topologies.requirements import ROOT, LabError
+from accesspoint.controller.config import AccessPointConfig, Ncr
+from accesspoint.controller.samples import FLUSH_SECONDS
+from accesspoint.topologies.fleet import Fleet, Part, missing
+from accesspoint.topologies.requirements import ROOT, LabError
 
 from .faults import differences, say
 
@@ -146,7 +146,7 @@ def wrong(fleet: Fleet, may_be: Sequence[int]) -> str:
     assert rules[0] in may_be, f"{rules} is none of {may_be}"
     path = fleet.directory / "look.json"
     path.write_text(json.dumps(said[0]))
-    command = [sys.executable, "-m", "controller.tests.fleet_faults", LOOK, str(path)]
+    command = [sys.executable, "-m", "accesspoint.controller.tests.fleet_faults", LOOK, str(path)]
     found: list[str] = json.loads(fleet.access_points[0].within.run(*command, cwd=ROOT))
     return "; ".join(found)
 

@@ -9,9 +9,9 @@ senders. There is neither chance nor packets here: what swings, swings by the la
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from controller.agent.queue_estimate import FULL_FRAME
-from controller.agent.regulator import LAWS, queue_target
-from controller.config import Ncr
+from accesspoint.controller.agent.queue_estimate import FULL_FRAME
+from accesspoint.controller.agent.regulator import LAWS, queue_target
+from accesspoint.controller.config import Ncr
 
 STEP = 0.002
 LIMIT = 1000

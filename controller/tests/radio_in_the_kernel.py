@@ -16,16 +16,19 @@ from typing import Any
 
 import httpx
 
-from controller.apctl import install
-from controller.tests.switches import ROOT, end, wait_for
-from controller.tests.test_install import bounded, commands
-from topologies.namespaces import contain
-from topologies.namespaces.namespace import Namespace
+from accesspoint.controller.apctl import install
+from accesspoint.controller.tests.switches import ROOT, end, wait_for
+from accesspoint.controller.tests.test_install import bounded, commands
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.namespaces.namespace import Namespace
 
 SSID = "operated"
 HOSTAPD = f"interface=wlan0\ndriver=nl80211\nssid={SSID}\nhw_mode=g\nchannel=1\nap_isolate=1\n"
 # Wherever this checkout is, it is taken for one that services may read.
-APCTL = "import sys; from controller.apctl import install, __main__; install.HIDDEN = (); sys.exit(__main__.main())"
+APCTL = (
+    "import sys; from accesspoint.controller.apctl import install, __main__; "
+    "install.HIDDEN = (); sys.exit(__main__.main())"
+)
 LONG = 150.0  # s; the kernel has one processor, and shares it
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from controller.agent.capacity import Capacity
-from controller.agent.feedback import Floats, Rates
-from controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-from controller.agent.regulator import LAWS, queue_target
-from controller.config import Ncr
-from controller.law.base import Law
+from accesspoint.controller.agent.capacity import Capacity
+from accesspoint.controller.agent.feedback import Floats, Rates
+from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from accesspoint.controller.agent.regulator import LAWS, queue_target
+from accesspoint.controller.config import Ncr
+from accesspoint.controller.law.base import Law
 
 TICK = 0.01
 MIN_WINDOW = 2.0

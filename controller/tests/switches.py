@@ -23,9 +23,9 @@ from typing import Any
 
 import httpx
 
-from topologies import targets
-from topologies.namespaces.namespace import Namespace, end_with_parent
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies import targets
+from accesspoint.topologies.namespaces.namespace import Namespace, end_with_parent
+from accesspoint.topologies.requirements import ROOT, LabError
 
 TARGETS = ("apswitch", "bmv2")
 ETH_P_ALL = 3
@@ -252,14 +252,14 @@ class Lab:
 
 
 class Controller:
-    """`python -m controller` as people start it."""
+    """`python -m accesspoint.controller` as people start it."""
 
     def __init__(self, config: Path, *arguments: str, before: Sequence[str] = (), root: Path = ROOT) -> None:
         """`arguments` are its own; `before` is a command that runs the one that follows it."""
         self.errors = config.with_suffix(".stderr")
         self._said = b""
         self.process = subprocess.Popen(
-            [*before, sys.executable, "-m", "controller", "--config", str(config), *arguments],
+            [*before, sys.executable, "-m", "accesspoint.controller", "--config", str(config), *arguments],
             cwd=root,
             stdout=subprocess.PIPE,
             stderr=self.errors.open("wb"),

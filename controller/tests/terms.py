@@ -2,7 +2,8 @@
 """What each difference between the laws does by itself: `pi2` with the choice of `paper` in one row of the table in
 docs/controller/laws.md, over the packet simulation.
 
-`.venv/bin/python -m controller.tests.terms` writes docs/results/law-terms.md, and from there the last column of the
+`.venv/bin/python -m accesspoint.controller.tests.terms` writes docs/results/law-terms.md, and from there the last
+column of the
 table; with names of scenarios it runs only those again. All are some minutes of a processor. Scenarios, seeds and what
 counts as a difference were fixed before the first run.
 """
@@ -17,10 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from controller.config import Ncr
-from controller.law import paper
-from controller.law.base import DeviceTerm, Law
-from controller.law.pi2 import MOST_ERROR, Pi2, Pi2DeviceTerm
+from accesspoint.controller.config import Ncr
+from accesspoint.controller.law import paper
+from accesspoint.controller.law.base import DeviceTerm, Law
+from accesspoint.controller.law.pi2 import MOST_ERROR, Pi2, Pi2DeviceTerm
 
 from .simulation import SCENARIOS as ALL_SCENARIOS
 from .simulation import Result, Sender, simulate
@@ -288,7 +289,7 @@ counted. Delay is that of the port's queue. Jain's index is over senders, in the
 
 A figure counts as different when the ranges of the five seeds do not overlap and the medians are apart by 0.01 (link
 used, Jain's index), or by 1 ms and a tenth (delays).
-`.venv/bin/python -m controller.tests.terms` makes this page again.
+`.venv/bin/python -m accesspoint.controller.tests.terms` makes this page again.
 """
 
 

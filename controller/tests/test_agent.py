@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
-from controller.agent.control import Control
-from controller.agent.program import DIGEST_FLOWS, Program, flow_key
-from controller.agent.transport import RpcError
-from controller.config import AccessPointConfig, Rule
+from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.program import DIGEST_FLOWS, Program, flow_key
+from accesspoint.controller.agent.transport import RpcError
+from accesspoint.controller.config import AccessPointConfig, Rule
 
 from .test_entries import config
 
@@ -152,7 +152,7 @@ def _full(_: object) -> None:
 
 
 async def test_what_cannot_be_handled_ends_its_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr("accesspoint.controller.agent.connection.FIRST_BACKOFF", 0.05)
     async with Two() as two:
         two.tell(IPV4, b"\1")
         await until(lambda: two.of("bad")["problem"])
@@ -161,7 +161,7 @@ async def test_what_cannot_be_handled_ends_its_own_session(monkeypatch: pytest.M
 
 
 async def test_a_code_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr("accesspoint.controller.agent.connection.FIRST_BACKOFF", 0.05)
     async with Two() as two:
         two.switch.fails = lambda method: 99 if method == "Read" else 0
         await until(lambda: two.of("bad")["problem"])
@@ -173,7 +173,7 @@ async def test_a_code_that_does_not_exist_is_one_line(monkeypatch: pytest.Monkey
 
 
 async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.agent.connection.FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr("accesspoint.controller.agent.connection.FIRST_BACKOFF", 0.05)
     async with Two() as two:
         classify = two.program.schema.tables["classify"].id
 
@@ -193,7 +193,7 @@ async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: p
 
 async def test_a_flow_that_the_switch_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """B11: else it is known here for ever, and to nobody there."""
-    monkeypatch.setattr("controller.agent.flows.LOST_SECONDS", 0.2)
+    monkeypatch.setattr("accesspoint.controller.agent.flows.LOST_SECONDS", 0.2)
     async with Two() as two:
 
         def inserted() -> int:

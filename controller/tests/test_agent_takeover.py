@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.fleet import Fleet, missing
+from accesspoint.topologies.fleet import Fleet, missing
 
 from .faults import Numbered
 from .fleet_faults import wrong

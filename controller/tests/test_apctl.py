@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.apctl import tables
+from accesspoint.controller.apctl import tables
 
 from .conftest import Apctl
 from .switches import ROOT, Controller, end, free_port

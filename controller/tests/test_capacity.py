@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.agent.capacity import Capacity
-from controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from accesspoint.controller.agent.capacity import Capacity
+from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 
 from .simulation import Sender, simulate
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from controller.config import AccessPointConfig, Config, ConfigError, load
+from accesspoint.controller.config import AccessPointConfig, Config, ConfigError, load
 
 from .switches import ROOT, Controller, end, wait_for
 
@@ -131,7 +131,14 @@ def test_a_live_change_is_checked_like_a_file() -> None:
     ],
 )
 def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[str], words: str) -> None:
-    command = [sys.executable, "-m", "controller", "--config", str(write(tmp_path, access_point())), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "accesspoint.controller",
+        "--config",
+        str(write(tmp_path, access_point())),
+        *arguments,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 2
     assert words in result.stderr
@@ -141,7 +148,7 @@ def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[s
 
 def check(path: Path) -> tuple[int, str, str]:
     """`--check` of a file: code, output, errors."""
-    command = [sys.executable, "-m", "controller", "--config", str(path), "--check"]
+    command = [sys.executable, "-m", "accesspoint.controller", "--config", str(path), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -205,7 +212,7 @@ def test_the_wrong_p4info_is_one_line_and_code_2(tmp_path: Path, text: str) -> N
     info.write_text(text)
     path = write(tmp_path, access_point(pipeline={"p4info": str(info)}))
     result = subprocess.run(
-        [sys.executable, "-m", "controller", "--config", str(path)],
+        [sys.executable, "-m", "accesspoint.controller", "--config", str(path)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from controller.api import connections
-from controller.api.connections import MOST_AHEAD, MOST_HEAD, MOST_HEADERS, BoundedProtocol
-from controller.app import Options, listen, web_server
+from accesspoint.controller.api import connections
+from accesspoint.controller.api.connections import MOST_AHEAD, MOST_HEAD, MOST_HEADERS, BoundedProtocol
+from accesspoint.controller.app import Options, listen, web_server
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 Address = tuple[str, int]

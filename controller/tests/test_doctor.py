@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.apctl import doctor
-from topologies.namespaces.namespace import Namespace
+from accesspoint.controller.apctl import doctor
+from accesspoint.topologies.namespaces.namespace import Namespace
 
 from .conftest import Apctl
 from .switches import Lab, wait_for

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import pytest
 from finsy.proto import p4r
 
-from controller.agent import acks, classes, ports
-from controller.agent.entries import EntrySet, identity
-from controller.agent.flow_table import FlowTable
-from controller.agent.flows import NOTE, Flows, Indices
-from controller.agent.program import (
+from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent.entries import EntrySet, identity
+from accesspoint.controller.agent.flow_table import FlowTable
+from accesspoint.controller.agent.flows import NOTE, Flows, Indices
+from accesspoint.controller.agent.program import (
     FLOW_CLASS_THINNED,
     GROUP_PORT,
     QUEUE_CONTROL,
@@ -20,8 +20,8 @@ from controller.agent.program import (
     rate_meter,
     table_entry,
 )
-from controller.agent.target import TARGETS
-from controller.config import AccessPointConfig, Pipeline
+from accesspoint.controller.agent.target import TARGETS
+from accesspoint.controller.config import AccessPointConfig, Pipeline
 
 from .switches import ROOT
 from .test_config import access_point

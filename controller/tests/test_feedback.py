@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.agent.feedback import Rate, Rates, quantise
+from accesspoint.controller.agent.feedback import Rate, Rates, quantise
 
 
 @given(st.floats(0, 1))

@@ -14,24 +14,24 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from bench.controller.fleet import keep
-from controller.agent.control import Control
-from controller.agent.process import Agent, Disk, Options
-from controller.api.app import create_app
-from controller.api.service import Service
-from controller.config import AccessPointConfig, ConfigError
-from controller.fleet import archive
-from controller.fleet.adoption import Adoption
-from controller.fleet.credentials import Credentials, Key, agent, claims_of, init, is_user
-from controller.fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
-from controller.fleet.fleet import Fleet
-from controller.fleet.messages import Announcement, Desired, Samples, Seen, Unusable, parse, text
-from controller.observation import Observation
-from controller.samples import MEANS, SUMS, Bucket
-from controller.samples import Key as Place
-from controller.state.agents import access_point_of
-from controller.state.database import connect
-from controller.state.history import Archive
+from accesspoint.checks.bench.controller.fleet import keep
+from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.process import Agent, Disk, Options
+from accesspoint.controller.api.app import create_app
+from accesspoint.controller.api.service import Service
+from accesspoint.controller.config import AccessPointConfig, ConfigError
+from accesspoint.controller.fleet import archive
+from accesspoint.controller.fleet.adoption import Adoption
+from accesspoint.controller.fleet.credentials import Credentials, Key, agent, claims_of, init, is_user
+from accesspoint.controller.fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
+from accesspoint.controller.fleet.fleet import Fleet
+from accesspoint.controller.fleet.messages import Announcement, Desired, Samples, Seen, Unusable, parse, text
+from accesspoint.controller.observation import Observation
+from accesspoint.controller.samples import MEANS, SUMS, Bucket
+from accesspoint.controller.samples import Key as Place
+from accesspoint.controller.state.agents import access_point_of
+from accesspoint.controller.state.database import connect
+from accesspoint.controller.state.history import Archive
 
 from .engines import Server, connected, missing_engine, server, until
 from .test_config import PORTS, access_point
@@ -221,7 +221,7 @@ async def test_200_concurrent_changes_at_two_replicas(
     elsewhere: bool, tmp_path: Path, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None is lost, and each is answered right, with agents on machines of their own as without."""
-    monkeypatch.setattr("controller.api.service.FOLLOW_SECONDS", 0.02)
+    monkeypatch.setattr("accesspoint.controller.api.service.FOLLOW_SECONDS", 0.02)
     async with contextlib.AsyncExitStack() as stack:
         clients = []
         if elsewhere:

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.apctl import doctor, install
-from controller.apctl.settings import UsageError
-from controller.config import load
-from topologies.namespaces.namespace import Namespace
+from accesspoint.controller.apctl import doctor, install
+from accesspoint.controller.apctl.settings import UsageError
+from accesspoint.controller.config import load
+from accesspoint.topologies.namespaces.namespace import Namespace
 
 from .switches import ROOT, end, wait_for
 
@@ -87,7 +87,10 @@ def bounded(root: Path, unit: str) -> list[str]:
 
 def apctl(place: Namespace, *words: str) -> "subprocess.CompletedProcess[str]":
     """As a user calls it; wherever this checkout is, it does as one that services may read."""
-    code = "import sys; from controller.apctl import install, __main__; install.HIDDEN = (); sys.exit(__main__.main())"
+    code = (
+        "import sys; from accesspoint.controller.apctl import install, __main__; "
+        "install.HIDDEN = (); sys.exit(__main__.main())"
+    )
     with place.entered():
         return subprocess.run(
             [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=60

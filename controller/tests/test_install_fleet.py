@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.apctl import fleet, install
-from controller.apctl.settings import UsageError
-from controller.fleet.credentials import Key, token
-from topologies.namespaces.namespace import Namespace
+from accesspoint.controller.apctl import fleet, install
+from accesspoint.controller.apctl.settings import UsageError
+from accesspoint.controller.fleet.credentials import Key, token
+from accesspoint.topologies.namespaces.namespace import Namespace
 
 from .certificates import Authority
 from .databases import missing_postgresql

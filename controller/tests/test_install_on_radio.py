@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from topologies.kernels import kernel
+from accesspoint.topologies.kernels import kernel
 
 from .switches import ROOT
 
 RUN = """
 import sys
 from pathlib import Path
-from topologies.kernels import kernel
+from accesspoint.topologies.kernels import kernel
 there = Path(sys.argv[1])
-sys.exit(kernel.run(kernel.with_radios(), "controller.tests.radio_in_the_kernel", [str(there)], [there], longest=560))
+sys.exit(kernel.run(kernel.with_radios(), "accesspoint.controller.tests.radio_in_the_kernel", [str(there)], [there],
+longest=560))
 """
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.agent.flow_table import FlowTable
-from controller.agent.regulator import LAWS, PortRegulator
-from controller.config import AccessPointConfig, Ncr
-from controller.law import paper
-from controller.law.base import DeviceTerm, Law
-from controller.law.pi2 import Pi2DeviceTerm, desired_volumes, max_min_shares
+from accesspoint.controller.agent.flow_table import FlowTable
+from accesspoint.controller.agent.regulator import LAWS, PortRegulator
+from accesspoint.controller.config import AccessPointConfig, Ncr
+from accesspoint.controller.law import paper
+from accesspoint.controller.law.base import DeviceTerm, Law
+from accesspoint.controller.law.pi2 import Pi2DeviceTerm, desired_volumes, max_min_shares
 
 from .plant import settle
 

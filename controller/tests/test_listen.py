@@ -3,7 +3,7 @@
 
 import socket
 
-from controller.app import listen
+from accesspoint.controller.app import listen
 
 
 def test_answers_wait_for_no_acknowledgement() -> None:

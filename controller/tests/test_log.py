@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.log import JsonFormatter
+from accesspoint.controller.log import JsonFormatter
 
 from .switches import Controller, end, free_port, wait_for
 from .test_config import access_point
@@ -27,7 +27,11 @@ def test_each_line_is_an_object(tmp_path: Path) -> None:
         end(controller.process)
     lines = [json.loads(line) for line in controller.errors.read_text().splitlines()]
     line = next(line for line in lines if "no P4Runtime switch" in line["message"])
-    assert (line["level"], line["target"], line["access_point"]) == ("WARN", "controller.agent.connection", "ap1")
+    assert (line["level"], line["target"], line["access_point"]) == (
+        "WARN",
+        "accesspoint.controller.agent.connection",
+        "ap1",
+    )
     assert began <= datetime.fromisoformat(line["timestamp"]) <= datetime.now(UTC)
 
 

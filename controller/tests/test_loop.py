@@ -7,10 +7,10 @@ from typing import Any, Literal
 import pytest
 from finsy.proto import p4r, rpc_code, rpc_status
 
-from controller.agent.acks import burst, queue_rates
-from controller.agent.flows import Flow
-from controller.agent.loop import Key, Loop
-from controller.agent.program import (
+from accesspoint.controller.agent.acks import burst, queue_rates
+from accesspoint.controller.agent.flows import Flow
+from accesspoint.controller.agent.loop import Key, Loop
+from accesspoint.controller.agent.program import (
     ECT0,
     ECT1,
     GROUP_COUNTERS,
@@ -20,9 +20,9 @@ from controller.agent.program import (
     Program,
     rate_meter,
 )
-from controller.agent.regulator import VOLUMES
-from controller.agent.transport import RpcError
-from controller.config import AccessPointConfig, Ncr
+from accesspoint.controller.agent.regulator import VOLUMES
+from accesspoint.controller.agent.transport import RpcError
+from accesspoint.controller.config import AccessPointConfig, Ncr
 
 from .test_entries import config
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.observation import MEASURES, kept
-from controller.state.history import answered
+from accesspoint.controller.observation import MEASURES, kept
+from accesspoint.controller.state.history import answered
 
 from .browser import Browser, browser, missing_browser
 from .switches import ROOT, Lab, wait_for

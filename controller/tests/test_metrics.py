@@ -5,9 +5,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.agent.control import Control
-from controller.metrics import OTHERS, exposition
-from controller.observation import MEASURES, TICK_BOUNDS, Observation
+from accesspoint.controller.agent.control import Control
+from accesspoint.controller.metrics import OTHERS, exposition
+from accesspoint.controller.observation import MEASURES, TICK_BOUNDS, Observation
 
 from .test_entries import config
 

@@ -25,7 +25,8 @@ def test_every_answer_is_told_of(link_lab: Lab, tmp_path: Path) -> None:
             "--exclude-path-regex", "/events$|/session$",
             "--continue-on-failure", "--no-shrink", "--no-color", "--generation-database", "none",
         ],
-        env=os.environ | {"SCHEMATHESIS_HOOKS": "controller.tests.schemathesis_checks", "PYTHONPATH": str(ROOT)},
+        env=os.environ
+        | {"SCHEMATHESIS_HOOKS": "accesspoint.controller.tests.schemathesis_checks", "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip

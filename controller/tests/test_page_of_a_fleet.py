@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.namespaces.contain import end_with_parent
+from accesspoint.topologies.namespaces.contain import end_with_parent
 
 from .browser import Browser
 from .engines import Server, missing_engine, server
@@ -41,7 +41,15 @@ def agent(link_lab: Lab, nats: Server, replica: Controller, tmp_path: Path) -> I
     """One beside the lab's switch, which would be the access point `hall`; its key."""
     config = tmp_path / "hall.json"
     config.write_text(json.dumps(link_lab.config(name="hall")))
-    command = [sys.executable, "-m", "controller.agent", "--name", "hall", "--state", str(tmp_path / "agent")]
+    command = [
+        sys.executable,
+        "-m",
+        "accesspoint.controller.agent",
+        "--name",
+        "hall",
+        "--state",
+        str(tmp_path / "agent"),
+    ]
     command += ["--engine", nats.url, "--engine-ca", str(nats.keys / "ca.pem")]
     command += ["--enrol", str(nats.keys / "enrol.creds"), "--config", str(config)]
     with (tmp_path / "agent.log").open("wb") as log:

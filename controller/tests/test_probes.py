@@ -9,12 +9,12 @@ from finsy.proto import p4r
 from scapy.layers.inet6 import ICMPv6ND_NS, IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 
-from controller.agent.flow_table import FlowTable
-from controller.agent.probes import own_address, probe
-from controller.agent.program import Program
-from controller.agent.stations import Stations
-from controller.agent.usage import INGRESS_PORT, MAX_PROBES, Usage, tells
-from controller.config import Pipeline
+from accesspoint.controller.agent.flow_table import FlowTable
+from accesspoint.controller.agent.probes import own_address, probe
+from accesspoint.controller.agent.program import Program
+from accesspoint.controller.agent.stations import Stations
+from accesspoint.controller.agent.usage import INGRESS_PORT, MAX_PROBES, Usage, tells
+from accesspoint.controller.config import Pipeline
 
 from .test_entries import PIPELINE, config
 

@@ -4,7 +4,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 
 CAPACITY = 125_000.0
 

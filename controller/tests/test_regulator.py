@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.agent.flow_table import FlowKind, FlowTable
-from controller.agent.program import FLOW_CLASS_THINNED, QUEUE_SPARSE, QUEUE_THINNED
-from controller.agent.regulator import PortRegulator, slowest_uplink
-from controller.config import AccessPointConfig
+from accesspoint.controller.agent.flow_table import FlowKind, FlowTable
+from accesspoint.controller.agent.program import FLOW_CLASS_THINNED, QUEUE_SPARSE, QUEUE_THINNED
+from accesspoint.controller.agent.regulator import PortRegulator, slowest_uplink
+from accesspoint.controller.config import AccessPointConfig
 
 from .test_entries import config
 

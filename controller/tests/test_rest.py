@@ -12,15 +12,15 @@ import pytest
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from controller import config as configuration
-from controller import observation
-from controller.agent.control import Control
-from controller.api import examples, models
-from controller.api.app import create_app
-from controller.api.service import Service
-from controller.config import AccessPointConfig
-from controller.state.database import connect
-from controller.state.store import Change
+from accesspoint.controller import config as configuration
+from accesspoint.controller import observation
+from accesspoint.controller.agent.control import Control
+from accesspoint.controller.api import examples, models
+from accesspoint.controller.api.app import create_app
+from accesspoint.controller.api.service import Service
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.controller.state.database import connect
+from accesspoint.controller.state.store import Change
 
 from .switches import free_port
 from .test_config import PORTS, access_point
@@ -371,7 +371,7 @@ async def test_events_tell_of_every_access_point(api: Api) -> None:
 async def test_events_tell_of_many_in_parts(
     api: Api, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.api.events.AT_ONCE", 2)
+    monkeypatch.setattr("accesspoint.controller.api.events.AT_ONCE", 2)
     for number in range(2, 6):
         body = access_point(pipeline=PIPELINE, name=f"ap{number}", enabled=False)
         assert (await client.post("/api/v1/access-points", json=body)).status_code == 201

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from controller.api import events, examples
-from controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
-from controller.config import AccessPointConfig
-from controller.state import store as store_module
+from accesspoint.controller.api import events, examples
+from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.controller.state import store as store_module
 
 from .switches import ROOT
 from .test_config import access_point

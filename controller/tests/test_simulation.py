@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability, seeded. `python -m controller.tests.simulation > controller/tests/simulation.txt` renews the snapshot."""
+"""Stability, seeded. `python -m accesspoint.controller.tests.simulation > controller/tests/simulation.txt` renews the
+snapshot."""
 
 from pathlib import Path
 
 import pytest
 
-from controller.config import Ncr
+from accesspoint.controller.config import Ncr
 
 from .simulation import SCENARIOS, Sender, simulate, table
 

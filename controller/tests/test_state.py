@@ -21,17 +21,17 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
-from controller.agent.control import Control
-from controller.api import service
-from controller.config import AccessPointConfig, ConfigError, Ncr
-from controller.observation import Observation, PortObservation, UsageObservation
-from controller.samples import RETENTION, Bucket, Key, Recorder
-from controller.state import backup as backups
-from controller.state import history
-from controller.state import store as store_module
-from controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, STATION_USE, connect, open_engine
-from controller.state.history import Archive, resolution_for
-from controller.state.store import Change, Conflict, Store, document
+from accesspoint.controller.agent.control import Control
+from accesspoint.controller.api import service
+from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
+from accesspoint.controller.observation import Observation, PortObservation, UsageObservation
+from accesspoint.controller.samples import RETENTION, Bucket, Key, Recorder
+from accesspoint.controller.state import backup as backups
+from accesspoint.controller.state import history
+from accesspoint.controller.state import store as store_module
+from accesspoint.controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, STATION_USE, connect, open_engine
+from accesspoint.controller.state.history import Archive, resolution_for
+from accesspoint.controller.state.store import Change, Conflict, Store, document
 
 from .switches import ROOT, Lab, wait_for
 from .test_config import access_point
@@ -277,7 +277,7 @@ def test_what_stations_use_is_kept(engine: sa.Engine) -> None:
 
 
 def test_what_a_station_used_never_falls_and_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.samples.MOST_STATIONS", 2)
+    monkeypatch.setattr("accesspoint.controller.samples.MOST_STATIONS", 2)
     recorder = Recorder()
     recorder.use("ap1", 1, NOW, {STATION: usage(1000, 0)})
     many = {f"02:00:00:00:01:{number:02x}": usage(number, 0) for number in range(10)}
@@ -303,7 +303,7 @@ def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
 
 
 def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.samples.MOST_WAITING", 100)
+    monkeypatch.setattr("accesspoint.controller.samples.MOST_WAITING", 100)
     recorder = Recorder()
     many: dict[Key, Bucket] = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
     recorder.put_back(many)
@@ -459,7 +459,7 @@ def test_a_process_that_is_killed_leaves_a_whole_database(tmp_path: Path) -> Non
 
 
 def test_a_locked_database_refuses_changes_and_reads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.state.database.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("accesspoint.controller.state.database.BUSY_SECONDS", 0.2)
     file = tmp_path / "state.db"
     store = Store(connect(f"sqlite:///{file}"))
     store.put(config(), None, CHANGE)
@@ -504,7 +504,7 @@ def test_a_controller_goes_on_where_it_stopped(link_lab: Lab) -> None:
     first.process.wait()
     # The same file and the same database.
     path = first.errors.with_suffix(".json")
-    command = [sys.executable, "-m", "controller", "--config", str(path)]
+    command = [sys.executable, "-m", "accesspoint.controller", "--config", str(path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as again:
         try:
             assert again.stdout

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from finsy.proto import p4d, p4r
 
-from controller.agent import stations as module
-from controller.agent.contests import CONTEST_SECONDS, MAX_CONTESTS, MAX_PATIENCE, Contests
-from controller.agent.program import Program
-from controller.agent.stations import Station, Stations
-from controller.config import AccessPointConfig, Pipeline
+from accesspoint.controller.agent import stations as module
+from accesspoint.controller.agent.contests import CONTEST_SECONDS, MAX_CONTESTS, MAX_PATIENCE, Contests
+from accesspoint.controller.agent.program import Program
+from accesspoint.controller.agent.stations import Station, Stations
+from accesspoint.controller.config import AccessPointConfig, Pipeline
 
 from .test_entries import PIPELINE, config
 

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.punctual import PRIORITY
-from topologies.namespaces.namespace import end_with_parent
+from accesspoint.controller.punctual import PRIORITY
+from accesspoint.topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, end, wait_for
 

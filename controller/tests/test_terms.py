@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from controller.config import Ncr
-from controller.law.base import DeviceTerm
-from controller.law.pi2 import Pi2, Pi2DeviceTerm
+from accesspoint.controller.config import Ncr
+from accesspoint.controller.law.base import DeviceTerm
+from accesspoint.controller.law.pi2 import Pi2, Pi2DeviceTerm
 
 from . import terms
 from .simulation import by_station
 from .terms import AS_IS, FIGURES, NOT_SIMULATED, ROWS, SCENARIOS, WHOLE, Figure
 
-RENEW = "renew it with .venv/bin/python -m controller.tests.terms"
+RENEW = "renew it with .venv/bin/python -m accesspoint.controller.tests.terms"
 CHEAP = "one upload, 1 Mb/s, 4 ms"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.fleet.credentials import init
+from accesspoint.controller.fleet.credentials import init
 
 from .certificates import Authority
 from .switches import ROOT, Controller, Lab, end, wait_for
@@ -104,7 +104,7 @@ def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path) -> None
 
 
 OFTEN = (
-    "import runpy, sys, controller.app; controller.app.RENEW_SECONDS = 0.2; "
+    "import runpy, sys, accesspoint.controller.app; accesspoint.controller.app.RENEW_SECONDS = 0.2; "
     "sys.argv[:] = ['controller', *sys.argv[4:]]; runpy.run_module('controller', run_name='__main__')"
 )
 """Looks for renewed certificates more often."""
@@ -148,7 +148,7 @@ def test_renewed_certificates_are_found_by_themselves(tmp_path: Path) -> None:
 def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[str], words: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"access_points": [access_point(pipeline=PIPELINE)]}))
-    command = [sys.executable, "-m", "controller", "--config", str(path), *arguments]
+    command = [sys.executable, "-m", "accesspoint.controller", "--config", str(path), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {words}") and done.stderr.count("\n") == 1

@@ -9,8 +9,8 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code, rpc_status
 
-from controller.agent import transport as module
-from controller.agent.transport import SERVICE, GrpcTransport, RpcError
+from accesspoint.controller.agent import transport as module
+from accesspoint.controller.agent.transport import SERVICE, GrpcTransport, RpcError
 
 
 class Server:

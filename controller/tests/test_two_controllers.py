@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from controller.config import AccessPointConfig
-from controller.state.store import Change, LastAdmin, Store
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.controller.state.store import Change, LastAdmin, Store
 
 from .switches import Lab, free_port, wait_for
 from .test_config import access_point
@@ -216,7 +216,7 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
 
     try:
         async with api.client() as client:
-            monkeypatch.setattr("controller.state.store.audit_line", full)
+            monkeypatch.setattr("accesspoint.controller.state.store.audit_line", full)
             monkeypatch.setattr(api.control, "add", add)
             body = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap2"}
             assert (await client.post("/api/v1/access-points", json=body)).status_code == 503
@@ -227,7 +227,7 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
             assert api.control.access_points["ap1"] is before
             monkeypatch.undo()
             # It is removed with its history, or not at all.
-            monkeypatch.setattr("controller.state.store.delete_series", full)
+            monkeypatch.setattr("accesspoint.controller.state.store.delete_series", full)
             assert (await client.delete(AP)).status_code == 503
             assert (await client.get(AP)).status_code == 200
             assert [entry["name"] for entry in api.service.store.access_points()] == ["ap1"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from controller.config import AccessPointConfig
-from controller.state.database import ACCESS_POINTS, connect
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.controller.state.database import ACCESS_POINTS, connect
 
 from .test_config import access_point
 from .test_entries import PIPELINE

@@ -19,7 +19,7 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from controller.api.service import STARTS
+from accesspoint.controller.api.service import STARTS
 
 from .faults import unlike
 from .switches import ROOT, SERVER, STATION, WAIT_SECONDS, Controller, Lab, Wire, udp, udp6, wait_for

@@ -4,10 +4,11 @@
 import json
 from pathlib import Path
 
-from experiments import claims, plan, registry, store, summary
-from experiments.plan import Order, Plan
-from experiments.samples import Sample
-from experiments.store import Store
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.runs import plan, registry, store
+from accesspoint.experiments.runs.plan import Order, Plan
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.verdict import claims, summary
 
 MACHINE = {"processor": "a processor", "cores": 2, "memory": "4096 MiB", "system": "Debian"}
 CHECK = {"cpu_busy": 0.2, "timer_late_p99_ms": 0.2, "runner_cpu": 0.01, "problems": []}

@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments import measures, phases
-from experiments.experiment import Arm, Experiment, Setting
-from experiments.foreground import Made
-from experiments.goals import Cell
-from experiments.ncr import headline
-from experiments.plan import Order
-from experiments.samples import Sample
-from experiments.summary import figures
+from accesspoint.experiments.catalogue.ncr import headline
+from accesspoint.experiments.execution import phases
+from accesspoint.experiments.execution.foreground import Made
+from accesspoint.experiments.experiment import Arm, Experiment, Setting
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.runs import measures
+from accesspoint.experiments.runs.plan import Order
+from accesspoint.experiments.verdict.goals import Cell
+from accesspoint.experiments.verdict.summary import figures
 
 SECONDS = 24
 QUANTITIES = {"downlink": "downlink_mbps", "uplink": "uplink_mbps"}

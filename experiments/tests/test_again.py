@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import again, plan, registry, store
-from experiments.samples import Sample
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.runs import again, plan, registry, store
 
 SAMPLES = [Sample(t / 10, "ping_ms", 4.0 + t) for t in range(20)]
 SAMPLES += [Sample(t / 4, "rate_mbps", 13.0, 0.25, "download") for t in range(8)]

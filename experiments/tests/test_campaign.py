@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from experiments import claims, provenance, registry
-from experiments.__main__ import main
-from experiments.plan import Order
-from experiments.store import Store
-from experiments.tests import finished
-from topologies.kernels.kernel import REAL
-from topologies.requirements import ROOT
-from topologies.tests.conftest import eventually
+from accesspoint.experiments.__main__ import main
+from accesspoint.experiments.runs import provenance, registry
+from accesspoint.experiments.runs.plan import Order
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.tests import finished
+from accesspoint.experiments.verdict import claims
+from accesspoint.topologies.kernels.kernel import REAL
+from accesspoint.topologies.requirements import ROOT
+from accesspoint.topologies.tests.conftest import eventually
 
-COMMAND = [sys.executable, "-m", "experiments"]
+COMMAND = [sys.executable, "-m", "accesspoint.experiments"]
 # Virtual time, its own, takes a kernel that not every machine has.
 SHORT = ["ncr-testbed", "--quick", "--seconds", "4", "--repeats", "1", "--clock", REAL]
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -80,11 +81,11 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     out = ["--out", str(tmp_path)]
     run = start("run", *SHORT, "--arms", "fifo,ours", *out)
     assert eventually(lambda: "fifo_1" in finished_runs(tmp_path), seconds=150)
-    assert eventually(lambda: bool(processes_of("experiments.worker", tmp_path)), seconds=30)
+    assert eventually(lambda: bool(processes_of("accesspoint.experiments.execution.worker", tmp_path)), seconds=30)
     run.send_signal(signal.SIGINT)
     assert "`resume` goes on" in end(run, 130)
     # Who cleans up behind a worker ends after it.
-    assert eventually(lambda: not processes_of("experiments.worker", tmp_path), seconds=30)
+    assert eventually(lambda: not processes_of("accesspoint.experiments.execution.worker", tmp_path), seconds=30)
     assert finished_runs(tmp_path) == {"fifo_1"}
     assert not list(tmp_path.glob("ncr-testbed/quick/runs/.part-*"))
     made = (tmp_path / "ncr-testbed/quick/runs/fifo_1/run.json").read_bytes()
@@ -115,12 +116,12 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_campaign_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
     campaign = start("campaign", *SHORT, "--arms", "fifo,ours", "--workers", "2", "--out", str(tmp_path))
     # A run belongs to the process of the worker that makes it: its parent.
-    assert eventually(lambda: bool(_of_group(campaign.pid, "experiments.worker")), seconds=150)
-    (worker,) = set(_of_group(campaign.pid, "experiments.worker").values())
+    assert eventually(lambda: bool(_of_group(campaign.pid, "accesspoint.experiments.execution.worker")), seconds=150)
+    (worker,) = set(_of_group(campaign.pid, "accesspoint.experiments.execution.worker").values())
     os.kill(worker, signal.SIGKILL)
     said = end(campaign)
     assert finished_runs(tmp_path) == {"fifo_1", "ours_1"}, said
-    assert not _of_group(campaign.pid, "experiments.worker")
+    assert not _of_group(campaign.pid, "accesspoint.experiments.execution.worker")
 
 
 def _of_group(campaign: int, program: str) -> dict[int, int]:

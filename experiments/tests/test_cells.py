@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from experiments import plan, registry
-from experiments.cwnd import radio
-from experiments.experiment import Point
-from experiments.fairness import cells as fairness
-from topologies.kernels.kernel import REAL, SIMULATED
-from topologies.links.dcf import MOST, PAYLOAD, saturation
-from topologies.requirements import ROOT, LabError
+from accesspoint.experiments.catalogue.cwnd import radio
+from accesspoint.experiments.catalogue.fairness import cells as fairness
+from accesspoint.experiments.experiment import Point
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.topologies.kernels.kernel import REAL, SIMULATED
+from accesspoint.topologies.links.dcf import MOST, PAYLOAD, saturation
+from accesspoint.topologies.requirements import ROOT, LabError
 
 pytestmark = pytest.mark.usefixtures("ns3")
 
@@ -24,8 +24,8 @@ PROGRAM = """
 import json, sys
 from dataclasses import astuple
 from pathlib import Path
-from experiments import registry
-from experiments.raw import Raw
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.measure.raw import Raw
 name, arm, seconds, seed, point = json.loads(sys.argv[1])
 experiment = registry.find(name)
 scene = experiment.scene_of(point, experiment.arm(arm))
@@ -105,8 +105,9 @@ def test_the_fair_share_of_paper_001_is_what_the_cell_was_published_to_carry() -
 def walked(settings: dict[str, Any], until: float = 8.0) -> list[float]:
     """Mb/s in each quarter of a second of a terminal that leaves an access point at 3 s and joins another at 4 s."""
     program = (
-        "import json, sys\nfrom topologies.ns3.cell import Cell\nfrom experiments.cells import _configuration\n"
-        "from experiments.experiment import OURS, Arm\n"
+        "import json, sys\nfrom accesspoint.topologies.ns3.cell import Cell\n"
+        "from accesspoint.experiments.scenes.cells import _configuration\n"
+        "from accesspoint.experiments.experiment import OURS, Arm\n"
         "told, until = json.loads(sys.argv[1])\n"
         "with Cell(**told) as cell:\n"
         "    if 'ours_radio' in told:\n"
@@ -154,9 +155,9 @@ def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
 
 @pytest.mark.parametrize("stations", [1, 5, MOST])
 def test_the_cell_that_wired_links_act_out_carries_what_ns3s_does(stations: int) -> None:
-    """topologies.links.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
+    """accesspoint.topologies.links.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
     program = (
-        "import sys\nfrom topologies.ns3.cell import Cell\nstations = int(sys.argv[1])\n"
+        "import sys\nfrom accesspoint.topologies.ns3.cell import Cell\nstations = int(sys.argv[1])\n"
         "with Cell(stations=stations, seed=1, standard='802.11a') as cell:\n"
         "    for number in range(1, stations + 1):\n"
         "        cell.add('stream', station=number, start=1 + number / 100, mbps=40 / stations, bytes=1472)\n"
@@ -199,7 +200,8 @@ def test_paper_004_in_short_uploads_at_54_mbps_carry_what_its_target_asks_for() 
 )
 def test_a_cell_that_cannot_be_is_refused_in_one_line(settings: dict[str, Any], message: str) -> None:
     program = (
-        "import json, sys\nfrom topologies.ns3.cell import Cell\nfrom topologies.requirements import LabError\n"
+        "import json, sys\nfrom accesspoint.topologies.ns3.cell import Cell\n"
+        "from accesspoint.topologies.requirements import LabError\n"
         "try:\n    Cell(**json.loads(sys.argv[1]))\nexcept LabError as error:\n    print(error)\n"
     )
     command = [sys.executable, "-c", program, json.dumps(settings)]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from experiments import plan, registry
-from experiments.scene import Effect
-from topologies.features import Features
-from topologies.links import traces
-from topologies.mininet import controllers
-from topologies.targets import Port
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.experiments.scenes.scene import Effect
+from accesspoint.topologies.features import Features
+from accesspoint.topologies.links import traces
+from accesspoint.topologies.mininet import controllers
+from accesspoint.topologies.targets import Port
 
 pytest.importorskip("mininet")
 

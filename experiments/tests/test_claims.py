@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments import answers, claims, gains, registry
-from experiments import judge as judge_
-from experiments.claims import Claim, Repeats, judge
-from experiments.experiment import Value
-from experiments.intervals import of_mean
+from accesspoint.experiments.experiment import Value
+from accesspoint.experiments.measure.intervals import of_mean
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.verdict import answers, claims, gains
+from accesspoint.experiments.verdict import judge as judge_
+from accesspoint.experiments.verdict.claims import Claim, Repeats, judge
 
-CLAIMS = Path(__file__).resolve().parents[1] / "claims.toml"
+CLAIMS = Path(__file__).resolve().parents[1] / "verdict/claims.toml"
 ORIGINAL = CLAIMS.parents[2] / "shared" / "design" / "claims.toml"
 """Where the file was written, beside the checkout: not everybody has it."""
 
@@ -262,7 +263,9 @@ def test_an_experiment_says_the_words_of_the_claims_that_it_answers() -> None:
 
 
 def test_the_page_of_the_claims_is_made_of_the_committed_summaries() -> None:
-    assert judge_.PAGE.read_text() == judge_.page(judge_.kept()), "`python -m experiments.judge` makes it"
+    assert judge_.PAGE.read_text() == judge_.page(judge_.kept()), (
+        "`python -m accesspoint.experiments.verdict.judge` makes it"
+    )
 
 
 def test_ours_stands_beside_the_papers_proposal_and_the_best_peer() -> None:

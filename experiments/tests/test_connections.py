@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from experiments import compare, pages
-from experiments.connections import drawn, host, play, verdict
-from experiments.connections.scenario import (
+from accesspoint.experiments.catalogue.connections import drawn, host, play, verdict
+from accesspoint.experiments.catalogue.connections.scenario import (
     AGES,
     BUFFERS,
     CLOSES,
@@ -37,11 +36,12 @@ from experiments.connections.scenario import (
     of_link,
     scenario,
 )
-from experiments.experiment import Pair
-from experiments.raw import Raw
-from experiments.samples import Sample
-from topologies.namespaces.namespace import Namespace
-from topologies.requirements import ROOT
+from accesspoint.experiments.experiment import Pair
+from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.verdict import compare, pages
+from accesspoint.topologies.namespaces.namespace import Namespace
+from accesspoint.topologies.requirements import ROOT
 
 FIRST = [scenario(SEED, number) for number in range(300)]
 VALUES: dict[str, set[Any]] = {
@@ -169,8 +169,8 @@ def test_host_streams_both_ways() -> None:
 
 def test_host_unknown_command_is_answered() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.connections.host"], input='{"do": "nothing"}\n', text=True,
-        capture_output=True, cwd=ROOT, check=True,
+        [sys.executable, "-m", "accesspoint.experiments.catalogue.connections.host"],
+        input='{"do": "nothing"}\n', text=True, capture_output=True, cwd=ROOT, check=True,
     )  # fmt: skip
     assert "do_nothing" in json.loads(done.stdout)["error"]
 

@@ -7,10 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments import registry
-from experiments.contention import BANDWIDTH, FRAME, PERIOD, Contention, Senders, contenders, link_rates
-from experiments.scene import AccessPoint
-from topologies.links.dcf import DATA, MOST, PAYLOAD, Cell, saturation
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.scenes.contention import (
+    BANDWIDTH,
+    FRAME,
+    PERIOD,
+    Contention,
+    Senders,
+    contenders,
+    link_rates,
+)
+from accesspoint.experiments.scenes.scene import AccessPoint
+from accesspoint.topologies.links.dcf import DATA, MOST, PAYLOAD, Cell, saturation
 
 
 def test_one_station_gets_what_the_protocol_leaves() -> None:

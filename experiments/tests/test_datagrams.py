@@ -7,9 +7,17 @@ import sys
 
 import pytest
 
-from experiments.datagrams import ACK, ACKNOWLEDGEMENT, HISTORY, INITIAL_WINDOW, MIN_WINDOW, PACKET, Sender
-from topologies.links.paths import Paths
-from topologies.requirements import ROOT
+from accesspoint.experiments.scenes.datagrams import (
+    ACK,
+    ACKNOWLEDGEMENT,
+    HISTORY,
+    INITIAL_WINDOW,
+    MIN_WINDOW,
+    PACKET,
+    Sender,
+)
+from accesspoint.topologies.links.paths import Paths
+from accesspoint.topologies.requirements import ROOT
 
 RTT = 0.1
 
@@ -73,7 +81,7 @@ def test_silence_brings_two_probes_past_the_window() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_it_fills_a_link_and_no_more() -> None:
-    words = [sys.executable, "-m", "experiments.datagrams"]
+    words = [sys.executable, "-m", "accesspoint.experiments.scenes.datagrams"]
     with Paths() as paths:
         a, b = paths.host("a"), paths.host("b")
         link = paths.link(a, b, rate="2mbit", delay="10ms", limit=30)

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from controller.config import AccessPointConfig
-from experiments import plan, registry
-from experiments.claims import LEAST_REPEATS
-from experiments.experiment import Bars, Curves, Experiment, Timeline
-from experiments.looks import round_trip
-from experiments.raw import Raw
-from experiments.samples import Sample
-from experiments.scene import Effect, Flow
-from experiments.stage import STAGGER, start_of
-from topologies.links.profiles import ProfileError
-from topologies.requirements import ROOT
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.experiments.experiment import Bars, Curves, Experiment, Timeline
+from accesspoint.experiments.lab.stage import STAGGER, start_of
+from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.experiments.scenes.looks import round_trip
+from accesspoint.experiments.scenes.scene import Effect, Flow
+from accesspoint.experiments.verdict.claims import LEAST_REPEATS
+from accesspoint.topologies.links.profiles import ProfileError
+from accesspoint.topologies.requirements import ROOT
 
 ALL = list(registry.experiments().values())
 
@@ -129,7 +129,7 @@ def test_an_impossible_plan_is_told(wrong: dict[str, Any], message: str) -> None
 
 
 def test_measures_of_raw_data() -> None:
-    from experiments import raw
+    from accesspoint.experiments.measure import raw
 
     samples = [
         Sample(t + 0.5, "rate_mbps", rate, 1.0, name) for t in range(20) for name, rate in (("up1", 3.0), ("up2", 1.0))
@@ -147,7 +147,7 @@ def test_measures_of_raw_data() -> None:
 
 def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
     """It has no samples of its rate; that it was started is one."""
-    from experiments import raw
+    from accesspoint.experiments.measure import raw
 
     def run(*rates: float, started: int) -> Raw:
         samples = [Sample(t + 0.5, "rate_mbps", rate, 1.0, f"up{n}") for t in range(20) for n, rate in enumerate(rates)]
@@ -171,7 +171,7 @@ def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
 def test_a_starved_session_makes_the_index_worse() -> None:
     """A session that did not end may have needed any time: it counts as 0, the least that it may come to. A wholly
     starved one of 500 KB that began 2.5 s before the end once counted 1.29, more than any that ended in time."""
-    from experiments.fairness.index import instantaneous_fairness
+    from accesspoint.experiments.catalogue.fairness.index import instantaneous_fairness
 
     def index(*samples: Sample) -> float | None:
         return instantaneous_fairness(Raw(samples, 20.0, 1.0, {"direction": "down", "nodes": 4, "bytes": 500_000}))
@@ -203,7 +203,7 @@ def test_every_repeat_meets_chances_of_its_own(tmp_path: Path) -> None:
 
 
 def test_how_a_flows_rate_varies() -> None:
-    from experiments import raw
+    from accesspoint.experiments.measure import raw
 
     samples = [Sample(t + 0.5, "rate_mbps", 1.0 if t % 2 else 3.0, 1.0, "download") for t in range(20)]
     steady = [Sample(t + 0.5, "rate_mbps", 2.0, 1.0, "upload") for t in range(20)]

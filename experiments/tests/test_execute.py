@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments import plan, registry
-from experiments.execute import Execution
-from experiments.plan import Needs, Order
-from experiments.pool import LocalPool, Outcome, reason, side_by_side
-from experiments.store import Run, Store, second
-from topologies.kernels.kernel import REAL, VIRTUAL
-from topologies.links.profiles import ProfileError
-from topologies.requirements import LabError
+from accesspoint.experiments.execution.execute import Execution
+from accesspoint.experiments.execution.pool import LocalPool, Outcome, reason, side_by_side
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.experiments.runs.plan import Needs, Order
+from accesspoint.experiments.runs.store import Run, Store, second
+from accesspoint.topologies.kernels.kernel import REAL, VIRTUAL
+from accesspoint.topologies.links.profiles import ProfileError
+from accesspoint.topologies.requirements import LabError
 
 ROOM = {"problems": [], "cpu_busy": 0.5}
 LATE = {"problems": ["timers were late"], "cpu_busy": 0.5}

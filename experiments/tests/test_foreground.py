@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments import flent, foreground, pages, panels, plan, registry, site, store, summary, terminal
-from experiments.experiment import Setting
-from experiments.ncr import headline
-from experiments.store import Store
-from experiments.tests import synthetic
-from topologies.links.profiles import PROFILES, link_profile
-from topologies.targets import TARGETS
+from accesspoint.experiments.catalogue.ncr import headline
+from accesspoint.experiments.execution import foreground, terminal
+from accesspoint.experiments.experiment import Setting
+from accesspoint.experiments.render import panels, site
+from accesspoint.experiments.runs import flent, plan, registry, store
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.tests import synthetic
+from accesspoint.experiments.verdict import pages, summary
+from accesspoint.topologies.links.profiles import PROFILES, link_profile
+from accesspoint.topologies.targets import TARGETS
 
 
 @pytest.fixture(scope="module")

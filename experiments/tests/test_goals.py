@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from experiments.experiment import Goal
-from experiments.goals import decide
+from accesspoint.experiments.experiment import Goal
+from accesspoint.experiments.verdict.goals import decide
 
 
 def cell(arm: str, **values: float) -> dict[str, Any]:

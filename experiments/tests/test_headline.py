@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from topologies import targets
-from topologies.requirements import ROOT, LabError
-from topologies.tests.conftest import eventually
+from accesspoint.topologies import targets
+from accesspoint.topologies.requirements import ROOT, LabError
+from accesspoint.topologies.tests.conftest import eventually
 
-COMMAND = [sys.executable, "-m", "experiments"]
+COMMAND = [sys.executable, "-m", "accesspoint.experiments"]
 
 
 def experiments(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

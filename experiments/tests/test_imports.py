@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import experiments
+from accesspoint import experiments
 
 ROOM = Path(__file__).parents[1]
 
@@ -19,7 +19,7 @@ def modules() -> dict[str, str]:
     """Name -> source, without the tests."""
     found = {}
     for path in ROOM.rglob("*.py"):
-        words = path.relative_to(ROOM.parent).with_suffix("").parts
+        words = ("accesspoint", *path.relative_to(ROOM.parent).with_suffix("").parts)
         if "tests" not in words:
             found[".".join(words).removesuffix(".__init__")] = path.read_text()
     return found
@@ -46,20 +46,21 @@ def test_no_module_needs_one_that_needs_it() -> None:
         ordered = order(modules())
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
-    assert ordered.index("experiments.samples") < ordered.index("experiments.raw") < ordered.index("experiments.stage")
+    names = ("measure.samples", "measure.raw", "lab.stage")
+    assert [name for name in ordered if name.endswith(names)] == [f"accesspoint.experiments.{name}" for name in names]
 
 
 def layers() -> dict[str, int]:
     """Module or folder -> its layer, as the package says."""
     lines = [line.partition(": ")[0].split(", ") for line in (experiments.__doc__ or "").split("\n\n")[2].splitlines()]
-    return {f"experiments.{name}": number for number, names in enumerate(lines) for name in names}
+    return {f"accesspoint.experiments.{name}": number for number, names in enumerate(lines) for name in names}
 
 
 def test_every_module_imports_from_its_own_layer_and_those_above() -> None:
     of, sources = layers(), modules()
-    placed = {name: of.get(".".join(name.split(".")[:2])) for name in sources if name != "experiments"}
+    placed = {name: of.get(".".join(name.split(".")[:3])) for name in sources if name != "accesspoint.experiments"}
     assert None not in placed.values(), [name for name, layer in placed.items() if layer is None]
-    assert len(of) == len({".".join(name.split(".")[:2]) for name in placed}), "a module that is gone"
+    assert len(of) == len({".".join(name.split(".")[:3]) for name in placed}), "a module that is gone"
     wrong = [
         f"{name} imports {other}"
         for name, layer in placed.items()
@@ -88,6 +89,9 @@ def test_a_circle_is_found_wherever_its_import_stands(back: str) -> None:
 
 def test_declared_experiments_leave_the_choice_of_mininet_to_the_lab() -> None:
     """Labs on radios need another one than wired labs; what is imported first stays."""
-    program = "import sys\nfrom experiments import registry, worker\nregistry.experiments()\nprint(*sys.modules)"
+    program = (
+        "import sys\nfrom accesspoint.experiments.execution import worker\n"
+        "from accesspoint.experiments.runs import registry\nregistry.experiments()\nprint(*sys.modules)"
+    )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOM.parent)
     assert [name for name in said.stdout.split() if name.startswith("mininet.")] == []

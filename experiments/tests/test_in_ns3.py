@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments import in_ns3, plan, registry
-from experiments.scene import AccessPoint, At
-from experiments.store import read_samples
-from topologies.kernels.kernel import SIMULATED
-from topologies.ns3 import build
-from topologies.requirements import ROOT, LabError
+from accesspoint.experiments.lab import in_ns3
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.experiments.runs.store import read_samples
+from accesspoint.experiments.scenes.scene import AccessPoint, At
+from accesspoint.topologies.kernels.kernel import SIMULATED
+from accesspoint.topologies.ns3 import build
+from accesspoint.topologies.requirements import ROOT, LabError
 
 pytestmark = pytest.mark.usefixtures("ns3")
 
@@ -24,7 +25,13 @@ def test_a_run_of_the_testbed_leaves_the_same_samples_twice(tmp_path: Path) -> N
     order = plan.Order("ncr-testbed", "ours", {}, 1, 12.0, "apswitch", clock=SIMULATED)
     for name, number in (("a", "1"), ("b", "2")):
         (tmp_path / name).mkdir()
-        command = [sys.executable, "-m", "experiments.worker", json.dumps(asdict(order)), str(tmp_path / name)]
+        command = [
+            sys.executable,
+            "-m",
+            "accesspoint.experiments.execution.worker",
+            json.dumps(asdict(order)),
+            str(tmp_path / name),
+        ]
         environment = os.environ | {"PYTHONHASHSEED": number}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

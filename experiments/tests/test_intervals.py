@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from experiments import intervals
+from accesspoint.experiments.measure import intervals
 
 
 def test_of_a_mean_as_in_a_table_of_students_t() -> None:

@@ -13,14 +13,14 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw as Payload
 
-from experiments.multicast import FRAME, PAYLOAD
-from experiments.passing import parse
-from experiments.raw import Raw, added, total
-from experiments.samples import Sample
-from experiments.stage import empty_pings
-from experiments.wrapped import _table
-from topologies.links.paths import Paths
-from topologies.requirements import ROOT
+from accesspoint.experiments.lab.stage import empty_pings
+from accesspoint.experiments.measure.raw import Raw, added, total
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.scenes.multicast import FRAME, PAYLOAD
+from accesspoint.experiments.scenes.passing import parse
+from accesspoint.experiments.scenes.wrapped import _table
+from accesspoint.topologies.links.paths import Paths
+from accesspoint.topologies.requirements import ROOT
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -51,9 +51,9 @@ def test_files_over_quic_fill_a_link() -> None:
     with Paths() as paths:
         a, b = paths.host("a"), paths.host("b")
         link = paths.link(a, b, rate="2mbit", delay="5ms", limit=50)
-        with running(a.popen, "experiments.http3", "serve", link.a_ip, "4433") as server:
+        with running(a.popen, "accesspoint.experiments.scenes.http3", "serve", link.a_ip, "4433") as server:
             assert server.stdout and server.stdout.readline() == "ready\n"
-            with running(b.popen, "experiments.http3", "get", link.a_ip, "4433", "100000") as client:
+            with running(b.popen, "accesspoint.experiments.scenes.http3", "get", link.a_ip, "4433", "100000") as client:
                 while not rates(client, 1)[0]:
                     pass  # it comes up
                 found = rates(client, 8)
@@ -66,9 +66,11 @@ def test_multicast_has_its_rate() -> None:
     with Paths() as paths:
         a, b = paths.host("a"), paths.host("b")
         link = paths.wire(a, b)
-        with running(b.popen, "experiments.multicast", "receive", link.b_ip, "239.1.2.3", "5004") as receiver:
+        with running(
+            b.popen, "accesspoint.experiments.scenes.multicast", "receive", link.b_ip, "239.1.2.3", "5004"
+        ) as receiver:
             assert receiver.stdout and receiver.stdout.readline() == "ready\n"
-            words = ("experiments.multicast", "send", link.a_ip, "239.1.2.3", "5004", "4000000", "4")
+            words = ("accesspoint.experiments.scenes.multicast", "send", link.a_ip, "239.1.2.3", "5004", "4000000", "4")
             with running(a.popen, *words):
                 while not rates(receiver, 1)[0]:
                     pass  # it comes up

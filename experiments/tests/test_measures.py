@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from experiments import figures, measures, plan, registry, site, store, summary
-from experiments.experiment import Measure
-from experiments.goals import Table
-from experiments.raw import Raw, mean, rate, total
-from experiments.samples import Sample
-from experiments.store import Store
-from experiments.tests import finished
-from topologies.requirements import ROOT
+from accesspoint.experiments.experiment import Measure
+from accesspoint.experiments.measure.raw import Raw, mean, rate, total
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.render import figures, site
+from accesspoint.experiments.runs import measures, plan, registry, store
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.tests import finished
+from accesspoint.experiments.verdict import summary
+from accesspoint.experiments.verdict.goals import Table
+from accesspoint.topologies.requirements import ROOT
 
 ARMS = ("fifo", "ours")
 REPEATS = 40
@@ -121,7 +123,7 @@ def test_a_definition_is_what_computes_the_value() -> None:
 
 
 ALL = (
-    "from experiments import measures, registry\n"
+    "from accesspoint.experiments.runs import measures, registry\n"
     "for one in registry.experiments().values():\n"
     "    print(one.name, [measures.definition(measure) for measure in one.measures])"
 )

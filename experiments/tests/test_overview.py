@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from experiments import overview, registry
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.verdict import overview
 
 
 def summary(name: str, values: dict[tuple[str, str], list[float]], kernel: str = "6.1") -> dict[str, Any]:

@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import phases, registry
-from experiments.experiment import Setting
-from experiments.ncr import headline
-from experiments.ncr.radios import STATIONS
-from experiments.plan import Order
-from experiments.raw import Raw, longest_between_answers, longest_gap
-from experiments.samples import Sample, averaged, by_source, mean_rate, percentile, summed_up
-from experiments.scene import AccessPoint, Walk
-from experiments.store import Run
-from experiments.tests import synthetic
-from topologies import labs
-from topologies.links.profiles import PROFILES, link_profile
-from topologies.requirements import LabError
+from accesspoint.experiments.catalogue.ncr import headline
+from accesspoint.experiments.catalogue.ncr.radios import STATIONS
+from accesspoint.experiments.execution import phases
+from accesspoint.experiments.experiment import Setting
+from accesspoint.experiments.measure.raw import Raw, longest_between_answers, longest_gap
+from accesspoint.experiments.measure.samples import Sample, averaged, by_source, mean_rate, percentile, summed_up
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.runs.plan import Order
+from accesspoint.experiments.runs.store import Run
+from accesspoint.experiments.scenes.scene import AccessPoint, Walk
+from accesspoint.experiments.tests import synthetic
+from accesspoint.topologies import labs
+from accesspoint.topologies.links.profiles import PROFILES, link_profile
+from accesspoint.topologies.requirements import LabError
 
 FIFO, ACKS_FIRST, NCR = headline.EXPERIMENT.arms
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import provenance, registry
-from experiments.plan import make
+from accesspoint.experiments.runs import provenance, registry
+from accesspoint.experiments.runs.plan import make
 
 
 def git(*words: str) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import recompute
-from experiments.cwnd import radio
-from experiments.qos import handover
-from experiments.raw import Raw
-from experiments.samples import Sample
+from accesspoint.experiments.catalogue.cwnd import radio
+from accesspoint.experiments.catalogue.qos import handover
+from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.verdict import recompute
 
 
 @pytest.mark.parametrize("name", recompute.names())

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.experiment import OURS, Arm, Scene
-from experiments.raw import Raw
-from experiments.scene import HOSTS, AccessPoint, At, Flow, Link, Multihomed, Program, Sessions
-from topologies.links.profiles import PROFILES
-from topologies.requirements import ROOT, congestion_controls
-from topologies.tests.conftest import eventually
+from accesspoint.experiments.experiment import OURS, Arm, Scene
+from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.scenes.scene import HOSTS, AccessPoint, At, Flow, Link, Multihomed, Program, Sessions
+from accesspoint.topologies.links.profiles import PROFILES
+from accesspoint.topologies.requirements import ROOT, congestion_controls
+from accesspoint.topologies.tests.conftest import eventually
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
@@ -30,10 +30,10 @@ def played(scene: Scene, folder: Path) -> Raw:
     """The raw data of a scene, twice as fast as its timeline, played in a process of its own, as labs have to be."""
     code = (
         "import pickle, sys, pathlib\n"
-        "from topologies.namespaces import contain\n"
+        "from accesspoint.topologies.namespaces import contain\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "def main():\n"
-        "    from experiments.stage import Stage\n"
+        "    from accesspoint.experiments.lab.stage import Stage\n"
         "    scene, arm, seconds = pickle.loads((folder / 'scene').read_bytes())\n"
         "    with scene.lab(arm, 'apswitch', folder / 'logs') as lab:\n"
         "        stage = Stage(lab, scene, arm, {}, seconds, 1, folder)\n"
@@ -92,7 +92,7 @@ def test_runs_share_a_congestion_control_until_the_last_one_ends() -> None:
     if not os.access("/sys/kernel/btf/vmlinux", os.R_OK):
         pytest.skip("this kernel has no BTF, which congestion controls in BPF need")
     hold = (
-        "import sys\nfrom experiments.controls import Controls\n"
+        "import sys\nfrom accesspoint.experiments.scenes.controls import Controls\n"
         "with Controls(('westwood',)):\n print('held', flush=True)\n sys.stdin.read()"
     )
     runs = [

@@ -15,14 +15,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments import archive, claims, commands, figures, pages, plan, registry, site, store, summary
-from experiments.experiment import Goal, Medians, Timeline
-from experiments.goals import Table
-from experiments.store import Store
-from experiments.tests import finished
-from experiments.tests.test_declared import documented
-from experiments.theme import LIGHT
-from topologies.requirements import ROOT, LabError
+from accesspoint.experiments.execution import commands
+from accesspoint.experiments.experiment import Goal, Medians, Timeline
+from accesspoint.experiments.render import figures, site
+from accesspoint.experiments.render.theme import LIGHT
+from accesspoint.experiments.runs import archive, plan, registry, store
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.tests import finished
+from accesspoint.experiments.tests.test_declared import documented
+from accesspoint.experiments.verdict import claims, pages, summary
+from accesspoint.experiments.verdict.goals import Table
+from accesspoint.topologies.requirements import ROOT, LabError
 
 
 @pytest.fixture(scope="module")

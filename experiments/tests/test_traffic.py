@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import pytest
 
-from experiments.experiment import Arm
-from experiments.plan import MAX_SECONDS
-from experiments.samples import Sample
-from experiments.stage import Flow, Stage
-from experiments.traffic import Transfer, parse_interval
-from topologies.requirements import ROOT, LabError
-from topologies.tests.conftest import eventually
+from accesspoint.experiments.experiment import Arm
+from accesspoint.experiments.lab.stage import Flow, Stage
+from accesspoint.experiments.lab.traffic import Transfer, parse_interval
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.runs.plan import MAX_SECONDS
+from accesspoint.topologies.requirements import ROOT, LabError
+from accesspoint.topologies.tests.conftest import eventually
 
 RECEIVED = "[  5]   0.25-0.50   sec   410 KBytes  13435 Kbits/sec                  \n"
 SENT = "[  5]   0.00-0.25   sec  1.25 MBytes  41943 Kbits/sec    0    118 KBytes       \n"
@@ -48,7 +48,7 @@ def test_the_probe_measures_the_round_trip_and_both_ways() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    module = [sys.executable, "-m", "experiments.probe"]
+    module = [sys.executable, "-m", "accesspoint.experiments.lab.probe"]
     reflector = subprocess.Popen([*module, "reflect", "127.0.0.1", port], cwd=ROOT)
     try:
         command = [*module, "send", "127.0.0.1", port, "2"]

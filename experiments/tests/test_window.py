@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ss says about a sender is read right, and a transfer that its window does not limit is told."""
 
-from experiments import selfcheck
-from experiments.window import judge, parse, problem
-from topologies.kernels.kernel import REAL, VIRTUAL
+from accesspoint.experiments.lab import selfcheck
+from accesspoint.experiments.lab.window import judge, parse, problem
+from accesspoint.topologies.kernels.kernel import REAL, VIRTUAL
 
 CONTROL = """\
 ESTAB 0      0      [::ffff:10.0.0.1]:5201 [::ffff:10.0.0.11]:42400

@@ -3,7 +3,7 @@
 
 import pytest
 
-from experiments.goals import word
+from accesspoint.experiments.verdict.goals import word
 
 
 @pytest.mark.parametrize(

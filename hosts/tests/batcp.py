@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from topologies.links.paths import PathHost
-from topologies.requirements import ROOT
+from accesspoint.topologies.links.paths import PathHost
+from accesspoint.topologies.requirements import ROOT
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 WIRE = Path(__file__).parent / "wire.py"

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from topologies.links.paths import Namespace, PathHost, PathLink, Paths
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies.links.paths import Namespace, PathHost, PathLink, Paths
+from accesspoint.topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 TRANSFER = ROOT / "hosts/tests/transfer.py"

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import IO
 
+from accesspoint.topologies.links.paths import Paths
 from hosts.tests import cc_reference
 from hosts.tests.cc_lab import Transfer, kernel_name, loaded, rows
-from topologies.links.paths import Paths
 
 # Sessions with pauses, so that all of it happens: slow start, avoidance, losses, timeouts, idle restarts.
 PLAN = "30000b,wait1.1s,30000b,wait0.4s,3s,wait1.3s,20000b,wait1.1s,4s"

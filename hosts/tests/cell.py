@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from topologies.links.paths import PathHost, Paths
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies.links.paths import PathHost, Paths
+from accesspoint.topologies.requirements import ROOT, LabError
 
 HOSTS = ROOT / "hosts/target/release/hosts"
 FLOW = Path(__file__).parent / "flow.py"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.topologies.links.paths import Paths
 from hosts.tests.proxies import Scene, scene
-from topologies.links.paths import Paths
 
 
 @pytest.fixture

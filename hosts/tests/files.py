@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.links.paths import PathHost, PathLink
-from topologies.requirements import ROOT
+from accesspoint.topologies.links.paths import PathHost, PathLink
+from accesspoint.topologies.requirements import ROOT
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
 PORT = 7000

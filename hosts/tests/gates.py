@@ -10,11 +10,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from topologies.features import PLAIN
-from topologies.links.profiles import link_profile
-from topologies.mininet.network import Lab
-from topologies.namespaces import contain
-from topologies.requirements import ROOT
+from accesspoint.topologies.features import PLAIN
+from accesspoint.topologies.links.profiles import link_profile
+from accesspoint.topologies.mininet.network import Lab
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import ROOT
 
 HOSTS = ROOT / "hosts/target/release/hosts"
 

@@ -3,7 +3,7 @@
 
 import re
 
-from topologies.requirements import ROOT
+from accesspoint.topologies.requirements import ROOT
 
 
 def documented_commands(page: str) -> list[str]:

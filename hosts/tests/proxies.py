@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from hosts.tests.batcp import Daemon, python
-from topologies.links.paths import PathHost, PathLink, Paths
 
 SIZE = 8_000_000
 KEY = "a key that both proxies know"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.topologies.links.paths import PathHost, Paths
 from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon
-from topologies.links.paths import PathHost, Paths
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(180)]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from hosts.tests.batcp import NEEDS_ROOT, WIRE, Daemon, python
 from hosts.tests.wire import MSS, SYN, Segment, batcp
-from topologies.links.paths import PathHost, PathLink, Paths
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(60)]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.topologies.links.paths import Paths
+from accesspoint.topologies.requirements import ROOT
 from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon, python
 from hosts.tests.proxies import READER, REMOTE, SINK, SIZE, SOURCE, WRITER, Scene, fetched, run_curl, scene, web
-from topologies.links.paths import Paths
-from topologies.requirements import ROOT
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
 

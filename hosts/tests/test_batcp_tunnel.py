@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
+from accesspoint.topologies.requirements import ROOT
 from hosts.tests.batcp import python
 from hosts.tests.files import HOSTS
-from topologies.links.paths import PathHost, PathLink, Paths
-from topologies.requirements import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 NEAR, FAR = {"rate": "20mbit", "delay": "10ms", "limit": 100}, {"rate": "10mbit", "delay": "20ms", "limit": 100}
@@ -202,7 +202,7 @@ def test_a_connection_goes_on(make: Callable[..., Tunnel]) -> None:
 def test_a_download_over_quic_goes_on(make: Callable[..., Tunnel]) -> None:
     """HTTP/3 of aioquic, which knows nothing of links: it misses a second at most of a link that dies."""
     tunnel = make()
-    words = [sys.executable, "-m", "experiments.http3"]
+    words = [sys.executable, "-m", "accesspoint.experiments.scenes.http3"]
     server = tunnel.b.popen(*words, "serve", SERVER, "4433", stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert server.stdout and server.stdout.readline() == "ready\n"
     client = tunnel.a.popen(*words, "get", SERVER, "4433", "100000", stdout=subprocess.PIPE, text=True, cwd=ROOT)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from bench.hosts.tcp_av import PATIENCE, SHARED, Cell, gives_way, rates_of
+from accesspoint.checks.bench.hosts.tcp_av import PATIENCE, SHARED, Cell, gives_way, rates_of
+from accesspoint.topologies.links.paths import PathHost, Paths
+from accesspoint.topologies.requirements import ROOT
 from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, mark, rows
-from topologies.links.paths import PathHost, Paths
-from topologies.requirements import ROOT
 
 CONTROLS = ["vegas", "vegas_fair", "westwood", "reno_maxwin", "tcp_av"]
 KILLS = 100

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
+from accesspoint.topologies.requirements import ROOT
 from hosts.tests.pages import documented_commands
-from topologies.links.paths import PathHost, PathLink, Paths
-from topologies.requirements import ROOT
 
 HOSTS = ROOT / "hosts/target/release/hosts"
 # "QoS-guaranteed TCP on real mobile terminals", Table I (one of them is 90.5), and the batches of Fig. 1.

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from accesspoint.topologies.links.paths import PathHost, Paths
+from accesspoint.topologies.requirements import ROOT
 from hosts.tests.pages import documented_commands
-from topologies.links.paths import PathHost, Paths
-from topologies.requirements import ROOT
 
 HOSTS = ROOT / "hosts/target/release/hosts"
 PORT = 8640

@@ -31,9 +31,9 @@ from finsy import (
 from ptf.base_tests import BaseTest
 from ptf.testutils import test_params_get, verify_no_other_packets
 
-from lib.p4runtime import PATIENCE, Client, poll
-from lib.packets import mac
-from lib.ports import OTHER_STATION, PORTS, SLOW, STATION, UPLINK
+from accesspoint.ptf_tests.lib.p4runtime import PATIENCE, Client, poll
+from accesspoint.ptf_tests.lib.packets import mac
+from accesspoint.ptf_tests.lib.ports import OTHER_STATION, PORTS, SLOW, STATION, UPLINK
 
 DEMOTE_HOLD = 1.0  # s, as in p4src/v1model/demote.p4: what is of no known flow stays demoted so long
 

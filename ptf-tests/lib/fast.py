@@ -13,13 +13,13 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from model.connections import Run
-from model.script import Case, cases
-from model.search import Found, Tally, fault, search
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lib.simulated import Program, VirtualNetwork
+from accesspoint.ptf_tests.lib.simulated import Program, VirtualNetwork
+from accesspoint.ptf_tests.model.connections import Run
+from accesspoint.ptf_tests.model.script import Case, cases
+from accesspoint.ptf_tests.model.search import Found, Tally, fault, search
 
 MAX_FOUND = 3  # counterexamples of a run
 EVERY = 0.5  # s between a worker's reports

@@ -6,21 +6,16 @@ frame at a time, so that it can be blocked.
 """
 
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.proto import p4r
-from model.segments import FULL_FRAME, HOST, Way, address
 
-from lib.ports import PORTS
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT), str(ROOT / "switch/tests")]
-
-import simulated  # noqa: E402
+from accesspoint.checks.harness import simulated
+from accesspoint.ptf_tests.lib.ports import PORTS
+from accesspoint.ptf_tests.model.segments import FULL_FRAME, HOST, Way, address
 
 if "APSWITCH" in os.environ:
     simulated.LIBRARY = Path(os.environ["APSWITCH"]).with_name("libapswitch_c.so")

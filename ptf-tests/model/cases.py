@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from model import frames
-from model.frames import ACK, FIN, PSH, RST, SYN, TCP, UDP, URG, read
-from model.policy import (
+from accesspoint.ptf_tests.model import frames
+from accesspoint.ptf_tests.model.frames import ACK, FIN, PSH, RST, SYN, TCP, UDP, URG, read
+from accesspoint.ptf_tests.model.policy import (
     ALWAYS,
     CE,
     GROUP_PORT,

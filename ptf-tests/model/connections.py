@@ -16,10 +16,10 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from model.endpoint import Endpoint
-from model.fifo import Fifo
-from model.judge import Direction, Judge, Port, Sent, Violation
-from model.script import (
+from accesspoint.ptf_tests.model.endpoint import Endpoint
+from accesspoint.ptf_tests.model.fifo import Fifo
+from accesspoint.ptf_tests.model.judge import Direction, Judge, Port, Sent, Violation
+from accesspoint.ptf_tests.model.script import (
     CLIENT,
     FINE,
     LOST,
@@ -43,7 +43,7 @@ from model.script import (
     Step,
     Write,
 )
-from model.segments import Segment, Way, build_bulk, build_frame, number_of
+from accesspoint.ptf_tests.model.segments import Segment, Way, build_bulk, build_frame, number_of
 
 STATIONS = (1, 2)
 MICROSECOND = 1000

@@ -8,9 +8,9 @@ the script says so. Delayed ACKs are the network's to call (`flush`). Time is an
 from collections import deque
 from dataclasses import dataclass
 
-from model.frames import ACK, FIN, PSH, RST, SYN
-from model.knowledge import Knowledge, merge
-from model.segments import CWR, ECE, Segment, max_payload, option_bytes
+from accesspoint.ptf_tests.model.frames import ACK, FIN, PSH, RST, SYN
+from accesspoint.ptf_tests.model.knowledge import Knowledge, merge
+from accesspoint.ptf_tests.model.segments import CWR, ECE, Segment, max_payload, option_bytes
 
 NO_ECN, CLASSIC, DCTCP, ACCURATE = range(4)
 FIRST_ACE = 5  # RFC 9768, 3.2.1: what the counter begins with

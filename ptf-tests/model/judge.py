@@ -32,10 +32,10 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from model.endpoint import ACCURATE, CLASSIC, DCTCP
-from model.frames import SYN
-from model.knowledge import Knowledge, covers
-from model.segments import Segment
+from accesspoint.ptf_tests.model.endpoint import ACCURATE, CLASSIC, DCTCP
+from accesspoint.ptf_tests.model.frames import SYN
+from accesspoint.ptf_tests.model.knowledge import Knowledge, covers
+from accesspoint.ptf_tests.model.segments import Segment
 
 DUPLICATES = 3  # RFC 5681, 3.2
 

@@ -10,8 +10,8 @@ One such object belongs to the modelled end, and the judge has two more: what a 
 
 from copy import copy, deepcopy
 
-from model.frames import ACK, FIN, RST, SYN
-from model.segments import ECE, Segment
+from accesspoint.ptf_tests.model.frames import ACK, FIN, RST, SYN
+from accesspoint.ptf_tests.model.segments import ECE, Segment
 
 ACE = 8  # values of the counter
 

@@ -8,7 +8,7 @@ it have left. What is a matter of chance (a feedback between never and always, a
 from collections import Counter
 from dataclasses import dataclass, field
 
-from model.frames import RST, SPANNING_TREE, SYN, Frame, Segment, read
+from accesspoint.ptf_tests.model.frames import RST, SPANNING_TREE, SYN, Frame, Segment, read
 
 STATION, UPLINK_ROLE, RADIO = 1, 2, 3
 LOCAL, UPLINK, DOWNLINK = 0, 1, 2

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 
 from hypothesis import strategies as st
 
-from model.endpoint import ACCURATE, CLASSIC, DCTCP, NO_ECN, Host, Options
-from model.segments import SERIAL
+from accesspoint.ptf_tests.model.endpoint import ACCURATE, CLASSIC, DCTCP, NO_ECN, Host, Options
+from accesspoint.ptf_tests.model.segments import SERIAL
 
 CLIENT, SERVER = 0, 1
 WINDOW = 1 << 30  # as the filter's, and TCP's largest

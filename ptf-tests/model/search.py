@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from model.connections import Corruption, Run, describe
-from model.script import Case
+from accesspoint.ptf_tests.model.connections import Corruption, Run, describe
+from accesspoint.ptf_tests.model.script import Case
 
 
 class Counterexample(AssertionError):

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 
-from model.frames import ACK, FIN, IPV4, IPV6, PSH, RST, SYN, TCP, UDP
+from accesspoint.ptf_tests.model.frames import ACK, FIN, IPV4, IPV6, PSH, RST, SYN, TCP, UDP
 
 SERIAL = 1 << 32
 ECE, CWR = 0x40, 0x80

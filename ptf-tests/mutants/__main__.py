@@ -26,22 +26,19 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import ptf
+import ptf.dataplane
+import ptf.testutils
+
+from accesspoint.ptf_tests.lib import base
+from accesspoint.ptf_tests.lib.fast import failing
+from accesspoint.ptf_tests.lib.ports import PORTS
+from accesspoint.ptf_tests.lib.simulated import Program
+from accesspoint.ptf_tests.mutants.mutate import mutants
+from accesspoint.ptf_tests.run import enter_namespace, start, stop
+from accesspoint.ptf_tests.targets import GRPC_ADDRESS, ROOT, TARGETS
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "tests")]
-os.environ.setdefault("PTF_PATIENCE", "2")  # most mutants are found by what does not happen
-
-import ptf  # noqa: E402
-import ptf.dataplane  # noqa: E402
-import ptf.testutils  # noqa: E402
-from lib import base  # noqa: E402
-from lib.fast import failing  # noqa: E402
-from lib.ports import PORTS  # noqa: E402
-from lib.simulated import Program  # noqa: E402
-from run import enter_namespace, start, stop  # noqa: E402
-from targets import GRPC_ADDRESS, ROOT, TARGETS  # noqa: E402
-
-from mutants.mutate import mutants  # noqa: E402
-
 PROGRAM, P4INFO = ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"
 KILLERS = HERE / "killers.toml"
 OUT = ROOT / "out/mutants"
@@ -107,7 +104,7 @@ class Bench:
         module, name = test.split(".")
         result = unittest.TestResult()
         with redirect_stdout(io.StringIO()):
-            getattr(import_module(module), name)("runTest").run(result)
+            getattr(import_module(f"accesspoint.ptf_tests.tests.{module}"), name)("runTest").run(result)
         found = result.failures + result.errors
         return (found[0][1].strip().splitlines()[-1][:100] or "failed") if found else ""
 
@@ -133,8 +130,8 @@ def room_of(name: str) -> str:
 
 def tests_of(module: str) -> Iterator[str]:
     """The tests that a module defines."""
-    for name, found in vars(import_module(module)).items():
-        if isinstance(found, type) and found.__module__ == module and "runTest" in vars(found):
+    for name, found in vars(import_module(f"accesspoint.ptf_tests.tests.{module}")).items():
+        if isinstance(found, type) and found.__module__.endswith(f".{module}") and "runTest" in vars(found):
             yield f"{module}.{name}"
 
 

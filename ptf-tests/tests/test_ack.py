@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """ack: pure ACKs go first, as long as they keep within the rate of their queue."""
 
-from lib.base import BURST, SLOW, STATION, UPLINK, HostsTest, class_entry, entry, meter_config, poll
-from lib.packets import build_ack, build_tcp, build_udp
 from test_flows import flow_entry
+
+from accesspoint.ptf_tests.lib.base import (
+    BURST,
+    SLOW,
+    STATION,
+    UPLINK,
+    HostsTest,
+    class_entry,
+    entry,
+    meter_config,
+    poll,
+)
+from accesspoint.ptf_tests.lib.packets import build_ack, build_tcp, build_udp
 
 ACK_SIZE = 54  # bytes, IPv4 without options
 

@@ -2,11 +2,22 @@
 """classify: what a packet is decides its class and queue."""
 
 from finsy import P4TableAction, P4TableEntry
-from lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, meter_config
-from lib.packets import CE, ECT0, build_ack, build_arp, build_ethernet, build_ip, build_tcp, build_udp, set_ecn
 from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
 from test_flows import flow_entry
 from test_mark import port_feedback
+
+from accesspoint.ptf_tests.lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, meter_config
+from accesspoint.ptf_tests.lib.packets import (
+    CE,
+    ECT0,
+    build_ack,
+    build_arp,
+    build_ethernet,
+    build_ip,
+    build_tcp,
+    build_udp,
+    set_ecn,
+)
 
 
 class UnmatchedPacketHasClassZero(HostsTest):

@@ -11,16 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
-from lib.base import SLOW, STATION, HostsTest
-from lib.ports import OTHER_STATION, PORTS, UPLINK
-from model.connections import Run
-from model.script import MILLISECOND, Case, cases
-from model.search import Tally, search
-from model.segments import Way
 from ptf.testutils import test_params_get
 from test_ack import prioritise_entry
 from test_flows import flow_entry
 from test_model import INDICES_OF_OTHERS
+
+from accesspoint.ptf_tests.lib.base import SLOW, STATION, HostsTest
+from accesspoint.ptf_tests.lib.ports import OTHER_STATION, PORTS, UPLINK
+from accesspoint.ptf_tests.model.connections import Run
+from accesspoint.ptf_tests.model.script import MILLISECOND, Case, cases
+from accesspoint.ptf_tests.model.search import Tally, search
+from accesspoint.ptf_tests.model.segments import Way
 
 FLOWS = 65536
 INDICES_OF_A_CASE = 8

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What enters and leaves each port's queue, by class, in packets and bytes."""
 
-from lib.base import PORTS, SLOW, STATION, UPLINK, HostsTest, class_entry, poll
-from lib.packets import build_udp
+from accesspoint.ptf_tests.lib.base import PORTS, SLOW, STATION, UPLINK, HostsTest, class_entry, poll
+from accesspoint.ptf_tests.lib.packets import build_udp
 
 
 class EveryClassIsCountedApart(HostsTest):

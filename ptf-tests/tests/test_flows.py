@@ -4,7 +4,10 @@
 from functools import partial
 
 from finsy import P4DirectCounterEntry
-from lib.base import (
+from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
+from scapy.layers.inet6 import IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+
+from accesspoint.ptf_tests.lib.base import (
     OTHER_STATION,
     PORTS,
     STATION,
@@ -17,9 +20,7 @@ from lib.base import (
     learn_entry,
     poll,
 )
-from lib.packets import build_arp, build_ip, build_tcp, build_udp, ipv4, ipv6
-from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
-from scapy.layers.inet6 import IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from accesspoint.ptf_tests.lib.packets import build_arp, build_ip, build_tcp, build_udp, ipv4, ipv6
 
 
 def flow_entry(source, target, *, version=4, protocol=17, sport=1111, dport=2222, place=UNTAGGED, **action):

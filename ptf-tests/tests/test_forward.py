@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """forward and prune: destination MAC to port, or every port but the one it came from."""
 
-from lib.base import (
+from scapy.layers.inet import ICMP
+from scapy.layers.l2 import LLC, SNAP, Dot1AD, Dot1Q, Dot3
+
+from accesspoint.ptf_tests.lib.base import (
     OTHER_STATION,
     PORTS,
     SLOW,
@@ -13,9 +16,7 @@ from lib.base import (
     entry,
     forward_entry,
 )
-from lib.packets import BROADCAST, build_arp, build_ethernet, build_ip, build_tcp, build_udp, mac
-from scapy.layers.inet import ICMP
-from scapy.layers.l2 import LLC, SNAP, Dot1AD, Dot1Q, Dot3
+from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_ethernet, build_ip, build_tcp, build_udp, mac
 
 
 class UnicastLeavesOnePort(HostsTest):

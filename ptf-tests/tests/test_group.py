@@ -3,7 +3,19 @@
 
 import time
 
-from lib.base import (
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import (
+    ICMPv6EchoRequest,
+    ICMPv6ND_NA,
+    ICMPv6ND_NS,
+    ICMPv6ND_RA,
+    ICMPv6ND_Redirect,
+    ICMPv6ND_RS,
+)
+from scapy.layers.l2 import Dot1Q
+from test_mark import port_feedback
+
+from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
     DEMOTE_HOLD,
     GROUP_PORT,
@@ -17,18 +29,16 @@ from lib.base import (
     meter_config,
     poll,
 )
-from lib.packets import BROADCAST, CE, ECT0, build_arp, build_ethernet, build_ip, build_udp, set_ecn
-from scapy.layers.inet import UDP
-from scapy.layers.inet6 import (
-    ICMPv6EchoRequest,
-    ICMPv6ND_NA,
-    ICMPv6ND_NS,
-    ICMPv6ND_RA,
-    ICMPv6ND_Redirect,
-    ICMPv6ND_RS,
+from accesspoint.ptf_tests.lib.packets import (
+    BROADCAST,
+    CE,
+    ECT0,
+    build_arp,
+    build_ethernet,
+    build_ip,
+    build_udp,
+    set_ecn,
 )
-from scapy.layers.l2 import Dot1Q
-from test_mark import port_feedback
 
 CONTROL, OTHER = 3, 4  # classes
 MULTICAST = "01:00:5e:00:00:09"

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """learn: a source that is not known behind its port is reported, and its entry ages."""
 
-from lib.base import OTHER_STATION, STATION, UNTAGGED, UPLINK, AccessPointTest, forward_entry, learn_entry
-from lib.packets import BROADCAST, build_arp, build_udp, ipv4, mac
 from scapy.layers.l2 import Ether
+
+from accesspoint.ptf_tests.lib.base import (
+    OTHER_STATION,
+    STATION,
+    UNTAGGED,
+    UPLINK,
+    AccessPointTest,
+    forward_entry,
+    learn_entry,
+)
+from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_udp, ipv4, mac
 
 
 class LearnTest(AccessPointTest):

@@ -4,8 +4,13 @@
 from collections import Counter
 from math import sqrt
 
-from lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry
-from lib.packets import (
+from scapy.layers.inet import ICMP, IP, TCP, IPOption_Router_Alert
+from scapy.layers.inet6 import IPv6ExtHdrFragment
+from scapy.packet import Raw
+from test_flows import flow_entry
+
+from accesspoint.ptf_tests.lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry
+from accesspoint.ptf_tests.lib.packets import (
     CE,
     ECT0,
     ECT1,
@@ -18,10 +23,6 @@ from lib.packets import (
     build_udp,
     set_ecn,
 )
-from scapy.layers.inet import ICMP, IP, TCP, IPOption_Router_Alert
-from scapy.layers.inet6 import IPv6ExtHdrFragment
-from scapy.packet import Raw
-from test_flows import flow_entry
 
 KINDS = (NOT_ECT, ECT1, ECT0)
 

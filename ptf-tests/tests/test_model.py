@@ -8,7 +8,13 @@ from functools import cache, partial
 
 from finsy import P4CounterEntry, P4DigestEntry, P4DirectCounterEntry, P4MulticastGroupEntry, P4TableEntry
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from lib.base import (
+from ptf.testutils import test_params_get
+from test_ack import prioritise_entry
+from test_mark import class_feedback, port_feedback
+from test_packet_io import punt_entry
+from test_scalable import step_entry
+
+from accesspoint.ptf_tests.lib.base import (
     FLOOD_GROUP,
     GROUP_PORT,
     PATIENCE,
@@ -18,14 +24,9 @@ from lib.base import (
     entry,
     meter_config,
 )
-from lib.p4runtime import poll
-from model.cases import PORTS, Case, cases
-from model.policy import Chance, Entries, Flow, FlowKey, Memory, Rule, Vlan, decide
-from ptf.testutils import test_params_get
-from test_ack import prioritise_entry
-from test_mark import class_feedback, port_feedback
-from test_packet_io import punt_entry
-from test_scalable import step_entry
+from accesspoint.ptf_tests.lib.p4runtime import poll
+from accesspoint.ptf_tests.model.cases import PORTS, Case, cases
+from accesspoint.ptf_tests.model.policy import Chance, Entries, Flow, FlowKey, Memory, Rule, Vlan, decide
 
 NO_PORT = 0  # where a frame goes that nobody has said a port of
 PLACES = (*PORTS, GROUP_PORT)

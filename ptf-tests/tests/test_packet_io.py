@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """packet_io: packets from the controller to the wire and back."""
 
-from lib.base import OTHER_STATION, PORTS, STATION, UPLINK, AccessPointTest, HostsTest, cpu_session, entry
-from lib.packets import BROADCAST, build_arp, build_ip, build_tcp, build_udp, mac
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
 from test_mark import port_feedback
+
+from accesspoint.ptf_tests.lib.base import (
+    OTHER_STATION,
+    PORTS,
+    STATION,
+    UPLINK,
+    AccessPointTest,
+    HostsTest,
+    cpu_session,
+    entry,
+)
+from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_ip, build_tcp, build_udp, mac
 
 
 def punt_entry(action: str, *, priority: int = 1, **match):

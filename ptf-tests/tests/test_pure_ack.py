@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """classify: which TCP segments are pure ACKs."""
 
-from lib.base import STATION, UPLINK, HostsTest, class_entry
-from lib.packets import TIMESTAMPS, build_ack, build_ip, build_tcp, build_udp
 from scapy.layers.inet import TCP, IPOption_Router_Alert
 from scapy.packet import Padding
+
+from accesspoint.ptf_tests.lib.base import STATION, UPLINK, HostsTest, class_entry
+from accesspoint.ptf_tests.lib.packets import TIMESTAMPS, build_ack, build_ip, build_tcp, build_udp
 
 PURE_ACK = 4  # class
 

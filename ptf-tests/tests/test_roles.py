@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """roles: a port's role, and from the roles of both ports the direction of a packet."""
 
-from lib.base import (
+from accesspoint.ptf_tests.lib.base import (
     DOWN,
     LOCAL,
     OTHER_STATION,
@@ -15,7 +15,7 @@ from lib.base import (
     entry,
     forward_entry,
 )
-from lib.packets import BROADCAST, build_arp, build_udp
+from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_udp
 
 RADIO = 3  # role
 CLASSES = {LOCAL: 3, UP: 2, DOWN: 1}

@@ -3,7 +3,13 @@
 
 from functools import partial
 
-from lib.base import (
+from scapy.layers.l2 import Dot1AD, Dot1Q
+from scapy.packet import Raw
+from test_filter import ONE_QUEUE
+from test_flows import flow_entry
+from test_mark import port_feedback
+
+from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
     OTHER_STATION,
     PORTS,
@@ -17,7 +23,7 @@ from lib.base import (
     forward_entry,
     learn_entry,
 )
-from lib.packets import (
+from accesspoint.ptf_tests.lib.packets import (
     BROADCAST,
     CE,
     ECT0,
@@ -30,11 +36,6 @@ from lib.packets import (
     mac,
     set_ecn,
 )
-from scapy.layers.l2 import Dot1AD, Dot1Q
-from scapy.packet import Raw
-from test_filter import ONE_QUEUE
-from test_flows import flow_entry
-from test_mark import port_feedback
 
 PPP = {0x0800: b"\0\x21", 0x86DD: b"\0\x57"}
 

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the P4Runtime tests share: a running switch, its clients and their programs."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # tests are imported as files, so that these are not beside them
-from p4rt_client import Client, Program
-from p4rt_switch import ROOT, free_address, running, start_switch
+from accesspoint.checks.conformance.client import Client, Program
+from accesspoint.checks.harness.apswitch import ROOT, free_address, running, start_switch
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,9 @@ from finsy import GNMIPath
 from finsy.gnmiclient import GNMIClient, GNMIClientError
 from finsy.ports import SwitchPortList
 from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
-from p4rt_client import WAIT
-from p4rt_switch import BINARY, ROOT, free_address, running
+
+from accesspoint.checks.conformance.client import WAIT
+from accesspoint.checks.harness.apswitch import BINARY, ROOT, free_address, running
 
 SECOND = 1_000_000_000  # ns
 POLICY = "/qos/scheduler-policies/scheduler-policy[name={}]"

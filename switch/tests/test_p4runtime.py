@@ -7,7 +7,19 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4d, p4r, rpc_code
-from p4rt_client import WAIT, Client, binary, code, delete, errors, exact, insert, modify, update
+
+from accesspoint.checks.conformance.client import (
+    WAIT,
+    Client,
+    binary,
+    code,
+    delete,
+    errors,
+    exact,
+    insert,
+    modify,
+    update,
+)
 
 OK = rpc_code.OK
 INVALID = rpc_code.INVALID_ARGUMENT

@@ -10,8 +10,9 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4r, rpc_code
-from p4rt_client import Client, Program, binary, code, delete, exact, insert, modify, update
-from p4rt_switch import CPU_PORT
+
+from accesspoint.checks.conformance.client import Client, Program, binary, code, delete, exact, insert, modify, update
+from accesspoint.checks.harness.apswitch import CPU_PORT
 
 OK, EXISTS, MISSING, INVALID = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND, rpc_code.INVALID_ARGUMENT
 ABORTED = rpc_code.ABORTED

@@ -17,8 +17,9 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc, rpc_code
-from p4rt_client import WAIT, Client, Program, binary, code, exact, insert, modify, update
-from p4rt_switch import CPU_PORT, free_address, running, start_switch
+
+from accesspoint.checks.conformance.client import WAIT, Client, Program, binary, code, exact, insert, modify, update
+from accesspoint.checks.harness.apswitch import CPU_PORT, free_address, running, start_switch
 
 OK, FULL, INVALID = rpc_code.OK, rpc_code.RESOURCE_EXHAUSTED, rpc_code.INVALID_ARGUMENT
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED

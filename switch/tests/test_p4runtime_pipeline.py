@@ -12,8 +12,9 @@ import finsy as fy
 import grpc
 import pytest
 from finsy.proto import p4i, p4r
-from p4rt_client import WAIT, Client, Program, code, exact, insert
-from p4rt_switch import ROOT, start_switch
+
+from accesspoint.checks.conformance.client import WAIT, Client, Program, code, exact, insert
+from accesspoint.checks.harness.apswitch import ROOT, start_switch
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from finsy.proto import p4r, rpc_code
-from p4rt_client import Client, Program, binary, delete, exact, insert, modify, update
+
+from accesspoint.checks.conformance.client import Client, Program, binary, delete, exact, insert, modify, update
 
 OK = rpc_code.OK
 INVALID = rpc_code.INVALID_ARGUMENT

@@ -10,8 +10,9 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code, stratum
 from google.protobuf import any_pb2
-from p4rt_client import Client, Program, binary, code, delete, exact, insert, modify, update
-from p4rt_switch import CPU_PORT
+
+from accesspoint.checks.conformance.client import Client, Program, binary, code, delete, exact, insert, modify, update
+from accesspoint.checks.harness.apswitch import CPU_PORT
 
 OK, DENIED = rpc_code.OK, rpc_code.PERMISSION_DENIED
 FRAME = bytes.fromhex("0200000000ff 020000000001 1234") + b"payload".ljust(46, b"\0")

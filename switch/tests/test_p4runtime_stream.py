@@ -7,8 +7,9 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4r, rpc_code
-from p4rt_client import Client, binary, code, exact, insert, modify, update
-from p4rt_switch import CPU_PORT
+
+from accesspoint.checks.conformance.client import Client, binary, code, exact, insert, modify, update
+from accesspoint.checks.harness.apswitch import CPU_PORT
 
 OK, BACKUP, NO_PRIMARY = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 

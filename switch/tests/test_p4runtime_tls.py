@@ -14,10 +14,10 @@ import grpc
 import pytest
 from finsy import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc, p4r, rpc_code
-from p4rt_client import WAIT, Client, Program, modify
-from p4rt_switch import BINARY, free_address, running, start_switch, wait_until_it_listens
 
-from controller.tests.certificates import Authority
+from accesspoint.checks.conformance.client import WAIT, Client, Program, modify
+from accesspoint.checks.harness.apswitch import BINARY, free_address, running, start_switch, wait_until_it_listens
+from accesspoint.controller.tests.certificates import Authority
 
 needs_openssl = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl is missing: apt-get install openssl"

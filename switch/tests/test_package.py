@@ -9,7 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from p4rt_switch import BINARY, ROOT
+
+from accesspoint.checks.harness.apswitch import BINARY, ROOT
 
 SUBCOMMANDS = ("explain", "completions", "man")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from p4rt_switch import ROOT
+
+from accesspoint.checks.harness.apswitch import ROOT
 
 PROGRAMS = Path(__file__).parents[1] / "testdata/programs"
 

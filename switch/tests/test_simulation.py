@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from finsy.proto import p4r
-from p4rt_switch import ROOT
-from simulated import LIBRARY, Refused, Simulated
 
-from conformance.client import Program, exact, insert, update
+from accesspoint.checks.conformance.client import Program, exact, insert, update
+from accesspoint.checks.harness.apswitch import ROOT
+from accesspoint.checks.harness.simulated import LIBRARY, Refused, Simulated
 
 MS = 1_000_000  # ns
 PORTS = ("-i", "1@radio", "-i", "2@uplink", "--cpu-port", "510")

@@ -23,17 +23,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[2] / "switch/tests")]
-
-from entries import as_tutorial, copies, make_entries, seen_keys, unique  # noqa: E402
-from p4rt_client import Program, insert  # noqa: E402
-from programs import CASES, CPU_PORT, PORTS, ROOT, Case, DifferencesError  # noqa: E402
-from switches import TAGS, apswitch, number_of, numbered, on_apswitch, on_bmv2, write_pcap  # noqa: E402
-
-from topologies import targets  # noqa: E402
-from topologies.links import veth  # noqa: E402
-from topologies.namespaces import contain  # noqa: E402
-from topologies.requirements import LabError  # noqa: E402
+from accesspoint.checks.conformance.client import Program, insert
+from accesspoint.topologies import targets
+from accesspoint.topologies.links import veth
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import LabError
+from tools.differences.entries import as_tutorial, copies, make_entries, seen_keys, unique
+from tools.differences.programs import CASES, CPU_PORT, PORTS, ROOT, Case, DifferencesError
+from tools.differences.switches import TAGS, apswitch, number_of, numbered, on_apswitch, on_bmv2, write_pcap
 
 PAGE = ROOT / "docs/results/differences.md"
 OUT = ROOT / "out/differences"

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from finsy.proto import p4r
-from p4rt_client import Program, binary, update
-from programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
-from switches import apswitch, write_pcap
+
+from accesspoint.checks.conformance.client import Program, binary, update
+from tools.differences.programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
+from tools.differences.switches import apswitch, write_pcap
 
 MOST = 24  # entries of a table
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import targets
+from accesspoint.topologies import targets
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "switch/testdata/programs"

@@ -14,11 +14,11 @@ from typing import Any
 
 import grpc
 from finsy.proto import p4r
-from p4rt_client import Client, Program
-from programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 
-from topologies import targets
-from topologies.links.veth import Wires, running
+from accesspoint.checks.conformance.client import Client, Program
+from accesspoint.topologies import targets
+from accesspoint.topologies.links.veth import Wires, running
+from tools.differences.programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 
 GRPC = "127.0.0.1:9559"
 MAGIC = b"\xd1\xff"  # begins the mark at the end of each packet, the number follows

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -19,7 +18,8 @@ PROGRAMS = {"apswitch": "switch", "hosts": "hosts", "batcp": "hosts"}  # program
 PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts", "batcp": "access_point_batcp"}  # program -> its wheel
 TARGET = ROOT / "out/dist-target"
 CONFORMANCE_USES = ("__init__", "bmv2", "requirements", "targets", "links/__init__", "links/veth", "namespaces/__init__", "namespaces/contain")
-"""Of topologies/: it sends frames and starts servers with them, and they need nothing but Python's own library."""
+"""Modules of topologies/ that send frames and start servers: they need nothing but Python's own library."""
+CONFORMANCE = "p4runtime_conformance"
 
 
 def rust_environment(crate: str) -> dict[str, str]:
@@ -75,7 +75,7 @@ def wheel(sources: Path, out: Path) -> None:
     python(["-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, "."], sources)
 
 
-def copied(source: Path, to: Path, *names: str) -> None:
+def copied(source: Path, to: Path, *names: str, without: tuple[str, ...] = ()) -> None:
     """A folder, or only some modules of it, without what is not the project's."""
     if names:
         to.mkdir(parents=True)
@@ -83,14 +83,12 @@ def copied(source: Path, to: Path, *names: str) -> None:
             (to / name).parent.mkdir(exist_ok=True)
             shutil.copy(source / f"{name}.py", to / f"{name}.py")
     else:
-        shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))
+        shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests", *without))
 
 
 def distribution(to: Path) -> Path:
-    """The sources of the Python distribution."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for folder in project["tool"]["setuptools"]["package-dir"].values():
-        copied(ROOT / folder, to / folder)
+    """The sources of the Python distribution: symbolic links to rooms become folders. checks/ stays in the checkout."""
+    copied(ROOT / "accesspoint", to / "accesspoint", without=("checks",))
     for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, to)
     return to
@@ -114,10 +112,16 @@ def client(to: Path, version: str) -> Path:
 
 
 def conformance(to: Path, version: str) -> Path:
-    """The suite, and below it what it uses of topologies/."""
-    copied(ROOT / "conformance", to / "conformance")
-    shutil.rmtree(to / "conformance/stf")  # p4c's packet cases belong to this project's programs
-    copied(ROOT / "topologies", to / "conformance/topologies", *CONFORMANCE_USES)
+    """The suite under an import name of its own, and in it the modules of topologies/ that it uses.
+
+    Its imports are renamed, so no file of it belongs to another distribution, too."""
+    copied(ROOT / "checks/conformance", to / CONFORMANCE)
+    shutil.rmtree(to / CONFORMANCE / "stf")  # p4c's packet cases belong to this project's programs
+    copied(ROOT / "topologies", to / CONFORMANCE / "topologies", *CONFORMANCE_USES)
+    for path in (to / CONFORMANCE).rglob("*.py"):
+        text = re.sub(r"\baccesspoint\.checks\.conformance\b", CONFORMANCE, path.read_text())
+        text = re.sub(r"\baccesspoint\.checks import conformance\b", f"import {CONFORMANCE}", text)
+        path.write_text(re.sub(r"\baccesspoint\.topologies\b", f"{CONFORMANCE}.topologies", text))
     described(to, "conformance", version)
     return to
 

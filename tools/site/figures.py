@@ -4,15 +4,12 @@
 `.venv/bin/python tools/site/figures.py`."""
 
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from accesspoint.experiments.verdict import overview
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
-
-from experiments import overview  # noqa: E402
-
 RESULTS = ROOT / "docs/results"
 TESTBED = RESULTS / "peers-testbed.md"
 ARMS = {"fifo": "a plain FIFO", "cake-ack-filter": "CAKE with its ACK filter", "ours": "this access point"}

@@ -7,17 +7,15 @@ text.
 
 import posixpath
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
+from tools.site import reference
 
-from tools.site import reference  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 # Of the checkout's root -> where they are on the site.
 PROJECT = {

@@ -17,27 +17,31 @@ MATCHES = {2: "exact", 3: "LPM", 4: "ternary", 5: "range", 6: "optional"}  # p4.
 CLASSES = (
     (
         "accesspoint.AccessPoint",
-        "topologies.mininet.access_point.AccessPoint",
-        "topologies.mininet.access_point.WithController",
+        "accesspoint.topologies.mininet.access_point.AccessPoint",
+        "accesspoint.topologies.mininet.access_point.WithController",
     ),
-    ("accesspoint.Bmv2AccessPoint", "topologies.mininet.access_point.Bmv2AccessPoint", ""),
-    ("accesspoint.wifi.P4AP", "topologies.wifi.access_point.P4AP", ""),
-    ("accesspoint.AccessPointTopo", "topologies.mininet.network.AccessPointTopo", ""),
-    ("accesspoint.AccessPointLink", "topologies.mininet.nodes.ApLink", ""),
-    ("accesspoint.EndHost", "topologies.mininet.nodes.EndHost", ""),
-    ("accesspoint.Features", "topologies.features.Features", ""),
-    ("accesspoint.LinkProfile", "topologies.links.profiles.LinkProfile", ""),
-    ("accesspoint.link_profile", "topologies.links.profiles.link_profile", ""),
-    ("accesspoint.Lab", "topologies.mininet.network.Lab", ""),
-    ("accesspoint.contained", "topologies.namespaces.contain.run", ""),
-    ("accesspoint.Client", "controller.client.transport.Transport", "controller.client.operations.Client"),
+    ("accesspoint.Bmv2AccessPoint", "accesspoint.topologies.mininet.access_point.Bmv2AccessPoint", ""),
+    ("accesspoint.wifi.P4AP", "accesspoint.topologies.wifi.access_point.P4AP", ""),
+    ("accesspoint.AccessPointTopo", "accesspoint.topologies.mininet.network.AccessPointTopo", ""),
+    ("accesspoint.AccessPointLink", "accesspoint.topologies.mininet.nodes.ApLink", ""),
+    ("accesspoint.EndHost", "accesspoint.topologies.mininet.nodes.EndHost", ""),
+    ("accesspoint.Features", "accesspoint.topologies.features.Features", ""),
+    ("accesspoint.LinkProfile", "accesspoint.topologies.links.profiles.LinkProfile", ""),
+    ("accesspoint.link_profile", "accesspoint.topologies.links.profiles.link_profile", ""),
+    ("accesspoint.Lab", "accesspoint.topologies.mininet.network.Lab", ""),
+    ("accesspoint.contained", "accesspoint.topologies.namespaces.contain.run", ""),
+    (
+        "accesspoint.Client",
+        "accesspoint.controller.client.transport.Transport",
+        "accesspoint.controller.client.operations.Client",
+    ),
     ("accesspoint.experiment.run", "accesspoint.experiment.run", ""),
-    ("accesspoint.experiment.Experiment", "experiments.experiment.Experiment", ""),
-    ("accesspoint.experiment.Arm", "experiments.experiment.Arm", ""),
-    ("accesspoint.experiment.AccessPoint", "experiments.scene.AccessPoint", ""),
-    ("accesspoint.experiment.Flow", "experiments.stage.Flow", ""),
-    ("accesspoint.experiment.Measure", "experiments.experiment.Measure", ""),
-    ("accesspoint.experiment.Goal", "experiments.experiment.Goal", ""),
+    ("accesspoint.experiment.Experiment", "accesspoint.experiments.experiment.Experiment", ""),
+    ("accesspoint.experiment.Arm", "accesspoint.experiments.experiment.Arm", ""),
+    ("accesspoint.experiment.AccessPoint", "accesspoint.experiments.scenes.scene.AccessPoint", ""),
+    ("accesspoint.experiment.Flow", "accesspoint.experiments.lab.stage.Flow", ""),
+    ("accesspoint.experiment.Measure", "accesspoint.experiments.experiment.Measure", ""),
+    ("accesspoint.experiment.Goal", "accesspoint.experiments.experiment.Goal", ""),
 )
 
 
@@ -90,10 +94,10 @@ def rest() -> str:
 
 
 def commands() -> str:
-    from controller.__main__ import controller
-    from controller.apctl.__main__ import application
-    from experiments.__main__ import arguments as experiments
-    from topologies.lab import arguments as lab
+    from accesspoint.controller.__main__ import controller
+    from accesspoint.controller.apctl.__main__ import application
+    from accesspoint.experiments.__main__ import arguments as experiments
+    from accesspoint.topologies.lab import arguments as lab
 
     text = [
         "# Commands",
@@ -104,10 +108,13 @@ def commands() -> str:
     service.command()(controller)
     for name, command in (
         ("apctl", typer.main.get_command(application)),
-        ("python -m controller", typer.main.get_command(service)),
+        ("python -m accesspoint.controller", typer.main.get_command(service)),
     ):
         text += typed(name, command, 2)
-    for parse, prog in ((lab, "python -m topologies.lab"), (experiments, "python -m experiments")):
+    for parse, prog in (
+        (lab, "python -m accesspoint.topologies.lab"),
+        (experiments, "python -m accesspoint.experiments"),
+    ):
         text += [f"## `{prog}`", "```text\n" + usage(parse) + "\n```"]
     return joined(text)
 

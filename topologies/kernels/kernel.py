@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.namespaces import contain
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import ROOT, LabError
 
 MEMORY = 1024  # MiB
 INSIDE = "LAB_KERNEL"  # set in the environment of what runs in there

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What contention costs a cell of 802.11g: the more stations have something to send, the less all of them carry.
 
-    python -m topologies.links.dcf
+    python -m accesspoint.topologies.links.dcf
 
 prints what is left of it in the long run. Who transmits at the same time collides; each station's rate adaptation takes
 that for a bad channel and goes to lower rates, at which frames take many times as long. Sources: the DCF and its OFDM

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What wireless links do to packets, as models with a source each: from a seed to a trace that a link replays.
 
-    python -m topologies.links.effects hspa --rate 355kbit --seconds 120 --seed 1 --out hspa.trace
+    python -m accesspoint.topologies.links.effects hspa --rate 355kbit --seconds 120 --seed 1 --out hspa.trace
 
 The same seed gives the same trace. docs/effects.md lists models, parameters and sources.
 """
@@ -16,8 +16,8 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from topologies.links.profiles import ProfileError, parse_rate
-from topologies.links.traces import FRAME_BITS, Trace, TraceError
+from accesspoint.topologies.links.profiles import ProfileError, parse_rate
+from accesspoint.topologies.links.traces import FRAME_BITS, Trace, TraceError
 
 MAX_SECONDS = 3600.0
 Steps = Iterable[tuple[float, float]]
@@ -202,7 +202,9 @@ def generate(name: str, rate: float, seconds: float, seed: int, **own: float) ->
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m topologies.links.effects", description="Writes a link's trace.")
+    parser = argparse.ArgumentParser(
+        prog="python -m accesspoint.topologies.links.effects", description="Writes a link's trace."
+    )
     parser.add_argument("effect", help=f"one of {', '.join(EFFECTS)}")
     parser.add_argument("--rate", required=True, help="as 14mbit or 355kbit; what it means docs/effects.md says")
     parser.add_argument("--seconds", type=float, default=60.0, help="length (default: 60)")

@@ -20,8 +20,8 @@ import sys
 from ipaddress import ip_interface
 from typing import Any
 
-from topologies.links.veth import OFFLOADS
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.requirements import ROOT, LabError
 
 WRAPS = ("802.1q", "qinq", "pppoe")
 TUNNELS = ("wireguard", "vxlan")
@@ -108,7 +108,7 @@ def _qinq(host: Any, base: str, _mac: str) -> None:
 
 def _pppoe(host: Any, base: str, mac: str) -> None:
     """The session lasts as long as the program that holds it: until the host ends."""
-    words = [sys.executable, "-m", "topologies.links.encapsulation", base, mac]
+    words = [sys.executable, "-m", "accesspoint.topologies.links.encapsulation", base, mac]
     process = host.popen(*words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = process.stdout.readline().decode().strip()
     if said != f"ready {INTERFACES['pppoe']}":

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from topologies.links.veth import OFFLOADS
-from topologies.namespaces.namespace import START_TIMEOUT, Namespace
-from topologies.requirements import LabError, apswitch
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.namespaces.namespace import START_TIMEOUT, Namespace
+from accesspoint.topologies.requirements import LabError, apswitch
 
 WIRE = Path(__file__).parent / "wire.json"
 

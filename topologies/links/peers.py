@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from topologies.kernels import kernel
-from topologies.requirements import LabError
-from topologies.targets import Port
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.targets import Port
 
 FULL_FRAME = 1514  # bytes
 PACKAGE = "user-mode-linux"

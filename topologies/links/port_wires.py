@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from topologies.links.paths import WIRE
-from topologies.links.profiles import link_options
-from topologies.links.veth import OFFLOADS
-from topologies.namespaces.namespace import Namespace
-from topologies.processes import last_line, run
-from topologies.requirements import LabError, apswitch
+from accesspoint.topologies.links.paths import WIRE
+from accesspoint.topologies.links.profiles import link_options
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.namespaces.namespace import Namespace
+from accesspoint.topologies.processes import last_line, run
+from accesspoint.topologies.requirements import LabError, apswitch
 
 
 class PortWires:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from topologies.links import traces
+from accesspoint.topologies.links import traces
 
 _RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -27,8 +27,8 @@ class LinkProfile:
     shared: all stations are behind one port, as behind one radio, and share its rate `down` and its queue. Otherwise
     every station has a port, and so the rate `down`, of its own.
 
-    A trace (a file, see topologies.links.traces) takes a rate's place on the link; the controller still goes by
-    the rate.
+    A trace (a file, see accesspoint.topologies.links.traces) takes a rate's place on the link; the controller still
+    goes by the rate.
     """
 
     name: str

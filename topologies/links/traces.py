@@ -49,7 +49,7 @@ def read(path: Path) -> Trace:
         return parse(path.read_text(errors="replace"))
     except OSError as error:
         raise TraceError(
-            f"{path}: {error.strerror}: give a trace, as `python -m topologies.links.effects` writes it"
+            f"{path}: {error.strerror}: give a trace, as `python -m accesspoint.topologies.links.effects` writes it"
         ) from None
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from topologies.requirements import LabError
+from accesspoint.topologies.requirements import LabError
 
 ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33  # socket(7)

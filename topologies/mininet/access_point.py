@@ -9,15 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from topologies import requirements
-from topologies.features import Features
-from topologies.links.profiles import LinkProfile, link_profile, parse_rate
-from topologies.links.veth import OFFLOADS
-from topologies.mininet import controllers
-from topologies.mininet.bmv2_switch import Bmv2Switch
-from topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
-from topologies.requirements import PIPELINE, LabError
-from topologies.targets import Port
+from accesspoint.topologies import requirements
+from accesspoint.topologies.features import Features
+from accesspoint.topologies.links.profiles import LinkProfile, link_profile, parse_rate
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.mininet import controllers
+from accesspoint.topologies.mininet.bmv2_switch import Bmv2Switch
+from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
+from accesspoint.topologies.requirements import PIPELINE, LabError
+from accesspoint.topologies.targets import Port
 
 GRPC_PORT, THRIFT_PORT = 9559, 9090
 

@@ -4,10 +4,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from topologies import bmv2
-from topologies.links.port_wires import PortWires
-from topologies.mininet.nodes import ApSwitch
-from topologies.targets import TARGETS, Port
+from accesspoint.topologies import bmv2
+from accesspoint.topologies.links.port_wires import PortWires
+from accesspoint.topologies.mininet.nodes import ApSwitch
+from accesspoint.topologies.targets import TARGETS, Port
 
 
 class Bmv2Switch(ApSwitch):

@@ -12,12 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from topologies.features import Features
-from topologies.mininet.nodes import ApSwitch
-from topologies.namespaces.contain import end_with_parent, stop_process
-from topologies.processes import last_line
-from topologies.requirements import PIPELINE, ROOT, LabError
-from topologies.targets import Port
+from accesspoint.topologies.features import Features
+from accesspoint.topologies.mininet.nodes import ApSwitch
+from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
+from accesspoint.topologies.processes import last_line
+from accesspoint.topologies.requirements import PIPELINE, ROOT, LabError
+from accesspoint.topologies.targets import Port
 
 TIMEOUT = 30.0  # s
 
@@ -31,7 +31,8 @@ def entry(
     settings: Mapping[str, Any] = MappingProxyType({}),
     capacity: Literal["auto"] | None = None,
 ) -> dict[str, Any]:
-    """What a controller's configuration says of an access point (controller.config.AccessPointConfig). uplink: its
+    """What a controller's configuration says of an access point (accesspoint.controller.config.AccessPointConfig).
+    uplink: its
     port, None for the last one. settings: more of the configuration, as {"ncr": {"alpha": 0.1}}. capacity: of every
     port; None: the port's rate."""
     uplink = max(ports) if uplink is None else uplink
@@ -80,7 +81,7 @@ def start(
     # It begins with these settings, whatever was changed in an earlier one.
     for kept in directory.glob("controller.db*"):
         kept.unlink()
-    command = [_python(), "-m", "controller", "--config", str(config), "--rest", rest]
+    command = [_python(), "-m", "accesspoint.controller", "--config", str(config), "--rest", rest]
     if stats:
         command += ["--stats", str(stats)]
     output, errors = directory / "controller.out", directory / "controller.log"

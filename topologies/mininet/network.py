@@ -15,16 +15,16 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.topo import Topo
 
-from topologies import targets
-from topologies.features import Features
-from topologies.links.profiles import LinkProfile, link_profile
-from topologies.mininet import controllers
-from topologies.mininet.access_point import AccessPoint, WithController
-from topologies.mininet.bmv2_switch import Bmv2Switch
-from topologies.mininet.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix
-from topologies.namespaces.contain import stop_process
-from topologies.requirements import LabError
-from topologies.targets import Port
+from accesspoint.topologies import targets
+from accesspoint.topologies.features import Features
+from accesspoint.topologies.links.profiles import LinkProfile, link_profile
+from accesspoint.topologies.mininet import controllers
+from accesspoint.topologies.mininet.access_point import AccessPoint, WithController
+from accesspoint.topologies.mininet.bmv2_switch import Bmv2Switch
+from accesspoint.topologies.mininet.nodes import Air, ApLink, ApSwitch, EndHost, PortClaims, run_prefix
+from accesspoint.topologies.namespaces.contain import stop_process
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.targets import Port
 
 SERVER = "server"
 ACCESS_POINT = "ap1"
@@ -39,7 +39,7 @@ class AccessPointTopo(Topo):
     """Stations `sta1`... on ports 1 to n of `ap1`, or all on port 1 where the profile is `shared`; the `server` on the
     next one, its uplink. Half of the base round trip is spent on each side's way out of the access point.
 
-    profile: the links, or their name. host: parameters of every host (topologies.mininet.nodes.EndHost), as
+    profile: the links, or their name. host: parameters of every host (accesspoint.topologies.mininet.nodes.EndHost), as
     {"cc": "bbr"}.
     switch: of the access point; without `cls` it is an AccessPoint, which brings its own controller.
     """
@@ -82,7 +82,7 @@ class Lab:
     profile: the links. stations: how many. features: what the access point does. cc, ecn: TCP of every host.
     directory: takes configuration, logs and, with `stats`, the controller's statistics (CSV).
     rest_port: where REST should answer; another port is taken when that one is in use. target: the switch, by name.
-    settings: more of each access point's configuration (controller.config), as {"ncr": {"alpha": 0.1}}.
+    settings: more of each access point's configuration (accesspoint.controller.config), as {"ncr": {"alpha": 0.1}}.
     seed: of the switch's random numbers; None: another one each time. capacity: what the controller is told that links
     carry; None: the profile's rates.
     """

@@ -15,12 +15,12 @@ from typing import Any
 from mininet.link import Link
 from mininet.node import Host, Switch
 
-from topologies.links.profiles import link_options
-from topologies.links.veth import OFFLOADS
-from topologies.namespaces.contain import end_with_parent, stop_process
-from topologies.processes import last_line, run
-from topologies.requirements import LabError
-from topologies.targets import TARGETS, Port, Wiring
+from accesspoint.topologies.links.profiles import link_options
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
+from accesspoint.topologies.processes import last_line, run
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.targets import TARGETS, Port, Wiring
 
 START_TIMEOUT = 15.0  # s
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from topologies.links import peers
-from topologies.links.port_wires import PortWires
-from topologies.links.veth import OFFLOADS
-from topologies.mininet.network import ACCESS_POINT, Lab
-from topologies.mininet.nodes import Bridge
-from topologies.namespaces import contain
-from topologies.processes import run
-from topologies.requirements import LabError
+from accesspoint.topologies.links import peers
+from accesspoint.topologies.links.port_wires import PortWires
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.mininet.network import ACCESS_POINT, Lab
+from accesspoint.topologies.mininet.nodes import Bridge
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.processes import run
+from accesspoint.topologies.requirements import LabError
 
 
 class PeerLab(Lab):

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.namespaces.contain import CLONE_NEWNET, end_with_parent, stop_process
-from topologies.requirements import LabError
+from accesspoint.topologies.namespaces.contain import CLONE_NEWNET, end_with_parent, stop_process
+from accesspoint.topologies.requirements import LabError
 
 START_TIMEOUT = 15.0  # s
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ns-3's wheel, and our C++ compiled against it: one shared library of all sources of this folder and of `transports`.
 
-`python -m topologies.ns3.build` compiles it, as `make ns3` does. What is compiled lies in out/ns3 below a hash of all
-that it is made from: a change makes another one, and what did not change is not compiled again.
+`python -m accesspoint.topologies.ns3.build` compiles it, as `make ns3` does. What is compiled lies in out/ns3 below a
+hash of all that it is made from: a change makes another one, and what did not change is not compiled again.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from topologies.requirements import ROOT, LabError
+from accesspoint.topologies.requirements import ROOT, LabError
 
 VERSION = "3.44"
 """Of ns-3: headers and bindings change from one to the next."""

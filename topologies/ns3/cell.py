@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from controller.config import AccessPointConfig
-from topologies.ns3 import virtual
-from topologies.requirements import LabError
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.topologies.ns3 import virtual
+from accesspoint.topologies.requirements import LabError
 
 ROOM = 300  # bytes of an error's line
 Setting = str | float | bool

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from controller.config import AccessPointConfig
-from topologies.ns3 import build, virtual
-from topologies.requirements import PIPELINE, LabError
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.topologies.ns3 import build, virtual
+from accesspoint.topologies.requirements import PIPELINE, LabError
 
 CONGESTION = {
     "cubic": "ns3::TcpCubic",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller in simulated time: an event loop whose clock is ns-3's, and P4Runtime to a switch in this process.
 
-The session, learning and the ticks are the coroutines of `controller.agent.access_point`, as they are beside any
+The session, learning and the ticks are the coroutines of `accesspoint.controller.agent.access_point`, as they are
+beside any
 switch. ns-3 rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run
 then runs, and takes no time. So a run depends on its seed alone.
 """
@@ -20,11 +21,11 @@ from typing import Any
 
 from finsy.proto import rpc_code, rpc_status
 
-from controller.agent.access_point import AccessPoint
-from controller.agent.transport import ANSWER_SECONDS, RpcError
-from controller.config import AccessPointConfig
-from topologies.ns3 import build
-from topologies.requirements import LabError
+from accesspoint.controller.agent.access_point import AccessPoint
+from accesspoint.controller.agent.transport import ANSWER_SECONDS, RpcError
+from accesspoint.controller.config import AccessPointConfig
+from accesspoint.topologies.ns3 import build
+from accesspoint.topologies.requirements import LabError
 
 OK, NOTHING, ERROR, STATUS = range(4)
 METHODS = {
@@ -223,7 +224,7 @@ class InProcess:
 
 
 class InProcessStream:
-    """As `controller.agent.transport.Stream`."""
+    """As `accesspoint.controller.agent.transport.Stream`."""
 
     def __init__(self, to: InProcess) -> None:
         self._to = to

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.requirements import ROOT
+from accesspoint.topologies.requirements import ROOT
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

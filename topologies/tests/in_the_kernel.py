@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from topologies.kernels import kernel
-from topologies.wifi import requirements
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.wifi import requirements
 
 Path(sys.argv[1], "file").write_text("kept")
 if sys.argv[2] == "sleep":

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from topologies.kernels import kernel
-from topologies.requirements import ROOT, LabError
-from topologies.tests.conftest import Start
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.requirements import ROOT, LabError
+from accesspoint.topologies.tests.conftest import Start
 
 BUILT = kernel.with_radios().is_there()
 needs_kernel = pytest.mark.skipif(not BUILT, reason="there is no user-mode kernel; `make wifi-kernel` builds it")
@@ -36,7 +36,7 @@ def test_a_kernel_from_before_is_named_with_its_mend(monkeypatch: pytest.MonkeyP
 SLEEPER = """
 import json, sys, time
 from pathlib import Path
-from topologies.kernels import kernel
+from accesspoint.topologies.kernels import kernel
 before, started = time.monotonic(), time.time()
 for _ in range(200):
     time.sleep(1)
@@ -46,7 +46,7 @@ Path(sys.argv[1], "found.json").write_text(json.dumps({"clock": kernel.clock(), 
 BOOT = """
 import sys
 from pathlib import Path
-from topologies.kernels import kernel
+from accesspoint.topologies.kernels import kernel
 sys.exit(kernel.run(kernel.of_virtual_time(), "sleeper", sys.argv[1:], [Path(sys.argv[1])], kernel.VIRTUAL))
 """
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from topologies.requirements import ROOT
-from topologies.tests.conftest import Start, descendants, eventually
+from accesspoint.topologies.requirements import ROOT
+from accesspoint.topologies.tests.conftest import Start, descendants, eventually
 
 pytestmark = pytest.mark.usefixtures("privileged")
 
 # Starts a child that ignores every polite signal and a grandchild that has left session and parent.
 STUBBORN = """
 import subprocess, sys, time
-from topologies.namespaces import contain
+from accesspoint.topologies.namespaces import contain
 
 def main():
     subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000"])
@@ -33,7 +33,9 @@ sys.exit(contain.run(main))
 
 @pytest.mark.parametrize(("code", "expected"), [("lambda: 0", 0), ("lambda: 7", 7), ("lambda: 1 / 0", 1)])
 def test_the_exit_code_is_the_programs(start: Start, code: str, expected: int) -> None:
-    process = start("-c", f"import sys; from topologies.namespaces import contain; sys.exit(contain.run({code}))")
+    process = start(
+        "-c", f"import sys; from accesspoint.topologies.namespaces import contain; sys.exit(contain.run({code}))"
+    )
     process.communicate(timeout=20)
     assert process.returncode == expected
 
@@ -57,14 +59,14 @@ def test_nothing_outlives_the_program(start: Start, number: signal.Signals, code
 
 def test_process_ids_are_the_programs_own(start: Start) -> None:
     process = start(
-        "-c", "import os, sys; from topologies.namespaces import contain; "
+        "-c", "import os, sys; from accesspoint.topologies.namespaces import contain; "
         "sys.exit(contain.run(lambda: print(os.getpid(), os.readlink('/proc/self')) or 0))"
     )  # fmt: skip
     assert process.communicate(timeout=20)[0] == "1 1\n"
 
 
 def test_without_the_privilege_it_says_so() -> None:
-    lab = [sys.executable, "-m", "topologies.lab", "--exec", "nodes"]
+    lab = [sys.executable, "-m", "accesspoint.topologies.lab", "--exec", "nodes"]
     command = ["setpriv", "--bounding-set", "-net_admin,-sys_admin", "--", *lab]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2

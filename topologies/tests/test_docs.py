@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from topologies.requirements import ROOT
-from topologies.tests.conftest import Start
+from accesspoint.topologies.requirements import ROOT
+from accesspoint.topologies.tests.conftest import Start
 
 PAGE = (ROOT / "docs/running.md").read_text()
 
@@ -24,7 +24,7 @@ def block(first_line: str) -> list[str]:
 def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
     inside = [f"{command} ; echo ended with $?" for command in block("# in the lab")]
     commands = ["py net.lab.rest_url", "py net.lab.rest_token", *inside, "sta1 sleep 1000"]
-    process = start("-m", "topologies.lab", *(word for command in commands for word in ("--exec", command)))
+    process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
     assert process.stdout
     rest, token = process.stdout.readline().strip(), process.stdout.readline().strip()
     environment = os.environ | {"APCTL_URL": rest, "APCTL_TOKEN": token}

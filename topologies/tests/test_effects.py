@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from topologies.lab import main as lab
-from topologies.links import effects, traces
-from topologies.links.effects import EFFECTS, evenly, generate, parameters
-from topologies.links.paths import Paths
-from topologies.links.profiles import ProfileError, link_profile
-from topologies.links.traces import FRAME_BITS, Trace, TraceError
-from topologies.requirements import ROOT
+from accesspoint.topologies.lab import main as lab
+from accesspoint.topologies.links import effects, traces
+from accesspoint.topologies.links.effects import EFFECTS, evenly, generate, parameters
+from accesspoint.topologies.links.paths import Paths
+from accesspoint.topologies.links.profiles import ProfileError, link_profile
+from accesspoint.topologies.links.traces import FRAME_BITS, Trace, TraceError
+from accesspoint.topologies.requirements import ROOT
 
 RATE = 14e6
 
@@ -153,14 +153,18 @@ def test_the_command_writes_what_python_generates(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     words = ["handover", "--rate", "1mbit", "--seconds", "20", "--seed", "5", "--set", "longest=2", "--out", str(path)]
     done = subprocess.run(
-        [sys.executable, "-m", "topologies.links.effects", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "accesspoint.topologies.links.effects", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     expected = generate("handover", 1e6, 20, 5, longest=2)
     assert traces.read(path) == expected
     assert f"{len(expected.times)} packets in 20 s" in done.stdout
     words[words.index("longest=2")] = "longest"
     done = subprocess.run(
-        [sys.executable, "-m", "topologies.links.effects", *words],
+        [sys.executable, "-m", "accesspoint.topologies.links.effects", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

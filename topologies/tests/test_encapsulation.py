@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from topologies.kernels import kernel
-from topologies.links.encapsulation import TUNNELS, WRAPS
-from topologies.requirements import LabError
-from topologies.tests.conftest import Start
-from topologies.tests.encapsulation_in_the_kernel import RATE
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.links.encapsulation import TUNNELS, WRAPS
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.tests.conftest import Start
+from accesspoint.topologies.tests.encapsulation_in_the_kernel import RATE
 
 RUN = """
 import sys
 from pathlib import Path
-from topologies.kernels import kernel
-module = "topologies.tests.encapsulation_in_the_kernel"
+from accesspoint.topologies.kernels import kernel
+module = "accesspoint.topologies.tests.encapsulation_in_the_kernel"
 sys.exit(kernel.run(kernel.of_virtual_time(), module, sys.argv[1:], [Path(sys.argv[1])], kernel.VIRTUAL))
 """
 ON_THE_WIRE = {

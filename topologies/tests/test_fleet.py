@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from topologies.fleet import Fleet, Part, missing
+from accesspoint.topologies.fleet import Fleet, Part, missing
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(900)]
 

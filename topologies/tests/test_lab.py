@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from topologies.tests.conftest import Start, descendants, eventually, links, network_namespaces
+from accesspoint.topologies.tests.conftest import Start, descendants, eventually, links, network_namespaces
 
 pytestmark = pytest.mark.usefixtures("privileged")
 
 
 def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
     """What a lab prints that runs these commands of the prompt."""
-    process = start("-m", "topologies.lab", *options, *(word for command in commands for word in ("--exec", command)))
+    process = start(
+        "-m", "accesspoint.topologies.lab", *options, *(word for command in commands for word in ("--exec", command))
+    )
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 0, output
     return output
@@ -62,7 +64,7 @@ def test_tcp_keeps_to_the_links_rates_and_to_its_congestion_control(start: Start
 
 def test_rest_answers_outside_the_lab(start: Start) -> None:
     commands = ("py net.lab.rest_url", "py net.lab.rest_token", "sta1 sleep 1000")
-    process = start("-m", "topologies.lab", *(word for command in commands for word in ("--exec", command)))
+    process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
     assert process.stdout
     url, token = process.stdout.readline().strip(), process.stdout.readline().strip()
     request = urllib.request.Request(f"{url}/openapi.json", headers={"authorization": f"Bearer {token}"})
@@ -73,7 +75,7 @@ def test_rest_answers_outside_the_lab(start: Start) -> None:
 def test_two_labs_side_by_side(start: Start, tmp_path: Path) -> None:
     over = tmp_path / "over"
     ping = f"while [ ! -e {over} ]; do ping -c 1 -W 5 server >/dev/null && echo answered || echo lost; sleep 0.2; done"
-    busy = start("-m", "topologies.lab", "--exec", "py net['ap1'].grpc", "--exec", f"sta1 {ping}")
+    busy = start("-m", "accesspoint.topologies.lab", "--exec", "py net['ap1'].grpc", "--exec", f"sta1 {ping}")
     assert busy.stdout
     first = busy.stdout.readline().strip()
     second = lab(start, "py net['ap1'].grpc", "sta1 ping -c 3 -i 0.2 server")
@@ -87,7 +89,7 @@ def test_two_labs_side_by_side(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_ended_lab_leaves_nothing(start: Start, number: signal.Signals, code: int) -> None:
     commands = ("py net['ap1'].prefix", "sta1 sleep 1000", "sta1 sleep 1000")
-    process = start("-m", "topologies.lab", *(word for command in commands for word in ("--exec", command)))
+    process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
     assert process.stdout
     prefix = process.stdout.readline().strip()
     assert re.fullmatch("[0-9a-f]{4}", prefix) and f" {prefix}-ap1-1" in links()
@@ -118,7 +120,7 @@ def test_an_ended_lab_leaves_nothing(start: Start, number: signal.Signals, code:
 def test_bad_input_gets_one_line(
     start: Start, options: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
-    process = start("-m", "topologies.lab", *options, "--exec", "nodes", **environment)
+    process = start("-m", "accesspoint.topologies.lab", *options, "--exec", "nodes", **environment)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 2
     assert output.startswith(f"error: {message}") and output.count("\n") == 1

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from controller.agent.transport import RpcError
-from topologies.ns3 import build, virtual
-from topologies.ns3 import lab as labs
-from topologies.requirements import ROOT, LabError
+from accesspoint.controller.agent.transport import RpcError
+from accesspoint.topologies.ns3 import build, virtual
+from accesspoint.topologies.ns3 import lab as labs
+from accesspoint.topologies.requirements import ROOT, LabError
 
 pytestmark = pytest.mark.usefixtures("ns3")
 
@@ -76,7 +76,7 @@ def test_a_transfer_alone_has_what_a_cell_of_wimax_carries() -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
-    code = "from topologies.tests import test_ns3; print(*(test_ns3.played(seed)[2] for seed in (7, 8)))"
+    code = "from accesspoint.topologies.tests import test_ns3; print(*(test_ns3.played(seed)[2] for seed in (7, 8)))"
     said = [
         subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": number}, check=True,

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from topologies.ns3 import build
-from topologies.requirements import ROOT
+from accesspoint.topologies.ns3 import build
+from accesspoint.topologies.requirements import ROOT
 
 pytestmark = pytest.mark.usefixtures("ns3")
 
 PRELUDE = """
 import hashlib
-from topologies.ns3 import lab as labs, virtual
-from topologies.ns3.cell import Cell
-from topologies.requirements import LabError
-from topologies.tests.test_ns3 import LINKS, MISTAKES, PORTS
+from accesspoint.topologies.ns3 import lab as labs, virtual
+from accesspoint.topologies.ns3.cell import Cell
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.tests.test_ns3 import LINKS, MISTAKES, PORTS
 
 def refused(call, *words, **settings):
     try:
@@ -442,7 +442,7 @@ with wired() as lab:
 def test_an_access_point_that_has_ended_says_so() -> None:
     assert said("""
 import gc
-from controller.agent.transport import RpcError
+from accesspoint.controller.agent.transport import RpcError
 with wired() as lab:
     loop = lab.control(labs.config(PORTS)).loop
     transport = virtual.InProcess(lab.library, loop, lab.handle)

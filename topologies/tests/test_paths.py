@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from topologies.links.paths import Paths
-from topologies.requirements import ROOT, LabError
-from topologies.tests.conftest import eventually, network_namespaces
+from accesspoint.topologies.links.paths import Paths
+from accesspoint.topologies.requirements import ROOT, LabError
+from accesspoint.topologies.tests.conftest import eventually, network_namespaces
 
 pytestmark = pytest.mark.usefixtures("privileged")
 
@@ -50,7 +50,7 @@ def test_a_bad_model_is_named() -> None:
 
 def test_nothing_outlives_a_killed_user() -> None:
     program = (
-        "import time\nfrom topologies.links.paths import Paths\n"
+        "import time\nfrom accesspoint.topologies.links.paths import Paths\n"
         "paths = Paths().__enter__()\na, b = paths.host('a'), paths.host('b')\nlink = paths.link(a, b)\n"
         "print(a.pid, link._namespace.pid, link._switch.pid, flush=True)\ntime.sleep(60)"
     )

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from topologies.kernels import kernel
-from topologies.links import peers
-from topologies.links.peers import PEERS
-from topologies.requirements import LabError
-from topologies.targets import Port
-from topologies.tests.conftest import Start
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.links import peers
+from accesspoint.topologies.links.peers import PEERS
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.targets import Port
+from accesspoint.topologies.tests.conftest import Start
 
 MEASURED = ("tc-fifo", "cake-ack-filter")
 PORT = Port(1_000_000, 14_000_000, 1000)
@@ -50,12 +50,12 @@ def test_a_kernel_that_has_them_runs_them_itself(monkeypatch: pytest.MonkeyPatch
 RUN = """
 import sys
 from pathlib import Path
-from topologies.kernels import kernel
-from topologies.links import peers
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.links import peers
 found = peers.kernel_for(["tc-fifo", "cake-ack-filter"])
 if found:
-    sys.exit(kernel.run(found, "topologies.tests.peers_in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
-import topologies.tests.peers_in_the_kernel as here
+    sys.exit(kernel.run(found, "accesspoint.topologies.tests.peers_in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
+import accesspoint.topologies.tests.peers_in_the_kernel as here
 sys.exit(here.contain.run(here.main))
 """
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from topologies.links.profiles import PROFILES, ProfileError, link_profile, parse_rate, parse_time
+from accesspoint.topologies.links.profiles import PROFILES, ProfileError, link_profile, parse_rate, parse_time
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from topologies import targets
-from topologies.bmv2 import FULL_FRAME, bulk_pace
-from topologies.links.profiles import PROFILES, LinkProfile
-from topologies.requirements import LabError
-from topologies.targets import TARGETS, Port, Wiring
-from topologies.tests.conftest import Start, descendants, eventually, links
+from accesspoint.topologies import targets
+from accesspoint.topologies.bmv2 import FULL_FRAME, bulk_pace
+from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.targets import TARGETS, Port, Wiring
+from accesspoint.topologies.tests.conftest import Start, descendants, eventually, links
 
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 ON = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True, "gate": None}
@@ -30,7 +30,7 @@ def bmv2(privileged: None) -> None:
 def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
     """What a lab on BMv2 prints that runs these commands of the prompt."""
     words = [word for command in commands for word in ("--exec", command)]
-    process = start("-m", "topologies.lab", "--target", "bmv2", *options, *words)
+    process = start("-m", "accesspoint.topologies.lab", "--target", "bmv2", *options, *words)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 0, output
     return output
@@ -63,7 +63,14 @@ def test_a_lab_on_bmv2_has_the_links_rates(start: Start, options: tuple[str, ...
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_an_ended_lab_on_bmv2_leaves_nothing(start: Start, number: signal.Signals) -> None:
     process = start(
-        "-m", "topologies.lab", "--target", "bmv2", "--exec", "py net['ap1'].prefix", "--exec", "sta1 sleep 1000"
+        "-m",
+        "accesspoint.topologies.lab",
+        "--target",
+        "bmv2",
+        "--exec",
+        "py net['ap1'].prefix",
+        "--exec",
+        "sta1 sleep 1000",
     )
     assert process.stdout
     prefix = process.stdout.readline().strip()
@@ -131,7 +138,13 @@ def program(directory: Path, version: str, usage: str) -> str:
 )
 def test_a_bmv2_that_will_not_do_is_named(start: Start, tmp_path: Path, version: str, usage: str, message: str) -> None:
     process = start(
-        "-m", "topologies.lab", "--target", "bmv2", "--exec", "nodes", PATH=program(tmp_path, version, usage)
+        "-m",
+        "accesspoint.topologies.lab",
+        "--target",
+        "bmv2",
+        "--exec",
+        "nodes",
+        PATH=program(tmp_path, version, usage),
     )
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 2
@@ -143,7 +156,7 @@ def test_a_bmv2_that_will_not_do_is_named(start: Start, tmp_path: Path, version:
     ("target", "message"),
     [("bmv2", "simple_switch_grpc is missing: install BMv2"), ("abacus", "target 'abacus' is unknown: choose one of")],
 )
-@pytest.mark.parametrize("module", ["topologies.lab", "experiments"])
+@pytest.mark.parametrize("module", ["accesspoint.topologies.lab", "experiments"])
 def test_a_missing_target_is_named(start: Start, module: str, target: str, message: str) -> None:
     arguments = ["run", "headline"] if module == "experiments" else []
     process = start("-m", module, *arguments, "--target", target, PATH=SYSTEM_PATH)
@@ -153,6 +166,6 @@ def test_a_missing_target_is_named(start: Start, module: str, target: str, messa
 
 
 def test_targets_are_listed(start: Start) -> None:
-    process = start("-m", "topologies.targets", PATH=SYSTEM_PATH)
+    process = start("-m", "accesspoint.topologies.targets", PATH=SYSTEM_PATH)
     output, _ = process.communicate(timeout=30)
     assert re.match(r"target apswitch: \d+\.\d+\.\d+\ntarget bmv2: not used: simple_switch_grpc is missing", output)

@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from topologies.kernels import kernel
-from topologies.requirements import ROOT, apswitch
-from topologies.tests.conftest import Start, descendants, eventually
-from topologies.wifi import requirements
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.requirements import ROOT, apswitch
+from accesspoint.topologies.tests.conftest import Start, descendants, eventually
+from accesspoint.topologies.wifi import requirements
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PARTS = subprocess.run(
-    [sys.executable, "-m", "topologies.wifi.requirements"], cwd=ROOT, capture_output=True, text=True, check=False
+    [sys.executable, "-m", "accesspoint.topologies.wifi.requirements"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
 )
 HERE = PARTS.returncode == 0
 needs_parts = pytest.mark.skipif(not HERE, reason=PARTS.stdout.strip() or PARTS.stderr.strip()[-200:])
@@ -55,7 +59,7 @@ def path_without(program: str, directory: Path) -> str:
         (["--wpa2"], "wpa2 is for radios: give LAB=mininet-wifi too"),
     ],
 )
-@pytest.mark.parametrize("program", [["topologies.lab"], ["experiments", "run", "headline"]])
+@pytest.mark.parametrize("program", [["accesspoint.topologies.lab"], ["experiments", "run", "headline"]])
 def test_bad_input_gets_one_line(start: Start, program: list[str], options: list[str], message: str) -> None:
     output = output_of(start, "-m", *program, *options, code=2)
     assert output.startswith(f"error: {message}") and output.count("\n") == 1
@@ -63,14 +67,14 @@ def test_bad_input_gets_one_line(start: Start, program: list[str], options: list
 
 @pytest.mark.usefixtures("privileged")
 def test_two_access_points_need_radios(start: Start) -> None:
-    output = output_of(start, "-m", "experiments", "run", "handover", code=2)
+    output = output_of(start, "-m", "accesspoint.experiments", "run", "handover", code=2)
     assert output.startswith("error: the experiment needs more than one access point: give LAB=mininet-wifi")
 
 
 WITHOUT_PACKAGES = """
-import sys, topologies.wifi
-topologies.wifi.SYSTEM_PACKAGES = ()
-from topologies.lab import main
+import sys, accesspoint.topologies.wifi
+accesspoint.topologies.wifi.SYSTEM_PACKAGES = ()
+from accesspoint.topologies.lab import main
 sys.exit(main(sys.argv[1:]))
 """
 MISSING = "error: Mininet-WiFi is missing: install it for the system's Python as docs/wifi.md says"
@@ -101,7 +105,7 @@ def test_mininet_wifi_that_lacks_something_is_named(start: Start, tmp_path: Path
         (tools / tool).symlink_to("/bin/true")
     path = f"{tools}:{SYSTEM_PATH}"
     output = output_of(
-        start, "-m", "topologies.lab", "--lab", "mininet-wifi", code=2, PYTHONPATH=str(tmp_path), PATH=path
+        start, "-m", "accesspoint.topologies.lab", "--lab", "mininet-wifi", code=2, PYTHONPATH=str(tmp_path), PATH=path
     )
     assert output.startswith("error: Mininet-WiFi cannot be imported: No module named 'a_package_that_nobody_has'")
 
@@ -119,7 +123,7 @@ def test_mininet_wifi_that_lacks_something_is_named(start: Start, tmp_path: Path
 )
 def test_missing_tools_are_named(start: Start, tmp_path: Path, tool: str, options: list[str], message: str) -> None:
     path = path_without(tool, tmp_path)
-    output = output_of(start, "-m", "topologies.lab", "--lab", "mininet-wifi", *options, code=2, PATH=path)
+    output = output_of(start, "-m", "accesspoint.topologies.lab", "--lab", "mininet-wifi", *options, code=2, PATH=path)
     assert output.startswith(f"error: {message}")
 
 
@@ -127,7 +131,9 @@ def test_missing_tools_are_named(start: Start, tmp_path: Path, tool: str, option
 @pytest.mark.skipif(requirements.has_radios(), reason="this kernel has mac80211_hwsim")
 @pytest.mark.usefixtures("privileged")
 def test_a_missing_kernel_module_is_named(start: Start, tmp_path: Path) -> None:
-    output = output_of(start, "-m", "topologies.lab", "--lab", "mininet-wifi", code=2, XDG_CACHE_HOME=str(tmp_path))
+    output = output_of(
+        start, "-m", "accesspoint.topologies.lab", "--lab", "mininet-wifi", code=2, XDG_CACHE_HOME=str(tmp_path)
+    )
     assert output.startswith("error: the kernel module mac80211_hwsim is missing: Linux ")
     assert "build a user-mode kernel that has it with `make wifi-kernel`" in output
 
@@ -135,9 +141,9 @@ def test_a_missing_kernel_module_is_named(start: Start, tmp_path: Path) -> None:
 MAKE = """
 import sys
 from pathlib import Path
-from topologies import labs
-from topologies.links.profiles import PROFILES
-from topologies.requirements import LabError
+from accesspoint.topologies import labs
+from accesspoint.topologies.links.profiles import PROFILES
+from accesspoint.topologies.requirements import LabError
 WifiLab = labs.lab_class("mininet-wifi")
 print(sorted(WifiLab(PROFILES["testbed"], Path("."), stations=5).ports))
 for options in ({"stations": 65}, {"access_points": 4}, {"air": "thick"}, {"places": (2,)}):
@@ -163,8 +169,9 @@ def test_stations_share_the_radio(start: Start) -> None:
 IN_THE_KERNEL = """
 import sys
 from pathlib import Path
-from topologies.kernels import kernel
-sys.exit(kernel.run(kernel.with_radios(), "topologies.tests.in_the_kernel", sys.argv[1:], [Path(sys.argv[1])]))
+from accesspoint.topologies.kernels import kernel
+sys.exit(kernel.run(kernel.with_radios(), "accesspoint.topologies.tests.in_the_kernel", sys.argv[1:],
+[Path(sys.argv[1])]))
 """
 
 
@@ -216,7 +223,7 @@ def test_a_station_walks_from_one_access_point_to_the_next(start: Start, securit
     output = output_of(
         start,
         "-m",
-        "topologies.lab",
+        "accesspoint.topologies.lab",
         *options,
         *security,
         *(word for command in commands for word in ("--exec", command)),
@@ -234,7 +241,7 @@ def test_a_station_walks_from_one_access_point_to_the_next(start: Start, securit
 @pytest.mark.usefixtures("privileged")
 def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path: Path) -> None:
     options = ["--lab", "mininet-wifi", "--down", "2mbit", "--up", "1mbit", "--seconds", "12", "--arms", "fifo"]
-    output_of(start, "-m", "experiments", "run", "headline", *options, "--out", str(tmp_path))
+    output_of(start, "-m", "accesspoint.experiments", "run", "headline", *options, "--out", str(tmp_path))
     summary = json.loads((tmp_path / "headline/summary.json").read_text())
     assert summary["lab"] == {"name": "mininet-wifi", "air": "plain", "wpa2": False}
     assert {"mininet-wifi", "mininet", "hostapd"} <= summary["versions"].keys()

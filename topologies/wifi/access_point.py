@@ -4,9 +4,9 @@
 import subprocess
 from typing import Any
 
-from topologies.links.profiles import LinkProfile, link_profile
-from topologies.mininet.access_point import WithController
-from topologies.wifi.nodes import LabAP
+from accesspoint.topologies.links.profiles import LinkProfile, link_profile
+from accesspoint.topologies.mininet.access_point import WithController
+from accesspoint.topologies.wifi.nodes import LabAP
 
 
 class P4AP(WithController, LabAP):

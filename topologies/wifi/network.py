@@ -17,13 +17,13 @@ from mn_wifi.module import Mac80211Hwsim
 from mn_wifi.net import Mininet_wifi
 from mn_wifi.wmediumdConnector import interference, w_server, wmediumd_mode
 
-from topologies.links.profiles import LinkProfile
-from topologies.mininet.network import SERVER, Lab, addresses
-from topologies.mininet.nodes import ApLink, ApSwitch, Bridge, EndHost
-from topologies.namespaces import contain
-from topologies.requirements import LabError
-from topologies.targets import Port
-from topologies.wifi.nodes import ACCESS_POINTS, WifiStation
+from accesspoint.topologies.links.profiles import LinkProfile
+from accesspoint.topologies.mininet.network import SERVER, Lab, addresses
+from accesspoint.topologies.mininet.nodes import ApLink, ApSwitch, Bridge, EndHost
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.targets import Port
+from accesspoint.topologies.wifi.nodes import ACCESS_POINTS, WifiStation
 
 SSID = "lab"
 PASSPHRASE = "a key that all share"  # without quotes: Mininet-WiFi gives it to hostapd by way of a shell
@@ -159,7 +159,7 @@ class WifiLab(Lab):
             net.addStation(f"sta{number}", cls=WifiStation, **addresses(10 + number), **self._host, **where)
         server = net.addHost(SERVER, cls=EndHost, **addresses(1), **self._host)
         # Mininet-WiFi writes configurations to where it stands, hostapd's to where the access point's shell does, and
-        # that one began in a folder that may be read-only (topologies.kernels.kernel).
+        # that one began in a folder that may be read-only (accesspoint.topologies.kernels.kernel).
         for access_point in net.aps:
             access_point.cmd("cd", shlex.quote(str(self.directory.resolve())))
         with contextlib.chdir(self.directory):

@@ -9,15 +9,15 @@ from typing import Any
 
 from mn_wifi.node import AP, Station
 
-from topologies.links.paths import WIRE
-from topologies.links.profiles import link_options
-from topologies.links.veth import OFFLOADS
-from topologies.mininet.bmv2_switch import Bmv2Switch
-from topologies.mininet.nodes import ApSwitch, EndHost
-from topologies.namespaces.contain import stop_process
-from topologies.processes import run
-from topologies.requirements import apswitch
-from topologies.targets import Wiring
+from accesspoint.topologies.links.paths import WIRE
+from accesspoint.topologies.links.profiles import link_options
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.mininet.bmv2_switch import Bmv2Switch
+from accesspoint.topologies.mininet.nodes import ApSwitch, EndHost
+from accesspoint.topologies.namespaces.contain import stop_process
+from accesspoint.topologies.processes import run
+from accesspoint.topologies.requirements import apswitch
+from accesspoint.topologies.targets import Wiring
 
 NETWORK = """network={{
     ssid="{radio.ssid}"

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from topologies.kernels import kernel
-from topologies.requirements import LabError
-from topologies.wifi import NAME, is_installed, use_system_packages
+from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.wifi import NAME, is_installed, use_system_packages
 
 MODULE = "mac80211_hwsim"
 TOOLS = {
@@ -72,7 +72,8 @@ def versions() -> dict[str, str]:
 
 
 def main() -> int:
-    """`python -m topologies.wifi.requirements` says whether a wireless lab runs here, and on what; 2: none does."""
+    """`python -m accesspoint.topologies.wifi.requirements` says whether a wireless lab runs here, and on what; 2: none
+    does."""
     try:
         own_kernel = check()
     except LabError as error:

@@ -15,12 +15,12 @@ use super::targets::{Tape, edit, read, without_places};
 
 const PROGRAMS: [&str; 15] = [
     "../p4src/compiled/ap",
-    "../conformance/programs/entities",
-    "../conformance/programs/externs",
-    "../conformance/programs/initial",
-    "../conformance/programs/operators",
-    "../conformance/programs/parsing",
-    "../conformance/programs/types",
+    "../checks/conformance/programs/entities",
+    "../checks/conformance/programs/externs",
+    "../checks/conformance/programs/initial",
+    "../checks/conformance/programs/operators",
+    "../checks/conformance/programs/parsing",
+    "../checks/conformance/programs/types",
     "testdata/programs/arithmetic",
     "testdata/programs/features",
     "testdata/programs/kinds",

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether tcp_av keeps its target beside the kernel's cubic, whatever the buffer, with losses and marks, before and
+after 10 s without a link; and how soon it gives way where the link cannot carry the target.
+
+A cell is a link of 20 Mbit/s and 20 ms with the buffer of one of paper 004's access points (Table I). Its rate is what
+the peer has acknowledged in `SPAN` s from `SETTLE` s after the start, or after the link is back. Cells run `AT_ONCE` at
+a time.
+"""
+
+import concurrent.futures
+import itertools
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.topologies.links.paths import Paths
+from hosts.tests.cc_lab import Transfer, kernel_name, loaded, mark, rows
+
+TARGETS, RIVALS = (6, 10), (4, 9)  # Mbit/s; connections of PEER
+BUFFERS = (37, 90, 135, 256, 284)  # packets (Ando, Murase and Oguchi, Table I)
+LOSSES = (0.0, 0.005)
+MARKS = 0.005  # where ECN is on
+PEER = "cubic"
+SHARED, NARROW = 20, 8  # Mbit/s
+SETTLE, SPAN, OUTAGE = 3.0, 10.0, 10.0  # s; the outage of section IV.B
+AT_ONCE = 4
+GOAL, GIVES_WAY = 0.95, 2.0  # of the target; s
+PATIENCE = 10.0  # s
+
+
+@dataclass(frozen=True)
+class Cell:
+    target: int
+    rivals: int
+    buffer: int
+    loss: float
+    ecn: bool
+
+    @property
+    def text(self) -> str:
+        ecn = "ECN" if self.ecn else "no ECN"
+        return f"{self.target} Mbit/s beside {self.rivals}, {self.buffer} packets, {self.loss:.1%} lost, {ecn}"
+
+
+CELLS = [Cell(*values) for values in itertools.product(TARGETS, RIVALS, BUFFERS, LOSSES, (False, True))]
+
+
+def measure(step: Step) -> Measured:
+    found: dict[Cell, tuple[float, float]] = {}
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for target in TARGETS:
+            with loaded("tcp_av", f"target={target * 1000}", "ceiling=1"):
+                cells = [cell for cell in CELLS if cell.target == target]
+                for cell, rates in zip(cells, pool.map(rates_of, cells), strict=True):
+                    found[cell] = rates
+                    step(f"{len(found)} of {len(CELLS)}: {cell.text}")
+    parts = {cell: [rate / cell.target for rate in rates] for cell, rates in found.items()}
+    narrow = [Cell(10, rivals, buffer, 0.0, ecn) for rivals in RIVALS for buffer in BUFFERS for ecn in (False, True)]
+    with loaded("tcp_av", "target=10000", "ceiling=1"), concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        step(f"giving way on {NARROW} Mbit/s")
+        waits = dict(zip(narrow, pool.map(gives_way, narrow), strict=True))
+    worst, slowest = min(parts, key=lambda cell: min(parts[cell])), max(waits, key=lambda cell: waits[cell])
+    held = sum(min(part) >= GOAL for part in parts.values())
+    found_rows = [
+        Row(
+            "tcp_av_worst_of_target", f"of its target, the worst of {len(parts)}: {worst.text}", min(parts[worst]), GOAL
+        ),
+        Row(
+            "tcp_av_cells_held", f"part of the {len(parts)} that keep {GOAL} of it, outage included", held / len(parts)
+        ),
+        Row(
+            "tcp_av_most_of_target",
+            "of its target, the most, with a ceiling",
+            max(map(max, parts.values())),
+            1.05,
+            False,
+        ),
+        Row(
+            "tcp_av_gives_way_s",
+            f"s from the start until it gives way on {NARROW} Mbit/s, the slowest: {slowest.text}",
+            waits[slowest],
+            GIVES_WAY,
+            at_least=False,
+        ),
+    ]
+    raw: dict[str, object] = {cell.text: rates for cell, rates in found.items()}
+    return Measured(found_rows, {"mbit_before_and_after": raw, "gives_way_s": {c.text: w for c, w in waits.items()}})
+
+
+class Running:
+    """A cell's connections, all running, on a link of `rate` Mbit/s."""
+
+    def __init__(self, paths: Paths, cell: Cell, rate: int, seconds: float) -> None:
+        self.host = paths.host("a")
+        loss: dict[str, Any] = {"loss": cell.loss} if cell.loss else {}
+        link = paths.link(self.host, paths.host("b"), rate=f"{rate}mbit", limit=cell.buffer, delay="10ms", **loss)
+        self.interface = link.a_if
+        if cell.ecn:
+            mark(link, MARKS)
+        self.rivals = [Transfer(link, PEER, f"{seconds}s") for _ in range(cell.rivals)]
+        time.sleep(1)
+        self.ours = Transfer(link, kernel_name("tcp_av"), f"{seconds}s")
+
+    def acknowledged(self) -> int:
+        """Bytes that the peer of the tcp_av connection has acknowledged."""
+        said = self.host.run("ss", "-tinHO", "state", "established")
+        lines = [line for line in said.splitlines() if f" {kernel_name('tcp_av')} " in line]
+        found = re.search(r"bytes_acked:(\d+)", lines[0]) if lines else None
+        return int(found[1]) if found else 0
+
+    def rate(self) -> float:
+        """Mbit/s over the next SPAN."""
+        start, before = time.monotonic(), self.acknowledged()
+        time.sleep(SPAN)
+        return (self.acknowledged() - before) * 8e-6 / (time.monotonic() - start)
+
+    def abandon(self) -> None:
+        for transfer in (self.ours, *self.rivals):
+            transfer.abandon()
+
+
+def rates_of(cell: Cell) -> tuple[float, float]:
+    """Mbit/s of tcp_av before and after an outage."""
+    with Paths() as paths:
+        running = Running(paths, cell, SHARED, 2 * (SETTLE + SPAN) + OUTAGE + 10)
+        time.sleep(SETTLE)
+        before = running.rate()
+        running.host.run("tc", "qdisc", "add", "dev", running.interface, "root", "blackhole")
+        time.sleep(OUTAGE)
+        running.host.run("tc", "qdisc", "del", "dev", running.interface, "root")
+        time.sleep(SETTLE)
+        after = running.rate()
+        running.abandon()
+    return before, after
+
+
+def gives_way(cell: Cell) -> float:
+    """Seconds from its start until tcp_av has given way; infinite: it has not within PATIENCE."""
+    with Paths() as paths:
+        running = Running(paths, cell, NARROW, PATIENCE + 5)
+        started = time.monotonic()
+        waited = float("inf")
+        while time.monotonic() < started + PATIENCE:
+            found = [row for row in rows("status", host=running.host) if row["tcp_state"] == "established"]
+            if found and found[0]["detail"]["gave_way"]:
+                waited = time.monotonic() - started
+                break
+            time.sleep(0.05)
+        running.abandon()
+    return waited

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results against their goals: rows, the table that every benchmark prints, and how it ends."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from accesspoint.topologies.requirements import LabError
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result. `goal` is a bound of `value`: at least if `at_least`, else at most; None: no goal. A row without a
+    value could not be measured, `text` says why, and is not met."""
+
+    name: str
+    text: str
+    value: float | None
+    goal: float | None = None
+    at_least: bool = True
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None:
+            return False
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a module found: its rows, and what they were computed from."""
+
+    rows: list[Row]
+    raw: dict[str, object] = field(default_factory=dict)
+
+
+def words(row: Row) -> tuple[str, str, str]:
+    """Value, goal and verdict as people read them."""
+    value = "-" if row.value is None else f"{row.value:.3g}"
+    goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:g}"
+    return value, goal, {None: "", True: "[green]met[/]", False: "[red]not met[/]"}[row.met]
+
+
+def tell(row: Row) -> None:
+    """A row as soon as it is there."""
+    value, goal, verdict = words(row)
+    told = f"{row.name:26} {value:>9} {goal:>10} {verdict or '':7} {escape(row.text)}"
+    Console(soft_wrap=True).print(told, highlight=False)
+
+
+def show(title: str, rows: list[Row]) -> None:
+    table = Table(title=title)
+    for heading in ("name", "what", "value", "goal", ""):
+        table.add_column(heading, justify="right" if heading in ("value", "goal") else "left")
+    for row in rows:
+        table.add_row(row.name, escape(row.text), *words(row))
+    Console().print(table)
+
+
+def merge(out: Path, rows: list[Row], raw: dict[str, object] | None = None, **more: object) -> None:
+    """Adds results to those that are in `out/summary.json`, of other benchmarks and of earlier parts of this one."""
+    path = out / "summary.json"
+    summary = json.loads(path.read_text()) if path.exists() else {}
+    summary |= more
+    summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
+    goals = {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.met is not None}
+    summary.setdefault("goals", {}).update(goals)
+    if raw:
+        summary.setdefault("raw", {}).update(raw)
+    out.mkdir(parents=True, exist_ok=True)
+    # There with its whole text, or as it was before: who stops a benchmark may do so here.
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(summary, indent=2) + "\n")
+    part.replace(path)
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a benchmark: ended from outside it cleans up as after Ctrl-C, and an error is one line."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    try:
+        main()
+    except LabError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the program costs without any port (`cargo bench`), in CPU time: other work on the machine counts little."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from accesspoint.checks.bench.report import Measured, Row
+from accesspoint.topologies.requirements import ROOT, LabError
+
+MANIFEST = ROOT / "switch/Cargo.toml"
+
+
+def nanoseconds(criterion: Path, name: str) -> float:
+    """Criterion's median for a benchmark, ns an iteration."""
+    report = json.loads((criterion / name / "new/estimates.json").read_text())
+    return float(report["median"]["point_estimate"])
+
+
+def measure() -> Measured:
+    """Rates of the compiled form, how many times the reference's it is, and the time that a program takes to load."""
+    command = ["cargo", "bench", "--quiet", "--manifest-path", str(MANIFEST), "--bench", "pipeline", "--", "--noplot"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise LabError(f"`{' '.join(command)}` failed: {(result.stderr.strip() or 'no message').splitlines()[-1]}")
+    criterion = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "switch/target")) / "criterion"
+    batch = 64
+    packet = {
+        name: nanoseconds(criterion / "pipeline", name) / batch for name in ("1_flow", "1000_flows", "65536_flows")
+    }
+    reference = nanoseconds(criterion / "pipeline", "1_flow_reference")
+    load = nanoseconds(criterion, "load") / 1e6
+    rows = [
+        Row("memory_mpps", "million packets/s of one core without ports, 1000 flows", 1e3 / packet["1000_flows"], 3),
+        Row(
+            "compiled_of_interpreter", "times the reference interpreter's rate, 1 flow", reference / packet["1_flow"], 8
+        ),
+        Row("load_ms", "from the program's JSON to native code, ms", load),
+    ]
+    return Measured(rows, {"packet_ns": packet, "reference_packet_ns": reference, "load_ms": load})

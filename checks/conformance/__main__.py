@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m accesspoint.checks.conformance`: the command line, and the run."""
+
+import argparse
+import contextlib
+import sys
+import time
+from pathlib import Path
+
+import grpc
+from rich.console import Console
+
+from accesspoint.checks.conformance import report
+from accesspoint.checks.conformance.bench import PROGRAMS, Bench, Place
+from accesspoint.checks.conformance.client import describe
+from accesspoint.checks.conformance.server import OwnServer, Server, ServerError
+from accesspoint.checks.conformance.suite import (
+    FAIL,
+    NOT_APPLICABLE,
+    PASS,
+    SECTIONS,
+    Check,
+    Failed,
+    NotApplicable,
+    Outcome,
+    below,
+    select,
+    show,
+)
+from accesspoint.topologies import targets
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.requirements import LabError
+
+EXPLANATION = """\
+What is asked. Each check belongs to a section of the P4Runtime specification (9.1.2: action specification) or to a
+group of v1model (v1.parser). It loads a small program of the suite's own, writes and reads over P4Runtime, sends
+packets, and compares with what the specification says. `--list` shows all checks, `--section 9` those of one chapter.
+
+Which server. `--target apswitch` or `--target bmv2` starts one on veth pairs of its own (needs root, leaves nothing
+behind). `--address` takes any server that runs already:
+
+  python -m accesspoint.checks.conformance --address 192.0.2.1:9559 --port 1@veth3 --port 2@veth5 --port 3@veth7
+
+It has to run v1model programs in BMv2's JSON (or name what it runs with --programs), and its CPU port has to be 510
+(simple_switch_grpc and apswitch: `--cpu-port 510`). A port is named with the interface on its far end, where the suite
+sends and receives raw frames (needs root). Without ports packets go in and out through the CPU port, as packet-out and
+packet-in, and checks that need several ports are not applicable. The suite becomes primary with an election id above
+all that the server has seen, and replaces the pipeline and all entries: do not point it at a switch in use.
+
+What it says. pass; fail, with what was seen instead; n/a, with the reason why the question does not arise, as for
+what the specification makes optional. Exit code: 0 no check failed, 1 at least one did, 2 the run could not be made.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m accesspoint.checks.conformance",
+        description="Does a P4Runtime server do what the specification and v1model ask for?",
+        epilog=EXPLANATION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    server = parser.add_mutually_exclusive_group(required=True)
+    server.add_argument("--target", choices=targets.TARGETS, help="start this server here")
+    server.add_argument("--address", metavar="HOST:PORT", help="a server that runs already")
+    server.add_argument("--list", action="store_true", help="list the checks and end")
+    parser.add_argument("--port", metavar="N@IFACE", action="append", default=[], help="with --address; repeated")
+    parser.add_argument("--device-id", type=int, default=1, metavar="N", help="of the server (default: 1)")
+    parser.add_argument("--programs", type=Path, default=PROGRAMS, metavar="DIR", help="NAME.json, NAME.p4info.txtpb")
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="use TLS; the certificate that signs the server's")
+    parser.add_argument("--cert", type=Path, metavar="FILE", help="the client's own certificate, for mutual TLS")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the key of --cert")
+    parser.add_argument("--section", action="append", default=[], metavar="S", help="9, 9.1.2, v1, v1.hash; repeated")
+    parser.add_argument("--only", metavar="TEXT", help="checks whose name or title contains it")
+    parser.add_argument("--wait", type=float, default=5.0, metavar="S", help="for what must come (default: 5 s)")
+    parser.add_argument("--name", help="what the result calls the server (default: the target, or 'server')")
+    parser.add_argument(
+        "--markdown", nargs="?", const=Path(), type=Path, metavar="FILE",
+        help="also a page (default: docs/results/conformance-NAME.md)",
+    )  # fmt: skip
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell each check when it is done")
+    options = parser.parse_args()
+    unknown = [key for key in options.section if not any(below(key, s) or below(s, key) for s in SECTIONS)]
+    if unknown:
+        parser.error(f"--section {unknown[0]} is unknown; there are {', '.join(SECTIONS)}")
+    checks = select(options.section, options.only)
+    if not checks:
+        parser.error("no check is selected; --list shows them all")
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if options.list:
+        for one in checks:
+            console.print(f"{one.name:48} {one.title}", highlight=False, markup=False, no_wrap=True)
+        return 0
+    try:
+        if options.address:
+            return run(Server(options.name or "server", place(options)), checks, console, options)
+        return contain.run(lambda: run_own(checks, console, options))
+    except (ServerError, LabError, contain.NotPermitted, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def place(options: argparse.Namespace) -> Place:
+    """Where the named server is. Raises ServerError."""
+    ports = {}
+    for word in options.port:
+        number, _, interface = word.partition("@")
+        if not number.isdigit() or not interface:
+            raise ServerError(f"--port {word} is not N@INTERFACE, as 1@veth1")
+        ports[int(number)] = interface
+    if not options.address.rpartition(":")[2].isdigit():
+        raise ServerError(f"--address {options.address} is not HOST:PORT, as 127.0.0.1:9559")
+    if bool(options.cert) != bool(options.key) or (options.cert and not options.ca):
+        raise ServerError("--cert, --key and --ca belong together: name all three")
+    credentials = None
+    if options.ca:
+        own = (options.key.read_bytes(), options.cert.read_bytes()) if options.cert else (None, None)
+        credentials = grpc.ssl_channel_credentials(options.ca.read_bytes(), *own)
+    return Place(
+        options.address, options.device_id, targets.CPU_PORT, ports, credentials, options.wait, options.programs
+    )
+
+
+def run_own(checks: list[Check], console: Console, options: argparse.Namespace) -> int:
+    """Starts a server in a network of its own and asks it."""
+    try:
+        contain.own_network()
+        log = Path(f"out/conformance/{options.target}.log").resolve()
+        return run(OwnServer(options.target, options.wait, log), checks, console, options)
+    except (ServerError, LabError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(server: Server, checks: list[Check], console: Console, options: argparse.Namespace) -> int:
+    """Asks a server and tells the result."""
+    name = options.name or server.name
+    with server:
+        outcomes = ask(server, checks, console if options.verbose else None)
+    report.show(console, outcomes, options.verbose or console.is_terminal, f"{name}, {server.version}")
+    if options.markdown:
+        path = options.markdown if options.markdown.name else Path(f"docs/results/conformance-{name}.md")
+        report.write(path, outcomes, name, server.version)
+    return int(any(one.status == FAIL for one in outcomes))
+
+
+def ask(server: Server, checks: list[Check], console: Console | None) -> list[Outcome]:
+    """The outcomes in the order of the checks; those that need a server without a pipeline are asked first."""
+    bench = Bench(server.place)
+    outcomes: dict[Check, Outcome] = {}
+    for check in sorted(checks, key=lambda one: not one.anew):
+        outcomes[check] = outcome = ask_one(server, bench, check)
+        if console:
+            console.print(
+                f"{outcome.status:5} {check.name} ({outcome.seconds:.2f} s) {outcome.reason}", highlight=False
+            )
+    return [outcomes[check] for check in checks]
+
+
+def ask_one(server: Server, bench: Bench, check: Check) -> Outcome:
+    """What becomes of a check, whatever the server does."""
+    begin = time.monotonic()
+    status, reason = PASS, ""
+    try:
+        begin_check(server, bench, check)
+        check.run(bench)
+        if check.program:
+            bench.nothing_more()
+    except NotApplicable as why:
+        status, reason = NOT_APPLICABLE, str(why)
+    except (Failed, AssertionError) as why:
+        status, reason = FAIL, str(why) or "an assertion failed"
+    except grpc.RpcError as failure:
+        status, reason = FAIL, describe(failure)
+    except OSError as error:
+        status, reason = FAIL, f"packets cannot be sent: {error}"
+    ended = server.ended()
+    if ended:
+        status, reason = FAIL, f"{ended}{f' ({reason})' if reason else ''}"
+    with contextlib.suppress(grpc.RpcError):
+        bench.end()
+    if ended:
+        server.revive()
+    return Outcome(check, status, show(reason), time.monotonic() - begin)
+
+
+def begin_check(server: Server, bench: Bench, check: Check) -> None:
+    """A server that an earlier check has left unable to take a program is started again, where that can be done."""
+    try:
+        bench.begin(check)
+    except (grpc.RpcError, AssertionError):
+        bench.end()
+        if not server.restarts:
+            raise
+        server.revive()
+        bench.begin(check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Section 5: who is primary, and who is told so."""
+
+import grpc
+from finsy.proto import p4r, rpc_code
+
+from accesspoint.checks.conformance.bench import Bench
+from accesspoint.checks.conformance.client import Client, exact, insert, name_of
+from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
+
+OK, BACKUP, NO_PRIMARY = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
+
+
+def told(client: Client, code: int, highest: int | None, who: str) -> None:
+    """The next arbitration message has that code and that election id."""
+    found, seen = client.status()
+    expect((name_of(found), seen), (name_of(code), highest), f"what {who} is told")
+
+
+def ends(client: Client, *codes: grpc.StatusCode) -> None:
+    """The server ends the stream with one of the codes."""
+    try:
+        message = client.receive("arbitration")
+    except grpc.RpcError as failure:
+        wanted = " or ".join(code.name for code in codes)
+        if failure.code() not in codes:
+            fail(f"the stream ends with {failure.code().name} instead of {wanted}")
+    else:
+        fail(f"the stream goes on, with status {name_of(message.status.code)}")
+
+
+def denied(client: Client, bench: Bench, why: str) -> None:
+    """A Write of this client is refused."""
+    entry = bench.entry("lpm_table", action=("say", 1))
+    try:
+        client.write(insert(entry))
+    except grpc.RpcError as failure:
+        expect(failure.code(), grpc.StatusCode.PERMISSION_DENIED, f"Write by {why}")
+    else:
+        fail(f"Write by {why} is taken")
+
+
+@check("5.3", "the first client with an election id becomes primary", None)
+def first_is_primary(bench: Bench) -> None:
+    client = bench.connect()
+    number = bench.next_election()
+    client.arbitrate(number)
+    told(client, OK, number, "the client")
+
+
+@check("5.3", "a client without an election id never becomes primary", None)
+def no_id_is_backup(bench: Bench) -> None:
+    number = bench.next_election()
+    primary = bench.connect().become_primary(number)
+    backup = bench.connect()
+    backup.arbitrate(None)
+    told(backup, BACKUP, number, "the client without an election id")
+    expect(primary.receives_nothing(), True, "the primary is not told of a backup")
+
+
+@check("5.3", "a lower election id makes a backup, whose Write is denied")
+def lower_is_backup(bench: Bench) -> None:
+    backup = bench.connect(program=bench.program)
+    backup.arbitrate(bench.election - 5)
+    told(backup, BACKUP, bench.election, "the backup")
+    denied(backup, bench, "a backup")
+
+
+@check("5.3", "a higher election id takes over; the old primary is told and denied")
+def higher_takes_over(bench: Bench) -> None:
+    old, number = bench.client, bench.next_election()
+    new = bench.connect(program=bench.program)
+    new.arbitrate(number)
+    told(old, BACKUP, number, "the old primary")
+    told(new, OK, number, "the new primary")
+    denied(old, bench, "the old primary")
+    bench.client = new
+    bench.insert(bench.entry("lpm_table", action=("say", 1)))
+
+
+@check("5.3", "election ids are 128 bits wide")
+def wide_ids(bench: Bench) -> None:
+    high = (1 << 64) + bench.next_election()
+    client = bench.connect(program=bench.program)
+    client.arbitrate(high)
+    told(bench.client, BACKUP, high, "the old primary")
+    told(client, OK, high, "the client with high = 1")
+    low = bench.connect()
+    low.arbitrate((1 << 64) - 1)
+    told(low, BACKUP, high, "the client with the highest low half")
+    bench.client = client
+    bench.remember_election(high)
+
+
+@check("5.3", "an election id that another live client has ends the stream", None)
+def used_id(bench: Bench) -> None:
+    number = bench.next_election()
+    bench.connect().become_primary(number)
+    second = bench.connect()
+    second.arbitrate(number)
+    ends(second, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+@check("5.3", "an unknown device ends the stream with NOT_FOUND", None)
+def unknown_device(bench: Bench) -> None:
+    client = bench.connect(device_id=bench.place.device_id + 77)
+    client.arbitrate(bench.next_election())
+    ends(client, grpc.StatusCode.NOT_FOUND)
+
+
+@check("5.3", "another device on the same stream ends it with FAILED_PRECONDITION", None)
+def other_device(bench: Bench) -> None:
+    number = bench.next_election()
+    client = bench.connect().become_primary(number)
+    client.arbitrate(number, device_id=bench.place.device_id + 77)
+    ends(client, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+@check("5.3", "another role on the same stream ends it with FAILED_PRECONDITION", None)
+def other_role(bench: Bench) -> None:
+    number = bench.next_election()
+    client = bench.connect().become_primary(number)
+    client.arbitrate(number, role={"name": "another"})
+    ends(client, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+@check("5.3", "a primary may raise its election id and stays primary", None)
+def raises_its_id(bench: Bench) -> None:
+    client = bench.connect().become_primary(bench.next_election())
+    number = bench.next_election()
+    client.arbitrate(number)
+    told(client, OK, number, "the client")
+
+
+@check("5.3", "a primary that lowers its election id leaves none; it comes back with the highest")
+def downgrade(bench: Bench) -> None:
+    client, number = bench.client, bench.election
+    backup = bench.connect()
+    backup.arbitrate(number - 5)
+    told(backup, BACKUP, number, "the backup")
+    client.arbitrate(number - 3)
+    told(client, NO_PRIMARY, number, "the client that stepped down")
+    told(backup, NO_PRIMARY, number, "the backup, when the primary stepped down")
+    denied(client, bench, "a client that stepped down")
+    client.arbitrate(number)
+    told(client, OK, number, "the client that came back")
+
+
+@check("5.4", "backups are told when the primary disconnects, with the highest election id", None)
+def primary_leaves(bench: Bench) -> None:
+    number = bench.next_election()
+    primary, backup = bench.connect().become_primary(number), bench.connect()
+    backup.arbitrate(number - 5)
+    told(backup, BACKUP, number, "the backup")
+    primary.close()
+    told(backup, NO_PRIMARY, number, "the backup, when the primary left")
+    backup.arbitrate(number - 1)
+    told(backup, NO_PRIMARY, number, "the backup with an id below the highest")
+    backup.arbitrate(number)
+    told(backup, OK, number, "the backup with the highest id")
+
+
+@check("5.4", "entries outlive the client that wrote them")
+def state_outlives(bench: Bench) -> None:
+    entry = bench.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 5))
+    bench.insert(entry)
+    bench.client.close()
+    heir = bench.connect(program=bench.program)
+    bench.client = heir.become_primary(bench.next_election())
+    bench.found(bench.entry("exact_table"), [entry], "after a change of the primary")
+
+
+def roles(bench: Bench, name: str) -> Client:
+    """A primary of a role. Raises NotApplicable where there are none."""
+    client = bench.connect(role=name, program=getattr(bench, "program", None))
+    try:
+        client.arbitrate(1)
+        status = client.status()
+    except grpc.RpcError as failure:
+        if failure.code() == grpc.StatusCode.UNIMPLEMENTED:
+            raise NotApplicable("the server knows no roles (UNIMPLEMENTED)") from None
+        raise
+    expect(status, (OK, 1), f"code and election id of the first client of role {name}")
+    return client
+
+
+@check("5.1", "each role has a primary of its own")
+def roles_apart(bench: Bench) -> None:
+    roles(bench, "conformance-a").write()
+    expect(bench.client.receives_nothing(), True, "the default role hears nothing of another role")
+    other = bench.connect(role="conformance-b")
+    other.arbitrate(1)
+    told(other, OK, 1, "the first client of another role")
+    bench.insert(bench.entry("lpm_table", action=("say", 1)))
+
+
+@check("5.1", "Write with a role that nobody has named is NOT_FOUND")
+def unknown_role(bench: Bench) -> None:
+    roles(bench, "conformance-c")
+    try:
+        bench.client.write(insert(bench.entry("lpm_table", action=("say", 1))), role="conformance-unheard")
+    except grpc.RpcError as failure:
+        expect(failure.code(), grpc.StatusCode.NOT_FOUND, "Write with an unknown role")
+    else:
+        fail("Write with an unknown role is taken")
+
+
+@check("5.1", "the primary of one role is not primary of another")
+def role_of_another(bench: Bench) -> None:
+    roles(bench, "conformance-d")
+    wrong = bench.election
+    try:
+        bench.client.write(insert(bench.entry("lpm_table", action=("say", 1))), role="conformance-d")
+    except grpc.RpcError as failure:
+        expect(failure.code(), grpc.StatusCode.PERMISSION_DENIED, f"Write for a role with id {wrong} of another")
+    else:
+        fail("Write with the election id of another role's primary is taken")
+
+
+@check("5.2", "a role config that nobody agreed on is INVALID_ARGUMENT")
+def unknown_config(bench: Bench) -> None:
+    client = bench.connect(role="conformance-e")
+    config = {"type_url": "type.googleapis.com/p4.v1.Unheard", "value": b"\1"}
+    client.arbitrate(1, role=p4r.Role(name="conformance-e", config=config))
+    ends(client, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)

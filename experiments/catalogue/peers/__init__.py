@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queue disciplines of Linux measured as our access point is: same hosts, links and traffic, in one kernel."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from accesspoint.experiments.experiment import OURS, Arm, Goal, Measure, Reported
+from accesspoint.experiments.measure import raw
+
+if TYPE_CHECKING:
+    from accesspoint.experiments.lab.stage import Stage
+
+PEERS = ("tc-fifo", "fq_codel", "cake", "cake-ack-filter")
+PEER_ARMS = (
+    Arm("tc-fifo", "FIFO behind tbf", "peer", options={"peer": "tc-fifo"}),
+    Arm("fq_codel", "fq_codel behind tbf", "peer", options={"peer": "fq_codel"}),
+    Arm("cake", "CAKE", "peer", options={"peer": "cake"}),
+    Arm("cake-ack-filter", "CAKE with its ACK filter", "peer", options={"peer": "cake-ack-filter"}),
+)
+QUICK_ARMS = ("fifo", "cake-ack-filter", "ours")  # without peers that are much like others: peers-testbed has them
+FIFO = Arm("fifo", "plain FIFO of the switch", "plain")
+OUR_ARM = Arm("ours", "our access point", "ours", OURS)
+DIFFERENCES = (
+    "the peers' lab has half of the round trip on each host's way out (netem), ours behind the queues",
+    "where the running kernel has no cake, fq_codel and netem, every arm runs in a user-mode kernel with one CPU",
+)
+
+
+def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float, ...]]) -> tuple[Reported, ...]:
+    """What the peers had when this project began, in a lab of shell commands: arm -> a figure for each measure."""
+    return tuple(
+        Reported(measure, arm, value, "measured before, Linux 6.1")
+        for arm, values in figures.items()
+        for measure, value in zip(measures, values, strict=True)
+    )
+
+
+def ping_added(start: float = 0.0, end: float | None = None) -> Measure:
+    """What the load adds to the ping, so that arms compare whose empty links are not equally quick."""
+    return Measure(
+        "ping_added", "ms", "ping, mean, above that of the same run's empty links", raw.added(start, end), "{:.1f}"
+    )
+
+
+def goals_beside_cake() -> tuple[Goal, Goal]:
+    """At least what CAKE with its ACK filter leaves download and upload beside each other."""
+    return (
+        Goal(
+            "beaten", "ours keeps at least the download of CAKE with its ACK filter: {value} of it (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_during", "cake-ack-filter"),
+            at_least=1.0, shown="{:.1%}",
+        ),
+        Goal(
+            "beaten", "and its upload: {value} of it (at least {limit})",
+            lambda medians: medians("upload_during", "ours") / medians("upload_during", "cake-ack-filter"),
+            at_least=1.0, shown="{:.1%}",
+        ),
+    )  # fmt: skip
+
+
+def take_rate(stage: "Stage", name: str, line: str, span: float = 0.25) -> None:
+    """A line `time Mb/s` of a program that prints one at the end of each `span` (s): a sample of flow `name`."""
+    fields = line.split()
+    if len(fields) == 2:
+        stage.sample(float(fields[0]) - stage.started - span / 2, "rate_mbps", float(fields[1]), span, name)

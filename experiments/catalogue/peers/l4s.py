@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sender in the manner of L4S beside a classic one: DCTCP with ECT(1) (RFC 9330, 9331) against CUBIC with ECT(0)."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS, ping_added
+from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
+from accesspoint.experiments.lab.traffic import IPERF_PORT
+from accesspoint.experiments.measure.raw import Raw, jain, mean, rate
+from accesspoint.experiments.measure.samples import percentile
+from accesspoint.experiments.scenes.scene import AccessPoint, Flow
+from accesspoint.topologies.kernels.kernel import VIRTUAL
+from accesspoint.topologies.links.profiles import LinkProfile
+
+if TYPE_CHECKING:
+    from accesspoint.experiments.lab.stage import Stage
+
+PROFILE = LinkProfile("l4s", 20_000_000, 5_000_000, 0.020, 200, 1000)
+SECONDS, SETTLED = 30, 8
+FRAME = 8 * 1514 / PROFILE.up * 1e3  # ms on the uplink
+RELABEL = "u32 match ip tos 2 0x03 action pedit ex munge ip tos set 1 retain 0x03 pipe action csum ip"
+
+
+@dataclass(frozen=True)
+class Ect1:
+    """What a station sends with ECT(0) leaves it with ECT(1): Linux has no TCP that sets it."""
+
+    station: int
+
+    def prepare(self, stage: "Stage") -> None:
+        station = stage.station(self.station)
+        interface = str(station.defaultIntf())
+        station.run("tc", "qdisc", "add", "dev", interface, "clsact")
+        station.run("tc", "filter", "add", "dev", interface, "egress", "protocol", "ip", *RELABEL.split())
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How long each full segment of the scene's first flow takes from the first station to the server: samples
+    `crossing_ms`."""
+
+    def prepare(self, stage: "Stage") -> None:
+        left, arrived = self._watch(stage, stage.station(1)), self._watch(stage, stage.server)
+
+        def end() -> None:
+            for segment, when in list(arrived.items()):
+                if segment in left:
+                    stage.sample(when - stage.started, "crossing_ms", (when - left[segment]) * 1e3)
+
+        stage.at(SECONDS, end)
+
+    @staticmethod
+    def _watch(stage: "Stage", host: Any) -> dict[str, float]:
+        """Segment -> when it passes the host's interface, filled from now on."""
+        passed: dict[str, float] = {}
+
+        def take(line: str) -> None:
+            segment, _, when = line.strip().rpartition(" ")
+            if segment:
+                passed[segment] = float(when)
+
+        words = (
+            sys.executable,
+            "-m",
+            "accesspoint.experiments.scenes.passing",
+            str(host.defaultIntf()),
+            str(IPERF_PORT),
+        )
+        stage.program(host, *words, take=take).await_line("ready")
+        return passed
+
+
+def _queue_p99(raw: Raw) -> float | None:
+    """The quickest segment is one that found no queue: the first of all, if no other."""
+    all_of_them, settled = raw.values("crossing_ms"), raw.values("crossing_ms", start=SETTLED)
+    return percentile(settled, 0.99) - min(all_of_them) if settled else None
+
+
+EXPERIMENT = Experiment(
+    name="l4s",
+    title="An upload in the manner of L4S beside a classic one",
+    paper="none: RFC 9331, section 4.3, on coexistence",
+    question="Does a scalable sender, whose window gives way by as much as was marked, push a classic one aside?",
+    scene=AccessPoint(
+        PROFILE,
+        SECONDS,
+        (
+            Ect1(1),
+            Crossing(),
+            Flow("scalable", "up", station=1, cc="dctcp", cwnd_limited=False),
+            Flow("classic", "up", station=2, cwnd_limited=False),
+        ),
+        stations=2,
+        peers=PEERS,
+    ),
+    arms=(FIFO, *PEER_ARMS, OUR_ARM),
+    measures=(
+        Measure("scalable", "Mb/s", "upload of the scalable sender", rate("scalable", SETTLED)),
+        Measure("classic", "Mb/s", "upload of the classic one", rate("classic", SETTLED)),
+        Measure("fair", "", "Jain's index of both", jain("*", SETTLED)),
+        Measure("queue_p99", "ms", "the scalable sender's segments in queues, p99", _queue_p99, "{:.1f}"),
+        Measure("ping_mean", "ms", "ping, mean", mean("ping_ms", SETTLED), "{:.1f}"),
+        ping_added(SETTLED),
+    ),
+    goals=(
+        Goal(
+            "met", "ours leaves the classic sender what a plain FIFO does: {value} times it (at least {limit})",
+            lambda medians: medians("classic", "ours") / medians("classic", "fifo"), at_least=1.0,
+        ),
+        Goal(
+            "beaten", "ours shares the uplink between them: Jain's index {value} (at least {limit})",
+            lambda medians: medians("fair", "ours"), at_least=0.95,
+        ),
+        Goal(
+            "beaten", "the scalable sender's segments wait {value} (p99, at most {limit}: two frames)",
+            lambda medians: medians("queue_p99", "ours"), at_most=2 * FRAME, shown="{:.1f} ms",
+            why="DCTCP sends at once what an ACK allows, two segments or more, which wait for each other and for the "
+            "frame on the wire (read, not measured apart)",
+        ),
+    ),
+    figures=(
+        Timeline("throughput", "Throughput over time.", ("scalable", "classic")),
+        Bars("rates", "What each sender gets.", ("scalable", "classic"), "throughput (Mb/s)"),
+        Bars("ping", "Ping beside both; the empty links take 20 ms.", ("ping_mean",), "round trip (ms)", log=True),
+    ),
+    repeats=5,
+    quick=Quick(seconds=20, arms=QUICK_ARMS),
+    differences=(*DIFFERENCES, "the scalable sender is DCTCP, the one that Linux has, and not TCP Prague"),
+    clock=VIRTUAL,
+)  # fmt: skip

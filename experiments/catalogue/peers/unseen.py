@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transports whose ACKs nobody can see: an access point that puts ACKs first has nothing to put first."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from accesspoint.experiments.catalogue.peers import (
+    DIFFERENCES,
+    FIFO,
+    OUR_ARM,
+    PEER_ARMS,
+    PEERS,
+    QUICK_ARMS,
+    ping_added,
+    take_rate,
+)
+from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
+from accesspoint.experiments.measure.raw import mean, rate
+from accesspoint.experiments.scenes.scene import AccessPoint, Flow
+from accesspoint.topologies.kernels.kernel import VIRTUAL
+from accesspoint.topologies.links.profiles import PROFILES
+
+if TYPE_CHECKING:
+    from accesspoint.experiments.lab.stage import Stage
+
+SECONDS, UP, DOWN_AGAIN = 180, 60, 120
+PORT = 4433
+
+
+@dataclass(frozen=True)
+class Datagrams:
+    """A download like QUIC's, from the server to the first station (accesspoint.experiments.scenes.datagrams). Its
+    samples are `rate_mbps` of source `name`."""
+
+    name: str
+
+    def prepare(self, stage: "Stage") -> None:
+        words = (sys.executable, "-m", "accesspoint.experiments.scenes.datagrams")
+        station = stage.station(1)
+        receiver = stage.program(
+            station, *words, "receive", station.IP(), str(PORT), take=lambda line: take_rate(stage, self.name, line)
+        )
+        receiver.await_line("ready")
+        send = (*words, "send", station.IP(), str(PORT), str(stage.seconds + 10))
+
+        def begin() -> None:
+            stage.program(stage.server, *send)
+
+        stage.at(0, begin)
+
+
+EXPERIMENT = Experiment(
+    name="unseen-acks",
+    title="A download like QUIC's beside an upload",
+    paper="none: the traffic of 000, sections 2 and 4.5, over another transport",
+    question="What is left of a download beside an upload when its ACKs are datagrams like any other (QUIC, VPNs)?",
+    scene=AccessPoint(
+        PROFILES["testbed"],
+        SECONDS,
+        (Datagrams("download"), Flow("upload", "up", UP, DOWN_AGAIN)),
+        peers=PEERS,
+    ),
+    arms=(FIFO, *PEER_ARMS, OUR_ARM),
+    measures=(
+        Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
+        Measure("download_during", "Mb/s", "download beside the upload", rate("download", UP, DOWN_AGAIN)),
+        Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
+        Measure("ping_mean", "ms", "ping beside both, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
+        ping_added(UP, DOWN_AGAIN),
+    ),
+    goals=(
+        Goal(
+            "met", "ours is no worse for it than a plain FIFO: {value} times its download (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_during", "fifo"), at_least=1.0,
+        ),
+        Goal(
+            "beaten", "ours keeps it: {value} of alone (at least {limit})",
+            lambda medians: medians("download_during", "ours") / medians("download_alone", "ours"),
+            at_least=0.97, shown="{:.1%}",
+        ),
+        Goal(
+            "beaten", "the upload beside it gets {value} (at least {limit})",
+            lambda medians: medians("upload_during", "ours"), at_least=0.60, shown="{:.2f} Mb/s",
+            why="as long as every ACK of the download is sent, both together would take 1.1 times the link",
+        ),
+        Goal(
+            "beaten", "ping takes {value} (at most {limit})",
+            lambda medians: medians("ping_mean", "ours"), at_most=11.0, shown="{:.1f} ms",
+        ),
+    ),
+    figures=(
+        Timeline("throughput", "Throughput over time.", ("download", "upload")),
+        Bars("during", "While both run.", ("download_during", "upload_during"), "throughput (Mb/s)"),
+    ),
+    repeats=5,
+    quick=Quick(seconds=18, arms=QUICK_ARMS),
+    differences=(
+        *DIFFERENCES,
+        "the transport has QUIC's packets, ACK frequency and congestion control (NewReno), and no encryption: "
+        "nothing on the way looks inside",
+    ),
+    clock=VIRTUAL,
+)  # fmt: skip

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reports: a static page per experiment and an overview of all, built from results alone, and the one page of a
+run in the foreground. Built twice, they are the same to the byte."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from accesspoint.experiments.experiment import Experiment, Figure
+from accesspoint.experiments.render import figures
+from accesspoint.experiments.runs import registry, store
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.verdict import compare
+from accesspoint.experiments.verdict.goals import Table
+
+
+def environment() -> jinja2.Environment:
+    """Where templates are, and how they are read."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters["number"] = lambda value, digits: "-" if value is None else f"{value:.{digits}f}"
+    return made
+
+
+def build(stores: Sequence[Store], out: Path) -> Path:
+    """Pages of these results, and `out/index.html` over all that have one; returns that."""
+    templates = environment()
+    for kept in stores:
+        _page(kept, templates)
+    entries = []
+    for name, experiment in registry.experiments().items():
+        forms = [kept for quick in (False, True) if (kept := Store(out, name, quick)).has_page()]
+        entries += [(experiment, [(kept.directory.relative_to(out), kept.summary()) for kept in forms])]
+    store.write(out / "index.html", templates.get_template("overview.html.j2").render(entries=entries))
+    return out / "index.html"
+
+
+def _page(kept: Store, templates: jinja2.Environment) -> None:
+    summary, plan = kept.summary(), kept.plan()
+    assert plan
+    experiment = registry.find(summary["experiment"])
+    runs = kept.runs(plan)
+    drawn = figures.write_all(experiment, summary, [run for run in runs if run.fit], kept.directory)
+    table = Table(summary["cells"])
+    page = templates.get_template("experiment.html.j2").render(
+        experiment=experiment,
+        summary=summary,
+        figures=drawn,
+        rows=[_row(experiment, table, row) for row in compare.rows(experiment, summary)],
+        words=compare.words,
+        runs=runs,
+    )
+    store.write(kept.directory / "index.html", page)
+
+
+def _row(experiment: Any, table: Table, row: compare.Row) -> dict[str, Any]:
+    measured = row.role != "paper's figure"
+    spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in experiment.measures]
+    return {"row": row, "cells": list(zip(row.cells, spreads, strict=True))}
+
+
+def write_report(
+    experiment: Experiment,
+    summary: Mapping[str, Any],
+    peers: Mapping[str, Mapping[str, Any]],
+    drawn: Sequence[Figure],
+    directory: Path,
+) -> None:
+    """Writes `report.html`, with everything in it, for light and dark screens, beside the pictures and data that it
+    links to. peers: name -> measure -> value."""
+    pictures = [
+        {
+            "name": figure.name,
+            "caption": figure.caption,
+            "light": _embedded(directory / f"{figure.name}.svg"),
+            "dark": _embedded(directory / f"{figure.name}-dark.svg"),
+        }
+        for figure in drawn
+    ]
+    files = sorted(path.name for path in directory.glob("*.flent.gz"))
+    template = environment().get_template("report.html.j2")
+    page = template.render(experiment=experiment, summary=summary, peers=peers, pictures=pictures, files=files)
+    store.write(directory / "report.html", page)
+
+
+def _embedded(path: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()

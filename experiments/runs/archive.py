@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every sample behind a page of docs/results, in one file with a checksum: `raw/NAME.parquet` beside the page where
+that is small enough for the checkout, else `raw.parquet` beside the runs.
+
+Columns: run, time_s, quantity, source, value, span_s. `runs` in the file's metadata has what else a measure needs: run
+-> arm, point, repeat, seconds, scale.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.runs.store import Run
+
+FOLDER = "raw"
+MOST_BYTES = 2_000_000  # in the checkout
+RUNS = b"runs"
+
+
+def keep(runs: Sequence[Run], name: str, results: Path, beside: Path) -> dict[str, Any]:
+    """Writes the samples of fit runs into docs/results, or beside the runs where they are too large for it. -> file (as
+    seen from docs/results; None: it is not there), bytes, sha256."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for run in runs:
+        own = pq.read_table(run.directory / "samples.parquet", use_threads=False)
+        of_run = pa.array([run.order.id] * own.num_rows, pa.string())  # also where it measured nothing
+        tables.append(own.append_column("run", of_run.dictionary_encode()))
+    facts = {run.order.id: _facts(run) for run in runs}
+    table = pa.concat_tables(tables).unify_dictionaries().replace_schema_metadata({RUNS: json.dumps(facts)})
+    published = results / FOLDER / f"{name}.parquet"
+    published.parent.mkdir(exist_ok=True)
+    pq.write_table(table, published, compression="zstd", compression_level=19)
+    content = published.read_bytes()
+    small = len(content) < MOST_BYTES
+    if not small:
+        (beside / "raw.parquet").write_bytes(content)
+        published.unlink()
+    return {
+        "file": f"{FOLDER}/{name}.parquet" if small else None,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    order = run.order
+    return {
+        "arm": order.arm, "point": dict(order.point), "repeat": order.repeat,
+        "seconds": run.facts["seconds"], "scale": run.facts["scale"],
+    }  # fmt: skip
+
+
+def read(path: Path) -> Iterator[tuple[Mapping[str, Any], Raw]]:
+    """Every run of a file: what it was, and what it measured."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, use_threads=False)
+    for run, facts in json.loads(table.schema.metadata[RUNS]).items():
+        columns = table.filter(pc.field("run") == run).to_pydict()
+        rows = zip(*(columns[name] for name in ("time_s", "quantity", "value", "span_s", "source")), strict=True)
+        samples = [Sample(*row) for row in rows]
+        yield facts, Raw(samples, facts["seconds"], facts["scale"], facts["point"], facts["arm"])

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m accesspoint.experiments.verdict.judge`: a word for every claim of the papers, from the results that are
+kept in
+docs/results/summaries, into docs/results/claims.md. `--check` compares instead, and so every page of an experiment that
+has a summary there: exit code 1 when one differs."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accesspoint.experiments.experiment import Value
+from accesspoint.experiments.runs.store import write
+from accesspoint.experiments.verdict import answers, claims, gains
+from accesspoint.experiments.verdict.claims import Claim, Judgement, Repeats
+from accesspoint.experiments.verdict.gains import shown
+from accesspoint.topologies.requirements import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+SUMMARIES = RESULTS / "summaries"
+PAGE = RESULTS / "claims.md"
+PAPERS = {
+    "000": "NCR: downloads protected from uploads",
+    "001": "Instantaneous fairness of TCP",
+    "002": "Congestion windows by the ratio of round trips",
+    "003": "BATCP: one connection over several interfaces",
+    "004": "QoS-guaranteed TCP on real terminals",
+}
+MOST_SHOWN = 4
+HEAD = (
+    "Every statement of the five papers' evaluations that can be checked is a claim in `experiments/claims.toml`: its",
+    "quote, its setting, what to measure, and the rule that decides. The file was written from the texts alone, before",
+    "the results that it judges, and a result carries its checksum: results of other claims decide nothing here.",
+    "`contradicted` is as good a result as `reproduced`; `undecided` says that the interval decides nothing,",
+    "`not measured` that the lab lacks something, or that nobody has run it. Values are means over repeats with",
+    "Student's 95 % interval.",
+)
+FOOT = (
+    "`.venv/bin/python -m accesspoint.experiments.verdict.judge` makes this page from `docs/results/summaries`, and a "
+    "test makes it again.",
+    "The rules, R1 to R8, stand at the head of `claims.toml`; what answers which claim in "
+    "`experiments/verdict/answers.py`.",
+)
+
+BESIDE = (
+    "Our access point, or our scheduler, beside the paper's proposal, and beside a peer: CAKE with its ACK filter, or",
+    "kernel MPTCP. Each ratio is taken repeat by repeat, which had one seed:",
+)
+
+
+class Results:
+    """What was measured, by the claims that stand now: a summary of other claims, or of none, says nothing of these."""
+
+    def __init__(self, summaries: Sequence[Mapping[str, Any]]) -> None:
+        self.experiments = {str(one["experiment"]) for one in summaries}
+        self.older = {str(one["experiment"]) for one in summaries if one.get("claims") != claims.sha256()}
+        self._found: dict[tuple[str, str, str, tuple[tuple[str, Value], ...]], Repeats] = {}
+        for summary in summaries:
+            if summary["experiment"] in self.older:
+                continue
+            for cell in summary["cells"]:
+                values = {int(repeat): float(value) for repeat, value in cell["values"].items()}
+                point = tuple(sorted(cell["point"].items()))
+                key = summary["experiment"], cell["measure"], cell["arm"], point
+                self._found[key] = Repeats(values, summary["form"])
+
+    def __call__(self, experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
+        return self._found.get((experiment, measure, arm, tuple(sorted(point.items()))))
+
+
+def kept(directory: Path = SUMMARIES) -> Results:
+    """The committed summaries."""
+    return Results([json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))])
+
+
+def judged(claim: Claim, results: Results) -> Judgement:
+    """The word for one claim, and why it has none."""
+    if lacks := answers.lacking(claim):
+        return Judgement("not measured", why=f"the lab lacks {'; '.join(lacks)}")
+    answer = answers.answer(claim, results)
+    if answer is None:
+        return Judgement("not measured", why=f"missing: {answers.MISSING[claim.id]}")
+    return claims.judge(claim, answer)
+
+
+def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What one experiment of a paper says of its claims: a word for each that it answers, and where it answers none,
+    why the paper's have none. Empty for what is no paper's."""
+    own = [claim for claim in claims.load() if claim.paper == paper]
+    results = Results([summary])
+    found = []
+    for claim in own:
+        if summary["experiment"] in answers.asked(claim):
+            judgement = judged(claim, results)
+            here = "; ".join(text for text in (_ours(judgement), judgement.why) if text)
+            text = f"`{claim.id}`, {claim.figure}: {claim.printed}: {claim.measure}. Here: {here}"
+            found.append({"kind": "claim", "word": judgement.word, "text": text})
+    if found:
+        return found
+    reasons = Counter(judged(claim, results).why for claim in own)
+    return [
+        {"kind": "claim", "word": "not measured", "text": f"{number} claims of the paper: {why}"}
+        for why, number in reasons.items()
+    ]
+
+
+def beaten(claim: Claim, results: Results) -> str:
+    """Our access point beside a claim's `beat`, which is no claim of the paper."""
+    if claim.beat is None:
+        return ""
+    limit = f"{claim.beat.sense} {claim.beat.value:g} {claim.beat.unit}"
+    if claim.id not in answers.BEATEN:
+        return f"{limit}: not measured"
+    answer = answers.BEATEN[claim.id]
+    intervals = []
+    for point in claim.points or (None,):
+        found = answer(results, claim.sides[0], point)
+        interval = found.interval() if found else None
+        if found is None or interval is None or interval.n < claims.LEAST_REPEATS[found.form]:
+            return f"{limit}: not measured"
+        if interval not in intervals:  # a figure may be the same at every point of the claim
+            intervals.append(interval)
+    above = claim.beat.sense == "at least"
+    holds = all(one.low >= claim.beat.value if above else one.high <= claim.beat.value for one in intervals)
+    fails = any(one.high < claim.beat.value if above else one.low > claim.beat.value for one in intervals)
+    word = "holds" if holds else "does not hold" if fails else "undecided"
+    return f"{limit}: {word}, {'; '.join(map(shown, intervals))}"
+
+
+def _ours(judgement: Judgement) -> str:
+    """What was measured: every part of a claim that has few, else how many have which word."""
+    if len(judgement.conditions) <= MOST_SHOWN:
+        return "; ".join(f"{part.where}: {shown(part.interval)}" for part in judgement.conditions)
+    count = Counter(part.word for part in judgement.conditions)
+    return ", ".join(f"{number} {word}" for word, number in count.items())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def page(results: Results) -> str:
+    """Every claim as a row, by paper."""
+    all_ = claims.load()
+    words = {claim.id: judged(claim, results) for claim in all_}
+    total = Counter(judgement.word for judgement in words.values())
+    lines = [
+        "# The papers' claims, and what this lab says of them",
+        "",
+        *HEAD,
+        "",
+        *FOOT,
+        "",
+        f"Claims: checksum `{claims.sha256()[:16]}`.",
+        "",
+        "| paper | claims | " + " | ".join(claims.WORDS) + " |",
+        "| --- |" + " ---: |" * (1 + len(claims.WORDS)),
+    ]  # fmt: skip
+    for paper, title in PAPERS.items():
+        count = Counter(words[claim.id].word for claim in all_ if claim.paper == paper)
+        numbers = [str(count[word]) for word in claims.WORDS]
+        lines += [f"| {paper} {title} | {count.total()} | {' | '.join(numbers)} |"]
+    lines += [f"| together | {total.total()} | {' | '.join(str(total[word]) for word in claims.WORDS)} |"]
+    if results.older:
+        lines += ["", f"Measured before these claims stood, so not judged: {', '.join(sorted(results.older))}."]
+    figures = claims.figures({name: judgement.word for name, judgement in words.items()}, all_)
+    for paper, title in PAPERS.items():
+        whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
+        lines += ["", f"## {paper}: {title}", ""]
+        lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
+        lines += ["| claim | where | the paper | this lab | word |", "| --- | --- | --- | --- | --- |"]
+        for claim in (claim for claim in all_ if claim.paper == paper):
+            judgement = words[claim.id]
+            here = "; ".join(text for text in (_ours(judgement), judgement.why) if text)
+            cells = [f"`{claim.id}`", claim.figure, f"{claim.printed}: {claim.measure}", here, f"**{judgement.word}**"]
+            lines += [f"| {' | '.join(map(_cell, cells))} |"]
+        own = [claim for claim in all_ if claim.paper == paper and claim.beat]
+        if own:
+            lines += ["", "Our access point, beside what would be better than the paper (no claim of it):", ""]
+            lines += [f"- `{claim.id}`: {beaten(claim, results)}" for claim in own]
+        if beside := [*gains.rows(paper, results)]:
+            lines += ["", *BESIDE, "", "| what | beside | theirs | ours | ours over theirs |"]
+            lines += ["| --- | --- | ---: | ---: | ---: |", *(f"| {' | '.join(map(_cell, row))} |" for row in beside)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.verdict.judge", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="say with the exit code whether the pages are as they should be"
+    )
+    options = parser.parse_args()
+    made = page(kept())
+    if options.check:
+        from accesspoint.experiments.verdict import pages  # it needs summaries, and they need words
+
+        old = pages.stale(RESULTS) + ([PAGE] if not PAGE.exists() or PAGE.read_text() != made else [])
+        for path in old:
+            print(f"{path.relative_to(ROOT)} is not what docs/results/summaries make")
+        return int(bool(old))
+    write(PAGE, made)
+    print(PAGE.relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is protected, beside CAKE with its ACK filter, and what is not: every goal of the comparisons with peers as a
+row, from the results that are kept in docs/results/summaries. Pure but for `kept`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from accesspoint.experiments.experiment import Experiment, Goal, Medians, Value
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.verdict.goals import Decision, decide
+
+CAKE = "cake-ack-filter"
+REPEATS = 5
+ORDER = (
+    "peers-testbed", "unseen-acks", "quic", "tunnel", "l4s", "many", "hosts", "vlan", "flood", "rrul", "rrul-be",
+    "rrul-50-up", "changing",
+)  # fmt: skip
+HEAD = (
+    "# Beside CAKE",
+    "",
+    "What this access point protects, and what it does not, beside CAKE with its ACK filter, the best that Linux has",
+    "for such links. Every goal of the [comparisons](../peers.md) is a row. All arms of a row ran in one kernel and",
+    f"clock, {REPEATS} times at least; the figure in a goal is the worse end of the interval over the repeats, and it",
+    "decides. CAKE's is its median by the same measure; there is none where the goal itself is a comparison with it.",
+    "",
+)
+
+Word = Literal["met", "missed", "not measured"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A goal of an experiment. text: with what was measured; missed: by how much and why. ours, cake: printed."""
+
+    experiment: Experiment
+    text: str
+    word: Word
+    missed: str = ""
+    ours: str = ""
+    cake: str = ""
+
+
+def kept(directory: Path) -> dict[str, dict[str, Any]]:
+    """The summaries of a folder of results, by experiment."""
+    found = (json.loads(path.read_text()) for path in sorted((directory / "summaries").glob("*.json")))
+    return {str(one["experiment"]): one for one in found}
+
+
+def rows(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:
+    for name in ORDER:
+        experiment = registry.find(name)
+        for goal in experiment.goals:
+            yield _row(experiment, goal, summaries.get(name))
+
+
+def _row(experiment: Experiment, goal: Goal, summary: Mapping[str, Any] | None) -> Row:
+    decision = decide(goal, summary["cells"]) if summary else None
+    if summary is None or decision is None or decision.n < REPEATS or not _together(summary):
+        limit = goal.at_most if goal.at_least is None else goal.at_least
+        return Row(experiment, goal.text.format(value="-", limit=goal.shown.format(limit)), "not measured")
+    word: Word = "met" if decision.holds else "missed"
+    why = "" if decision.holds else decision.missed
+    return Row(experiment, decision.said, word, why, _shown(decision), _of_cake(experiment, goal, summary))
+
+
+def _together(summary: Mapping[str, Any]) -> bool:
+    """Whether all arms ran in one kernel and by one clock: others say nothing beside each other."""
+    kernels = summary.get("kernels") or summary["versions"]["kernel"].split(", ")
+    return len(kernels) == 1 and len(summary["clocks"]) == 1
+
+
+def _shown(decision: Decision) -> str:
+    """`0.61 Mb/s (0.60 to 0.62)`"""
+    number = decision.goal.shown.partition("}")[0] + "}"
+    low, high = number.format(decision.low), number.format(decision.high)
+    return f"{decision.goal.shown.format(decision.value)} ({low} to {high})"
+
+
+def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> str:
+    """The goal's figure with CAKE in our place; nothing where it is in it already."""
+    ours = {arm.name for arm in experiment.arms if arm.role == "ours"}
+    compared: set[str] = set()
+
+    def instead(medians: Medians) -> Any:
+        def of_cake(measure: str, arm: str, **point: Value) -> Any:
+            compared.add(arm)
+            return medians(measure, CAKE if arm in ours else arm, **point)
+
+        return goal.value(of_cake)
+
+    found = decide(replace(goal, value=instead), summary["cells"])
+    return "" if found is None or not compared <= ours else goal.shown.format(found.value)
+
+
+def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """docs/results/peers.md"""
+    lines = [*HEAD, "| experiment | goal | ours | CAKE | |", "| --- | --- | ---: | ---: | --- |"]
+    for row in rows(summaries):
+        name = row.experiment.name
+        link = f"[{name}]({name}.md)" if name in summaries else name
+        word = f"**missed** by {row.missed}" if row.missed else row.word
+        lines.append(f"| {link} | {row.text} | {row.ours} | {row.cake} | {word} |")
+    return "\n".join(lines) + "\n"
+
+
+def in_short(summaries: Mapping[str, Mapping[str, Any]], results: str) -> str:
+    """Which kinds of traffic are protected as the goals ask for, and which are not. results: where the pages are."""
+    all_: dict[str, list[Row]] = {}
+    for row in rows(summaries):
+        all_.setdefault(row.experiment.name, []).append(row)
+    lines = ["| traffic | held | missed |", "| --- | --- | --- |"]
+    for name, own in all_.items():
+        title = f"[{own[0].experiment.title}]({results}/{name}.md)" if name in summaries else own[0].experiment.title
+        if all(row.word == "not measured" for row in own):
+            lines.append(f"| {title} | not measured | |")
+            continue
+        held, missed = (
+            "<br>".join(f"{row.text}{_beside(row)}" for row in own if (row.word == "met") == met)
+            for met in (True, False)
+        )
+        lines.append(f"| {title} | {held} | {missed} |")
+    return "\n".join(lines) + "\n"
+
+
+def _beside(row: Row) -> str:
+    return f"; CAKE: {row.cake}" if row.cake else " (not measured)" if row.word == "not measured" else ""

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m accesspoint.experiments.verdict.pages TITLE SUMMARY...`: a page of docs/results/ from what runs left
+behind, on stdout."""
+
+import argparse
+import html
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from accesspoint.experiments.experiment import Experiment, Measure, Point
+from accesspoint.experiments.runs import registry
+from accesspoint.experiments.verdict import compare
+from accesspoint.experiments.verdict.goals import Table, word
+
+Summary = dict[str, Any]
+
+HEADER = (
+    "| arm | download before | during | after | kept | upload | ping p50 | p99 | max |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+INTERVALS = (
+    "Below a median is its exact interval, of order statistics; in brackets how sure it is where that is below 95 %. "
+    "A goal is taken repeat by repeat, and the worse end of its interval counts."
+)
+
+
+WORDS = (
+    "The words are those of [the paper's claims](claims.md), over means of the repeats with Student's 95 % interval; "
+    "nothing in the experiment can move them."
+)
+
+
+def page(title: str, summaries: Sequence[Summary]) -> str:
+    """Markdown: a table for each run (Mb/s of payload, ms while the upload ran), its verdicts, what took part."""
+    target = summaries[0]["target"]
+    lines = [f"# {title}", "", "Mb/s of payload as the receiver got it; ping in ms while the upload ran.", ""]
+    if target["differences"]:
+        lines += [f"What {target['name']} gives, as its runs say:", ""]
+        lines += [f"- {text}" for text in dict.fromkeys(text for s in summaries for text in s["target"]["differences"])]
+        lines += [""]
+    for summary in summaries:
+        lines += _run(summary)
+    lines += _took_part(summaries[0])
+    return "\n".join(lines) + "\n"
+
+
+def _run(summary: Summary) -> list[str]:
+    profile = summary["profile"]
+    links = f"{profile['down'] / 1e6:g}/{profile['up'] / 1e6:g} Mb/s, {profile['rtt'] * 1e3:g} ms"
+    title = "" if summary["experiment"] == "headline" else f"{summary['experiment']}, "
+    lines = [f"## {title}{profile['name']}: {links}, TCP {summary['cc']}, {summary['seconds']} s an arm", "", HEADER]
+    for name, arm in summary["arms"].items():
+        down, up, ping = arm["downlink_mbps"], arm["uplink_mbps"], arm["ping_ms"]
+        kept = summary["ratios"].get(f"{name}_downlink_during_of_before")
+        cells = [f"{down[phase]:.2f}" for phase in ("before", "during", "after")]
+        cells += ["-" if kept is None else f"{kept:.0%}", f"{up['during']:.2f}"]
+        cells += ["-" if ping[key] is None else f"{ping[key]:.1f}" for key in ("p50", "p99", "max")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [""]
+    for name, arm in summary["arms"].items():
+        if "handover" in arm:
+            way = f"{arm['handover']['from']['sta1']} to {arm['handover']['to']['sta1']}"
+            lines += [
+                f"- {name}: sta1 went from {way}; at most {arm['handover']['longest_gap_ms']} ms without an answer"
+            ]
+    lines += [f"- {'met' if verdict['met'] else 'not met'}: {verdict['text']}" for verdict in summary["verdicts"]]
+    for name, arm in summary["arms"].items():
+        lines += [f"- caution: {name}: {problem}" for problem in arm["self_check"]["problems"]]
+    return [*lines, ""]
+
+
+def experiment_page(summary: Summary, results: Path) -> str:
+    """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, pictures,
+    what took part. results: the folder that the page is for, with the pictures that there are."""
+    experiment = registry.find(summary["experiment"])
+    lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
+    repeats = summary["repeats"]
+    made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
+    lines += [f"Paper {experiment.paper}. {summary['form'].capitalize()} form: {made}.", ""]
+    for measures, points in compare.apart(experiment, summary):
+        lines += [*_table(experiment, summary, measures, points), ""]
+    judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
+    lines += [f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
+    lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
+    lines += ["", WORDS] if judged else []
+    for grid in summary.get("compared", {}).get("grids", ()):
+        lines += _grid(grid)
+    lines += _pictures(experiment, results)
+    unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
+    lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
+    lines += [f"Unfit and left out: {', '.join(unfit)}."] if unfit else []
+    if experiment.differences:
+        lines += [
+            "",
+            "What is different from the paper's:" if experiment.asked_by == "the paper" else "What to keep in mind:",
+            "",
+            *(f"- {text}" for text in experiment.differences),
+        ]
+    return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
+
+
+def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure], points: Sequence[Point]) -> list[str]:
+    """Arms at these points by these measures."""
+    headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in measures)]
+    lines = [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+    table = Table(summary["cells"])
+    places = [experiment.measures.index(measure) for measure in measures]
+    for row in (row for row in compare.rows(experiment, summary) if row.point in points):
+        measured = row.role != "paper's figure"
+        label = f"**{row.arm}**: {row.label}" if measured else row.label
+        spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in measures]
+        own = [row.cells[place] for place in places]
+        figures = [f"{cell}<br>{spread}" if spread else cell for cell, spread in zip(own, spreads, strict=True)]
+        cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *figures]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _grid(grid: Summary) -> list[str]:
+    lines = ["", f"## {grid['title']}", *(["", grid["text"]] if grid["text"] else [])]
+    if grid["rows"]:
+        lines += ["", f"| {' | '.join(grid['headings'])} |", f"|{' --- |' * len(grid['headings'])}"]
+        lines += [f"| {' | '.join(row)} |" for row in grid["rows"]]
+    return lines
+
+
+def plots(results: Path, name: str) -> Path:
+    """Where the pictures of an experiment's page are."""
+    return results / "plots" / name
+
+
+def _pictures(experiment: Experiment, results: Path) -> list[str]:
+    """Those that were drawn, for light and dark pages, with their captions."""
+    lines = []
+    for figure in experiment.figures:
+        path = plots(results, experiment.name) / f"{figure.name}.svg"
+        if path.exists():
+            there = path.relative_to(results).as_posix()
+            dark = there.removesuffix(".svg") + "-dark.svg"
+            lines += [
+                "", "<picture>", f'  <source media="(prefers-color-scheme: dark)" srcset="{dark}">',
+                f'  <img src="{there}" alt="{html.escape(figure.caption)}">', "</picture>", "", figure.caption,
+            ]  # fmt: skip
+    return lines
+
+
+def stale(results: Path) -> list[Path]:
+    """Pages of a folder of results that are not what its summaries make."""
+    found = []
+    for path in sorted((results / "summaries").glob("*.json")):
+        page, made = results / f"{path.stem}.md", experiment_page(json.loads(path.read_text()), results)
+        if not page.exists() or page.read_text() != made:
+            found.append(page)
+    return found
+
+
+def _again(summary: Summary) -> list[str]:
+    """What makes the figures again, what they were made with, and where they are; nothing for a summary of before."""
+    if "seeds" not in summary:
+        return []
+    name, form = summary["experiment"], summary["form"]
+    command, points = summary["command"], summary["seeds"]
+    seeds = ", ".join(str(seed) for seed in points[0]["of"].values())
+    runs = f"out/{name}/{form}/runs/ARM{'_POINT' if len(points) > 1 else ''}_REPEAT"
+    return [
+        f"`{command}` makes it again, with the same seed for all arms of a repeat"
+        + (f": {seeds}." if len(points) == 1 else "; a seed for each point and repeat is in the summary."),
+        "",
+        *_raw(summary),
+        f"What the command makes: `{runs}/`, every sample as `samples.parquet`, commit, parameters, versions and "
+        f"self-check as `run.json`. Every repeat's figures: [summary](summaries/{name}.json).",
+        "",
+        f"Claims: checksum `{summary['claims'][:16]}`." if summary["claims"] else "Claims: of more than one version.",
+        "",
+    ]
+
+
+def _raw(summary: Summary) -> list[str]:
+    """Where the samples behind the figures are; nothing for a summary of before."""
+    if "raw" not in summary:
+        return []
+    raw = summary["raw"]
+    where = (
+        f"[every sample]({raw['file']})" if raw["file"] else "too large for the checkout; the command makes the like"
+    )
+    return [f"Raw data: {where}, {raw['bytes'] / 1e6:.1f} MB, sha256 `{raw['sha256']}`.", ""]
+
+
+def _took_part(summary: Summary) -> list[str]:
+    """commit: `-dirty` where files differed from it."""
+    versions = ", ".join(f"{name} {value.split(' (')[0]}" for name, value in summary["versions"].items())
+    machine, clocks = summary["machine"], summary.get("clocks", [])
+    return [
+        f"Versions: {versions}." + (f" The runs were in {' and '.join(clocks)} time." if clocks else ""),
+        "",
+        f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}.",
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.verdict.pages", description=__doc__)
+    parser.add_argument("title")
+    parser.add_argument("summaries", metavar="SUMMARY", nargs="+", type=Path, help="a run's summary.json")
+    options = parser.parse_args()
+    try:
+        summaries = [json.loads(path.read_text()) for path in options.summaries]
+        print(page(options.title, summaries), end="")
+    except (OSError, ValueError, KeyError) as error:
+        print(f"error: this is no summary.json of an experiment: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

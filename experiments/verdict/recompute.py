@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m accesspoint.experiments.verdict.recompute [NAME...]`: the figures of docs/results again, from the samples
+that are kept there.
+
+Where a measure was computed wrongly, its figures follow from what was measured once, without another run: summaries
+and pages are written anew, plots stay. Then `python -m accesspoint.experiments.verdict.judge` for the claims.
+`--check` writes nothing, and names the first figure that does not follow from its samples; exit code 1 then.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from accesspoint.experiments.experiment import Experiment
+from accesspoint.experiments.runs import archive, registry
+from accesspoint.experiments.runs.plan import Order
+from accesspoint.experiments.runs.store import write
+from accesspoint.experiments.verdict import pages, summary
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs/results"
+
+
+def names(results: Path = RESULTS) -> list[str]:
+    """Experiments with a summary and samples that are small enough for the checkout."""
+    return [path.stem for path in sorted((results / archive.FOLDER).glob("*.parquet"))]
+
+
+def cells(experiment: Experiment, kept: summary.Summary, results: Path = RESULTS) -> list[dict[str, Any]]:
+    """The cells of a summary, from its samples."""
+    known = []
+    for facts, raw in archive.read(results / archive.FOLDER / f"{experiment.name}.parquet"):
+        values = {measure.name: measure.of(raw) for measure in experiment.measures}
+        order = Order(experiment.name, facts["arm"], facts["point"], facts["repeat"], facts["seconds"], kept["target"])
+        known.append((order, {name: float(value) for name, value in values.items() if value is not None}))
+    return summary.figures(experiment, kept["arms"], kept["points"], known)
+
+
+def again(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
+    """A summary with its figures and verdicts from its samples, and which figures are others than before."""
+    experiment = registry.find(name)
+    kept = json.loads((results / "summaries" / f"{name}.json").read_text())
+    made = cells(experiment, kept, results)
+    before = {_key(cell): cell["values"] for cell in kept["cells"]}
+    others = [key for cell in made if before.get(key := _key(cell)) != cell["values"]]
+    others += sorted(before.keys() - {_key(cell) for cell in made})
+    kept |= {"cells": made}
+    if experiment.compared:
+        runs = [raw for _, raw in archive.read(results / archive.FOLDER / f"{name}.parquet")]
+        kept |= json.loads(json.dumps(summary.compared(experiment, runs)))
+    kept |= summary.judged(experiment, kept)
+    return kept, others
+
+
+def _key(cell: dict[str, Any]) -> str:
+    return f"{cell['measure']} of {cell['arm']} at {json.dumps(cell['point'])}"
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m accesspoint.experiments.verdict.recompute", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="experiments; all that have their samples if left out")
+    parser.add_argument("--check", action="store_true", help="only compare")
+    options = parser.parse_args(words)
+    code = 0
+    for name in options.names or names():
+        made, others = again(name)
+        if not others:
+            print(f"{name}: as it stands")
+            continue
+        print(f"{name}: {len(others)} figures are others: {others[0]}{', ...' if len(others) > 1 else ''}")
+        if options.check:
+            code = 1
+            continue
+        write(RESULTS / "summaries" / f"{name}.json", json.dumps(made, indent=1) + "\n")
+        write(RESULTS / f"{name}.md", pages.experiment_page(made, RESULTS))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
