@@ -11,10 +11,11 @@ ifdef WHEEL
 export WHEEL
 export APSWITCH := $(CURDIR)/.venv/bin/apswitch
 endif
-MANIFEST := --manifest-path switch/Cargo.toml
-HOSTS := --manifest-path hosts/Cargo.toml
-# In the switch's folder: what both use is compiled once.
-FUZZ := --manifest-path switch/fuzz/Cargo.toml --target-dir switch/target
+# Programs, by the folders that they are made of.
+SWITCH := -p apswitch -p apswitch-c -p apswitch-cli -p apswitch-reference
+HOSTS := -p hosts -p hosts-base -p batcp
+# No member of the workspace, as it has a profile of its own; dependencies of both are compiled once.
+FUZZ := --manifest-path switch/fuzz/Cargo.toml --target-dir target
 TARGET ?= apswitch
 
 # What `make run` and `make lab` take on the command line, as `make run PROFILE=wimax SECONDS=60`.
@@ -26,7 +27,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts host-tools run test check check-switch check-hosts check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts host-tools run test check check-rust check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +46,7 @@ develop:
 	@tools/install.sh develop
 
 apswitch: $(if $(WHEEL),python)
-	@PARTS='--bin apswitch' tools/install.sh switch
+	@PARTS='-p apswitch-cli --bin apswitch' tools/install.sh switch
 
 switch: $(if $(WHEEL),python) ## build the switch, its C library and the sender of frames
 	@tools/install.sh switch
@@ -130,17 +131,13 @@ test: system ## every test, or a part: PART=compile|check|switch|hosts|controlle
 docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: check-switch check-hosts check-python ## format, lint, types and imports
+check: check-rust check-python ## format, lint, types and imports
 
-check-switch: python
-	$(CARGO) fmt --all --check $(MANIFEST)
-	$(CARGO) clippy --release --quiet --all-targets $(MANIFEST) -- -D warnings
-	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
-
-check-hosts: system
+check-rust: system
 	@tools/install.sh bpf
-	$(CARGO) fmt --all --check $(HOSTS)
-	$(CARGO) clippy --release --quiet --all-targets $(HOSTS) -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
 
 check-python: develop
 	$(VENV)/ruff format --check .

@@ -22,7 +22,7 @@ import pytest
 
 from tests.pages import ROOT, Block, blocks, like, words_of
 
-BUILT = {"apswitch": "switch/target/release/apswitch", "hosts": "hosts/target/release/hosts"}
+BUILT = {"apswitch": "target/release/apswitch", "hosts": "target/release/hosts"}
 
 
 @functools.cache

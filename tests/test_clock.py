@@ -14,7 +14,7 @@ import pytest
 
 from accesspoint.topologies.requirements import ROOT
 
-APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
+APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "target/release/apswitch"))
 PROGRAM = ROOT / "p4src/compiled/ap.json"
 MACS = bytes.fromhex("020000000003"), bytes.fromhex("020000000001")
 SRC, DST = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.3")

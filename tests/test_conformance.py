@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.controller.tests.certificates import Authority
+from accesspoint.checks.harness.certificates import Authority
 
 ROOT = Path(__file__).parent.parent
-APSWITCH = ROOT / "switch/target/release/apswitch"
+APSWITCH = ROOT / "target/release/apswitch"
 NEEDS_SWITCH = pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
 MOST_WAIT = 30.0  # s
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 ROOMS = ("controller", "experiments", "topologies")
-APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
+APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "target/release/apswitch"))
 IN_A_LAB = """
 import accesspoint
 from accesspoint import AccessPointTopo, Client, Mininet

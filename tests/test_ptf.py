@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-APSWITCH = ROOT / "switch/target/release/apswitch"
+APSWITCH = ROOT / "target/release/apswitch"
 RUN = [sys.executable, str(ROOT / "ptf-tests/run.py")]
 ADDRESS = "127.0.0.1:9570"
 INTERFACES = [word for port in (1, 2, 3, 4) for word in ("--interface", f"{port}@host{port}")]

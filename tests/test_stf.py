@@ -35,7 +35,7 @@ from accesspoint.checks.conformance.suite import Failed, NotApplicable
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "checks/conformance/programs"
-APSWITCH = ROOT / "switch/target/release/apswitch"
+APSWITCH = ROOT / "target/release/apswitch"
 NEEDS_SWITCH = pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
 
 

@@ -68,7 +68,7 @@ install_ns3() {
         say "pip install ns3==$NS3 (into .venv, 300 MB)"
         .venv/bin/pip install -q --disable-pip-version-check --no-deps "ns3==$NS3"
     fi
-    if [ ! -f switch/target/release/libapswitch_c.so ]; then
+    if [ ! -f target/release/libapswitch_c.so ]; then
         die "the switch's library is missing: build it with \`make switch\`"
     fi
     .venv/bin/python -m accesspoint.topologies.ns3.build
@@ -134,7 +134,7 @@ install_switch() {
         [ -x "$APSWITCH" ] || die "APSWITCH=$APSWITCH is no program"
     elif command -v cargo >/dev/null; then
         # shellcheck disable=SC2086 # words
-        tools/progress.py cargo "switch" -- cargo build --release --manifest-path switch/Cargo.toml ${PARTS:-}
+        tools/progress.py cargo "switch" -- cargo build --release ${PARTS:--p apswitch -p apswitch-c -p apswitch-cli -p apswitch-reference}
     else
         die "cargo is missing: install Rust 1.95 or newer, or give a wheel of the switch: WHEEL=apswitch-...whl"
     fi

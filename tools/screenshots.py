@@ -53,8 +53,8 @@ def outside(words: list[str]) -> int:
 
 def inside(look: Path | None) -> int:
     """Take the pictures of the controller that the lab has."""
+    from accesspoint.checks.harness.browser import browser
     from accesspoint.controller.client import Client
-    from accesspoint.controller.tests.browser import browser
 
     url, token = os.environ["APCTL_URL"], os.environ["APCTL_TOKEN"]
     with Client(url, token) as client, browser() as window:

@@ -21,7 +21,7 @@ class LabError(Exception):
 def apswitch() -> Path:
     """The data plane's binary: the one that APSWITCH names, this project's release build, that of the Python
     environment (a wheel brings it), or that of PATH."""
-    own = ROOT / "switch/target/release/apswitch"
+    own = ROOT / "target/release/apswitch"
     places = [str(Path(sys.prefix) / "bin"), *os.get_exec_path()]
     found = None if own.exists() else shutil.which("apswitch", path=os.pathsep.join(places))
     return Path(os.environ.get("APSWITCH") or found or own)

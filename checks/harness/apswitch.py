@@ -14,7 +14,7 @@ import pytest
 from accesspoint.checks.conformance.client import WAIT
 from accesspoint.topologies.requirements import ROOT
 
-BINARY = Path(os.environ.get("APSWITCH", ROOT / "switch/target/release/apswitch"))
+BINARY = Path(os.environ.get("APSWITCH", ROOT / "target/release/apswitch"))
 CPU_PORT = 510
 
 

@@ -10,7 +10,7 @@ from finsy.proto import U128, p4r, rpc_status
 from accesspoint.checks.conformance.client import Program
 from accesspoint.topologies.requirements import ROOT
 
-LIBRARY = ROOT / "switch/target/release/libapswitch_c.so"
+LIBRARY = ROOT / "target/release/libapswitch_c.so"
 OK, NOTHING, ERROR, STATUS = range(4)
 WRITE, READ, SET_PIPELINE, GET_PIPELINE, CAPABILITIES = range(5)
 DEVICE = 1

@@ -31,7 +31,7 @@ from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.processes import last_line
 from accesspoint.topologies.requirements import ROOT, LabError
 
-HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
+HOSTS = Path(os.environ.get("HOSTS", ROOT / "target/release/hosts"))
 START = 120.0  # s; a busy machine takes its time
 TRAFFIC_FLOWS, FRAME_BYTES = 100, 200
 PACKETS_PER_S = 10_000  # a modest rate, which a busy machine carries too
@@ -195,7 +195,7 @@ class Carries:
         write_frames(frames, TRAFFIC_FLOWS, FRAME_BYTES)
         mark(frames)
         self._counters = Counter(near[STATION_PORT]), Counter(far[UPLINK_PORT])
-        source = ROOT / "switch/target/release/apswitch-bench"
+        source = ROOT / "target/release/apswitch-bench"
         rate = ("--rate", str(PACKETS_PER_S), "--seconds", "600")
         server.run("nice", "-n", "-10", source, "send", far[STATION_PORT], frames, *rate, log="traffic.log")
 

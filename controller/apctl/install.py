@@ -139,7 +139,7 @@ def _unfit_home(switch: bool) -> Iterator[Finding]:
         yield Finding("bad", f"{HOME} has characters that a unit takes for others", mend)
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
         yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
-    elif switch and not (HOME / "switch/target/release/apswitch").exists():
+    elif switch and not (HOME / "target/release/apswitch").exists():
         yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
 
 

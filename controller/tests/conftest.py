@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from accesspoint.checks.harness.switches import TARGETS, Lab, lab, missing
 from accesspoint.controller.apctl import __main__ as command_line
 from accesspoint.controller.state.database import connect
 
 from .databases import missing_postgresql, postgresql
-from .switches import TARGETS, Lab, lab, missing
 
 Apctl = Callable[..., tuple[int, str, str]]
 

@@ -8,12 +8,11 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+from accesspoint.checks.harness.switches import end, free_port
 from accesspoint.controller.fleet.credentials import Credentials, Key, agent, init, load_key
 from accesspoint.controller.fleet.engine import Engine
 from accesspoint.topologies.fleet import engine as program
 from accesspoint.topologies.namespaces.contain import end_with_parent
-
-from .switches import end, free_port
 
 
 def missing_engine() -> str | None:

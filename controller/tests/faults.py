@@ -32,13 +32,12 @@ import httpx
 import typer
 from finsy.proto import p4r
 
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, End, Lab, end, lab, udp, wait_for
 from accesspoint.controller.agent import acks, classes, ports
 from accesspoint.controller.agent.entries import EntrySet, everything
 from accesspoint.controller.agent.program import FLOW_TABLES, Encodable, Program
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.topologies.namespaces.namespace import end_with_parent
-
-from .switches import ROOT, SERVER, STATION, Controller, End, Lab, end, lab, udp, wait_for
 
 FAKETIME = "faketime"
 MANAGED = {*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback"}

@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
+from accesspoint.checks.harness.switches import ROOT, end, wait_for
 from accesspoint.controller.apctl import install
-from accesspoint.controller.tests.switches import ROOT, end, wait_for
 from accesspoint.controller.tests.test_install import bounded, commands
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.namespaces.namespace import Namespace

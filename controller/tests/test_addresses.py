@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scapy.layers.l2 import ARP, Ether
 
-from .switches import SERVER, STATION, TARGETS, Controller, Lab, lab, missing, udp, wait_for
+from accesspoint.checks.harness.switches import SERVER, STATION, TARGETS, Controller, Lab, lab, missing, udp, wait_for
 
 VICTIM, UPLINK, SPOOFER = 1, 2, 3
 GATEWAY_IP = "10.0.0.2"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.switches import End
 from accesspoint.topologies.fleet import Fleet, missing
 
 from .faults import Numbered
 from .fleet_faults import wrong
-from .switches import End
 from .test_takeover import FAILOVER_SECONDS, FLOWS, indices
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(600)]

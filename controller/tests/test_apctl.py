@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.switches import ROOT, Controller, end, free_port
 from accesspoint.controller.apctl import tables
 
 from .conftest import Apctl
-from .switches import ROOT, Controller, end, free_port
 from .test_config import access_point
 from .test_entries import PIPELINE
 

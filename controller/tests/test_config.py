@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from accesspoint.checks.harness.switches import ROOT, Controller, end, wait_for
 from accesspoint.controller.config import AccessPointConfig, Config, ConfigError, load
-
-from .switches import ROOT, Controller, end, wait_for
 
 PORTS = [
     {"port": 1, "role": "station", "capacity_bps": 14_000_000, "queue_limit": 1000},

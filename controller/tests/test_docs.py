@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from accesspoint.checks.harness.switches import ROOT, Lab
+
 from .conftest import Apctl
-from .switches import ROOT, Lab
 
 PAGES = sorted((ROOT / "docs/controller").glob("*.md"))
 

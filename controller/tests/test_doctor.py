@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from accesspoint.checks.harness.switches import Lab, wait_for
 from accesspoint.controller.apctl import doctor
 from accesspoint.topologies.namespaces.namespace import Namespace
 
 from .conftest import Apctl
-from .switches import Lab, wait_for
 
 
 def test_it_tells_a_switch_that_is_away_from_one_that_answers(link_lab: Lab, apctl: Apctl) -> None:

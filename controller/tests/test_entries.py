@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from finsy.proto import p4r
 
+from accesspoint.checks.harness.switches import ROOT
 from accesspoint.controller.agent import acks, classes, ports
 from accesspoint.controller.agent.entries import EntrySet, identity
 from accesspoint.controller.agent.flow_table import FlowTable
@@ -23,7 +24,6 @@ from accesspoint.controller.agent.program import (
 from accesspoint.controller.agent.target import TARGETS
 from accesspoint.controller.config import AccessPointConfig, Pipeline
 
-from .switches import ROOT
 from .test_config import access_point
 
 COMPILED = ROOT / "p4src/compiled"

@@ -13,12 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+from accesspoint.checks.harness.switches import ROOT, end, wait_for
 from accesspoint.controller.apctl import doctor, install
 from accesspoint.controller.apctl.settings import UsageError
 from accesspoint.controller.config import load
 from accesspoint.topologies.namespaces.namespace import Namespace
-
-from .switches import ROOT, end, wait_for
 
 PORTS = (install.Port(1, "radio", 14_000_000), install.Port(2, "uplink", None))
 PLAN = install.access_point(PORTS)

@@ -13,15 +13,15 @@ from typing import Any
 import httpx
 import pytest
 
+from accesspoint.checks.harness.certificates import Authority
+from accesspoint.checks.harness.switches import ROOT, end, wait_for
 from accesspoint.controller.apctl import fleet, install
 from accesspoint.controller.apctl.settings import UsageError
 from accesspoint.controller.fleet.credentials import Key, token
 from accesspoint.topologies.namespaces.namespace import Namespace
 
-from .certificates import Authority
 from .databases import missing_postgresql
 from .engines import Server, missing_engine
-from .switches import ROOT, end, wait_for
 from .test_install import PORTS, apctl, bounded, commands, hosts, left, place, state
 
 __all__ = ["hosts", "place"]  # fixtures

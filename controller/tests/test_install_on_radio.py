@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.switches import ROOT
 from accesspoint.topologies.kernels import kernel
-
-from .switches import ROOT
 
 RUN = """
 import sys

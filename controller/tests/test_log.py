@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.switches import Controller, end, free_port, wait_for
 from accesspoint.controller.log import JsonFormatter
 
-from .switches import Controller, end, free_port, wait_for
 from .test_config import access_point
 from .test_entries import PIPELINE
 

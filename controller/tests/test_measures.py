@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.browser import Browser, browser, missing_browser
+from accesspoint.checks.harness.switches import ROOT, Lab, wait_for
 from accesspoint.controller.observation import MEASURES, kept
 from accesspoint.controller.state.history import answered
-
-from .browser import Browser, browser, missing_browser
-from .switches import ROOT, Lab, wait_for
 
 NEW = """
     Measure("port", "answer", "A number for a test", "packets", lambda ap, state: 42, "ap_answer", column="answer"),

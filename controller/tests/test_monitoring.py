@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .switches import ROOT, SERVER, STATION, Lab, end, free_port, udp, wait_for
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Lab, end, free_port, udp, wait_for
 
 MONITORING = ROOT / "controller/monitoring"
 DASHBOARD = json.loads((MONITORING / "grafana.json").read_text())

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .switches import ROOT, Lab
+from accesspoint.checks.harness.switches import ROOT, Lab
 
 SECONDS = 12
 CHECKS = "no_defect,status_code_conformance,content_type_conformance,response_schema_conformance"

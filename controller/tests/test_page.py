@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from .browser import Browser, browser, missing_browser
-from .switches import ROOT, SERVER, STATION, Controller, Lab, free_port, udp, wait_for
+from accesspoint.checks.harness.browser import Browser, browser, missing_browser
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, Lab, free_port, udp, wait_for
 
 WEB = ROOT / "controller/web"
 AP = "#/access-points/ap1"

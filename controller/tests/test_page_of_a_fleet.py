@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.browser import Browser
+from accesspoint.checks.harness.switches import ROOT, Controller, Lab, end, wait_for
 from accesspoint.topologies.namespaces.contain import end_with_parent
 
-from .browser import Browser
 from .engines import Server, missing_engine, server
-from .switches import ROOT, Controller, Lab, end, wait_for
 from .test_page import NAMES, chromium, dialog, token, window
 
 __all__ = ["chromium", "window"]  # fixtures

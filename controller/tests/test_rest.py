@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
+from accesspoint.checks.harness.switches import free_port
 from accesspoint.controller import config as configuration
 from accesspoint.controller import observation
 from accesspoint.controller.agent.control import Control
@@ -22,7 +23,6 @@ from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.store import Change
 
-from .switches import free_port
 from .test_config import PORTS, access_point
 from .test_entries import PIPELINE
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.switches import ROOT
 from accesspoint.controller.api import events, examples
 from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state import store as store_module
 
-from .switches import ROOT
 from .test_config import access_point
 from .test_entries import PIPELINE
 from .test_rest import AP, Api

@@ -21,6 +21,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
+from accesspoint.checks.harness.switches import ROOT, Lab, wait_for
 from accesspoint.controller.agent.control import Control
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
@@ -33,7 +34,6 @@ from accesspoint.controller.state.database import HEAD, HISTORY, METADATA, MIGRA
 from accesspoint.controller.state.history import Archive, resolution_for
 from accesspoint.controller.state.store import Change, Conflict, Store, document
 
-from .switches import ROOT, Lab, wait_for
 from .test_config import access_point
 from .test_entries import PIPELINE
 

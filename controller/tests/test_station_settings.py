@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
 from accesspoint.controller.agent.flow_table import NOBODYS, SLOTS, FlowTable
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
 from accesspoint.controller.agent.usage import Usage, tells
 from accesspoint.controller.config import Pipeline
 
-from .switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
 from .test_entries import PIPELINE, config
 
 OTHER = bytes.fromhex("020000000003")

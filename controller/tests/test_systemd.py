@@ -14,10 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from accesspoint.checks.harness.switches import ROOT, end, wait_for
 from accesspoint.controller.punctual import PRIORITY
 from accesspoint.topologies.namespaces.namespace import end_with_parent
-
-from .switches import ROOT, end, wait_for
 
 UNIT = ROOT / "controller/access-point-controller.service"
 UNITS = sorted((ROOT / "controller").glob("*.service"))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.switches import Lab, wait_for
+
 from .faults import Numbered, Proxy, survive, unlike
-from .switches import Lab, wait_for
 
 FAILOVER_SECONDS = 5.0
 """A loaded machine is slow to start anything; the benchmark says how long it takes on a quiet one."""

@@ -9,13 +9,13 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
+from accesspoint.checks.harness.switches import ROOT
 from accesspoint.controller.agent import acks, classes, ports
 from accesspoint.controller.agent.entries import EntrySet
 from accesspoint.controller.agent.program import FlowKey, Program, rate_meter
 from accesspoint.controller.agent.target import TARGETS, Tofino
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Pipeline
 
-from .switches import ROOT
 from .test_config import PORTS, access_point
 
 P4INFO = ROOT / "p4src/compiled/ap.p4info.txtpb"

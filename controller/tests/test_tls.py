@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from accesspoint.checks.harness.certificates import Authority
+from accesspoint.checks.harness.switches import ROOT, Controller, Lab, end, wait_for
 from accesspoint.controller.fleet.credentials import init
 
-from .certificates import Authority
-from .switches import ROOT, Controller, Lab, end, wait_for
 from .test_config import access_point
 from .test_entries import PIPELINE
 

@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
+from accesspoint.checks.harness.switches import Lab, free_port, wait_for
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.store import Change, LastAdmin, Store
 
-from .switches import Lab, free_port, wait_for
 from .test_config import access_point
 from .test_entries import PIPELINE
 from .test_rest import AP, CHANGE, Api

@@ -19,10 +19,21 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
+from accesspoint.checks.harness.switches import (
+    ROOT,
+    SERVER,
+    STATION,
+    WAIT_SECONDS,
+    Controller,
+    Lab,
+    Wire,
+    udp,
+    udp6,
+    wait_for,
+)
 from accesspoint.controller.api.service import STARTS
 
 from .faults import unlike
-from .switches import ROOT, SERVER, STATION, WAIT_SECONDS, Controller, Lab, Wire, udp, udp6, wait_for
 
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 

@@ -71,7 +71,7 @@ async def main() -> None:
         for name in ("a", "b"):
             (Path(directory) / f"{name}_in.pcap").write_bytes((ROOT / "docs/switch/example.pcap").read_bytes()[:24])
         address = free_address()
-        command = [ROOT / "switch/target/release/apswitch", ROOT / "p4src/compiled/ap.json", "--use-files", "0"]
+        command = [ROOT / "target/release/apswitch", ROOT / "p4src/compiled/ap.json", "--use-files", "0"]
         ports = ["-i", "1@a", "-i", "2@b", "--grpc-server-addr", address, "--log-level", "warn"]
         switch = subprocess.Popen([*command, *ports], cwd=directory)
         try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from accesspoint.topologies.targets import Port
 
 EARLY = 4.0  # s: programs come up late in a user-mode kernel, where radios mostly are
-HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
+HOSTS = Path(os.environ.get("HOSTS", ROOT / "target/release/hosts"))
 
 
 def require_hosts() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.hosts.proxies import Scene, scene
 from accesspoint.topologies.links.paths import Paths
-from hosts.tests.proxies import Scene, scene
 
 
 @pytest.fixture

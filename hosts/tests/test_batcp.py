@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.hosts.files import HOSTS, PORT, Transfer, make_file, when_received
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.files import HOSTS, PORT, Transfer, make_file, when_received
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 SIZE = 2_000_000

@@ -8,16 +8,16 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.hosts.batcp import HOSTS, NEEDS_ROOT, Daemon
 from accesspoint.topologies.links.paths import PathHost, Paths
-from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon
+from accesspoint.topologies.requirements import ROOT
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(180)]
 
-TRANSFER = Path(__file__).parent / "transfer.py"
+TRANSFER = ROOT / "checks/harness/hosts/transfer.py"
 PORT, OTHER_PORT = 7000, 7001
 MBIT = 10
 PAYLOAD = MBIT * 1448 / 1514

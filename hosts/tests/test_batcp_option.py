@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.hosts.batcp import NEEDS_ROOT, WIRE, Daemon, python
+from accesspoint.checks.harness.hosts.wire import MSS, SYN, Segment, batcp
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
-from hosts.tests.batcp import NEEDS_ROOT, WIRE, Daemon, python
-from hosts.tests.wire import MSS, SYN, Segment, batcp
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(60)]
 

@@ -11,10 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.hosts.batcp import HOSTS, NEEDS_ROOT, Daemon, python
+from accesspoint.checks.harness.hosts.proxies import (
+    READER,
+    REMOTE,
+    SINK,
+    SIZE,
+    SOURCE,
+    WRITER,
+    Scene,
+    fetched,
+    run_curl,
+    scene,
+    web,
+)
 from accesspoint.topologies.links.paths import Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.batcp import HOSTS, NEEDS_ROOT, Daemon, python
-from hosts.tests.proxies import READER, REMOTE, SINK, SIZE, SOURCE, WRITER, Scene, fetched, run_curl, scene, web
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hosts.tests.batcp import NEEDS_ROOT, Daemon, programs, python
-from hosts.tests.proxies import READER, REMOTE, SINK, SIZE, SOURCE, WRITER, Scene
+from accesspoint.checks.harness.hosts.batcp import NEEDS_ROOT, Daemon, programs, python
+from accesspoint.checks.harness.hosts.proxies import READER, REMOTE, SINK, SIZE, SOURCE, WRITER, Scene
 
 pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.hosts.batcp import python
+from accesspoint.checks.harness.hosts.files import HOSTS
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.batcp import python
-from hosts.tests.files import HOSTS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 NEAR, FAR = {"rate": "20mbit", "delay": "10ms", "limit": 100}, {"rate": "10mbit", "delay": "20ms", "limit": 100}
@@ -326,9 +326,7 @@ def test_the_pages_commands(tmp_path: Path) -> None:
             link.b.ip("address", "add", f"{net}.1/24", "dev", link.b_if)
         ends = []
         for name, host in (("server", b), ("client", a)):
-            first, second = (
-                line.replace("hosts/target/release/hosts", str(HOSTS)) for line in blocks[name].splitlines()
-            )
+            first, second = (line.replace("target/release/hosts", str(HOSTS)) for line in blocks[name].splitlines())
             if name == "server":
                 host.run("bash", "-c", first, cwd=tmp_path)
                 first = second

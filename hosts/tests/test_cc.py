@@ -15,9 +15,19 @@ from typing import Any
 import pytest
 
 from accesspoint.checks.bench.hosts.tcp_av import PATIENCE, SHARED, Cell, gives_way, rates_of
+from accesspoint.checks.harness.hosts.cc_lab import (
+    HOSTS,
+    Transfer,
+    available,
+    bpf_maps,
+    hosts,
+    kernel_name,
+    loaded,
+    mark,
+    rows,
+)
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.cc_lab import HOSTS, Transfer, available, bpf_maps, hosts, kernel_name, loaded, mark, rows
 
 CONTROLS = ["vegas", "vegas_fair", "westwood", "reno_maxwin", "tcp_av"]
 KILLS = 100

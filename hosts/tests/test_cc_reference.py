@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from hosts.tests import cc_reference
-from hosts.tests.cc_lab import compare_kernels, uml_lacks
-from hosts.tests.cc_recordings import (
+from accesspoint.checks.harness.hosts import cc_reference
+from accesspoint.checks.harness.hosts.cc_lab import compare_kernels, uml_lacks
+from accesspoint.checks.harness.hosts.cc_recordings import (
     CHANGES,
     OPTIONS,
     SCENE_TARGET,
@@ -19,7 +19,7 @@ from hosts.tests.cc_recordings import (
     record,
     scene_options,
 )
-from hosts.tests.cc_reference import OPEN, TIMED_OUT
+from accesspoint.checks.harness.hosts.cc_reference import OPEN, TIMED_OUT
 
 AGREEMENT = 0.05  # between two kernels
 

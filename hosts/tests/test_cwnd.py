@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.hosts.cell import HOSTS, Cell, Flow, Terminal, eventually
 from accesspoint.topologies.requirements import ROOT, LabError
-from hosts.tests.cell import HOSTS, Cell, Flow, Terminal, eventually
 
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 FIVE = ("--bandwidth", "5")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hosts.tests.cell import UNBOUNDED, Cell, Flow, Terminal, eventually
+from accesspoint.checks.harness.hosts.cell import UNBOUNDED, Cell, Flow, Terminal, eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 FIVE = ("--bandwidth", "5")

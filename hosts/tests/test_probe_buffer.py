@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.hosts.pages import documented_commands
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.pages import documented_commands
 
-HOSTS = ROOT / "hosts/target/release/hosts"
+HOSTS = ROOT / "target/release/hosts"
 # "QoS-guaranteed TCP on real mobile terminals", Table I (one of them is 90.5), and the batches of Fig. 1.
 GATES = [(284, 16), (256, 17), (135, 12), (91, 16), (37, 12)]
 PAGE = "probe-buffer"
@@ -62,7 +62,7 @@ def measure(link: PathLink, key: Path, *options: str) -> dict[str, Any]:
 
 @privileged
 def test_recovers_every_buffer_and_batch_of_an_access_point() -> None:
-    command = next(line for line in documented_commands(PAGE) if "hosts.tests.gates" in line)
+    command = next(line for line in documented_commands(PAGE) if "accesspoint.checks.harness.hosts.gates" in line)
     assert all(f" {buffer}:{batch} " in command for buffer, batch in GATES)
     command = command.replace(".venv/bin/python", sys.executable)
     done = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, timeout=200)
@@ -80,7 +80,7 @@ def test_the_page_is_true(paths: Paths) -> None:
     link = paths.link(a, b, rate="40mbit", limit=60)
     b.ip("address", "add", "10.0.0.11/32", "dev", "lo")
     a.ip("route", "add", "10.0.0.11", "via", link.b_ip)
-    make_key, serve_, *runs = [line for line in documented_commands(PAGE) if "hosts.tests.gates" not in line]
+    make_key, serve_, *runs = [line for line in documented_commands(PAGE) if "harness.hosts.gates" not in line]
     subprocess.run(["bash", "-c", make_key], cwd=ROOT, check=True)
     responder = b.popen(*serve_.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert responder.stdout and responder.stdout.readline() == "listening on [::]:8630\n"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.hosts.pages import documented_commands
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.pages import documented_commands
 
-HOSTS = ROOT / "hosts/target/release/hosts"
+HOSTS = ROOT / "target/release/hosts"
 PORT = 8640
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 Model = dict[str, Any]

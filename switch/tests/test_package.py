@@ -31,7 +31,7 @@ def long_options(*subcommand: str) -> set[str]:
 
 
 def test_the_version_is_that_of_the_crate() -> None:
-    version = tomllib.loads((ROOT / "switch/Cargo.toml").read_text())["workspace"]["package"]["version"]
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     assert said("--version") == f"apswitch {version}\n"
 
 

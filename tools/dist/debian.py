@@ -73,7 +73,7 @@ def controller(to: Path, version: str, programs: Mapping[str, Path]) -> None:
         put(home / "p4src/compiled" / name, (ROOT / "p4src/compiled" / name).read_bytes())
     put(home / "apctl", (ROOT / "apctl").read_bytes(), 0o755)
     link(to / "usr/bin/apctl", f"/{HOME}/apctl")
-    link(home / "switch/target/release/apswitch", "/usr/bin/apswitch")
+    link(home / "target/release/apswitch", "/usr/bin/apswitch")
     environment(home / ".venv")
     for unit in sorted((ROOT / "controller").glob("*.service")):
         put(to / "usr/lib/systemd/system" / unit.name, unit.read_bytes())

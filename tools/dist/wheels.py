@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = {"apswitch": "switch", "hosts": "hosts", "batcp": "hosts"}  # program -> folder of its workspace
+PROGRAMS = ("apswitch", "hosts", "batcp")
 PACKED = {"apswitch": "apswitch", "hosts": "access_point_hosts", "batcp": "access_point_batcp"}  # program -> its wheel
 TARGET = ROOT / "out/dist-target"
 CONFORMANCE_USES = ("__init__", "bmv2", "requirements", "targets", "links/__init__", "links/veth", "namespaces/__init__", "namespaces/contain")
@@ -22,7 +22,7 @@ CONFORMANCE_USES = ("__init__", "bmv2", "requirements", "targets", "links/__init
 CONFORMANCE = "p4runtime_conformance"
 
 
-def rust_environment(crate: str) -> dict[str, str]:
+def rust_environment() -> dict[str, str]:
     """What cargo builds a program with that holds no path of this machine: neither rustc's, nor clang's in BPF objects."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     places = {home: "/cargo", str(ROOT): "/access-point"}
@@ -31,7 +31,7 @@ def rust_environment(crate: str) -> dict[str, str]:
         # libbpf-cargo has clang name sources by their whole paths. clang adds what stands here, and says nothing of it (#).
         "CCC_OVERRIDE_OPTIONS": " ".join(["#", *(f"+-ffile-prefix-map={path}={name}" for path, name in places.items())]),
         "CARGO_PROFILE_RELEASE_STRIP": "true",
-        "CARGO_TARGET_DIR": str(TARGET / crate),
+        "CARGO_TARGET_DIR": str(TARGET),
     }
     return os.environ | build
 
@@ -39,10 +39,10 @@ def rust_environment(crate: str) -> dict[str, str]:
 def programs(out: Path) -> dict[str, Path]:
     """The wheels of the Rust programs into a folder; program -> its file, beside them."""
     made = {}
-    for name, crate in PROGRAMS.items():
+    for name in PROGRAMS:
         words = ["-m", "maturin", "build", "--release", "--locked", "--auditwheel", "skip", "--compatibility", "linux"]
         progress = [str(ROOT / "tools/progress.py"), "cargo", name, "--", sys.executable, *words, "--out", str(out)]
-        subprocess.run(progress, cwd=ROOT / "packaging" / name, env=rust_environment(crate), check=True)
+        subprocess.run(progress, cwd=ROOT / "packaging" / name, env=rust_environment(), check=True)
         (packed,) = out.glob(f"{PACKED[name]}-*.whl")
         with zipfile.ZipFile(packed) as archive:
             (member,) = (entry for entry in archive.namelist() if entry.endswith(f".data/scripts/{name}"))

@@ -22,7 +22,7 @@ VERSION = "3.44"
 
 HERE = Path(__file__).resolve().parent
 BUILDS = ROOT / "out/ns3"
-SWITCH = ROOT / "switch/target/release/libapswitch_c.so"
+SWITCH = ROOT / "target/release/libapswitch_c.so"
 MODULES = (
     "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications",
     "traffic-control", "lte", "wimax", "spectrum", "propagation", "antenna", "stats",

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.hosts import cc_reference
+from accesspoint.checks.harness.hosts.cc_recordings import CHANGES, KEPT, OPTIONS, SCENE_TARGET, SCENES, kept
 from accesspoint.topologies.ns3 import virtual
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests import cc_reference
-from hosts.tests.cc_recordings import CHANGES, KEPT, OPTIONS, SCENE_TARGET, SCENES, kept
 
 TYPES = {  # the control of hosts/bpf -> TypeId, attributes by the names of its options, with the defaults there
     "vegas": ("ns3::TcpPacketVegas", {"alpha": ("Alpha", 2), "beta": ("Beta", 4), "gamma": ("Gamma", 1)}),

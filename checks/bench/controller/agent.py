@@ -24,7 +24,7 @@ from typing import Annotated
 import typer
 
 from accesspoint.checks.bench.report import Row, merge, run, show
-from accesspoint.controller.tests.switches import ROOT, SERVER, STATION, Controller, Lab, lab, missing, udp, wait_for
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, Lab, lab, missing, udp, wait_for
 from accesspoint.topologies.requirements import LabError
 
 PACKETS_PER_SECOND = 4000

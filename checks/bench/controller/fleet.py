@@ -26,6 +26,7 @@ import typer
 from accesspoint.checks.bench.controller.agent import CAPACITY_BPS, SETTINGS
 from accesspoint.checks.bench.controller.agent import SETTLE_SECONDS as FLOWS_SETTLE_SECONDS
 from accesspoint.checks.bench.report import Row, merge, run, show
+from accesspoint.checks.harness.switches import SERVER, STATION, udp
 from accesspoint.controller.agent.control import Control
 from accesspoint.controller.config import AccessPointConfig, Ncr
 from accesspoint.controller.fleet.credentials import Credentials
@@ -33,7 +34,6 @@ from accesspoint.controller.fleet.engine import Away, Engine
 from accesspoint.controller.fleet.messages import Samples, Seen, parse, text
 from accesspoint.controller.observation import Observation
 from accesspoint.controller.samples import FLUSH_SECONDS, Recorder
-from accesspoint.controller.tests.switches import SERVER, STATION, udp
 from accesspoint.topologies.fleet import Fleet, Part, engine, missing
 from accesspoint.topologies.namespaces.namespace import Namespace
 from accesspoint.topologies.requirements import LabError

@@ -18,10 +18,10 @@ import httpx
 import typer
 
 from accesspoint.checks.bench.report import Row, merge, run, show
+from accesspoint.checks.harness.switches import Controller, Lab, lab, missing
 from accesspoint.controller.samples import DAY, HOUR, MEANS, RETENTION, SUMS, Bucket, Key
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.history import Archive
-from accesspoint.controller.tests.switches import Controller, Lab, lab, missing
 from accesspoint.topologies.requirements import LabError
 
 REQUESTS_PER_SECOND = 200

@@ -41,8 +41,8 @@ def main() -> None:
         raise LabError(f"nothing measures {', '.join(sorted(unknown))}; there are: {', '.join(names())}")
     if os.geteuid() != 0:
         raise LabError("making network namespaces needs root; run as root")
-    if not (ROOT / "hosts/target/release/hosts").exists():
-        raise LabError("hosts/target/release/hosts is missing; build it with: make hosts")
+    if not (ROOT / "target/release/hosts").exists():
+        raise LabError("target/release/hosts is missing; build it with: make hosts")
     for name in options.name or names():
         started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

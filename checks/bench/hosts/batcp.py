@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.files import Transfer, make_file
 from accesspoint.topologies.links.paths import PathLink, Paths
 from accesspoint.topologies.requirements import ROOT, LabError
-from hosts.tests.files import Transfer, make_file
 
 STREAM = ROOT / "hosts/peers/stream.py"
 IPPROTO_MPTCP = 262

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from accesspoint.checks.bench.hosts.batcp import IPPROTO_MPTCP, PORT, Arm, stream, unshaped
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.files import HOSTS
 from accesspoint.topologies.links.paths import PathLink
-from hosts.tests.files import HOSTS
 
 OCTETS = 2_000_000_000
 ROUNDS = 7

@@ -15,8 +15,8 @@ from typing import Any
 
 from accesspoint.checks.bench.hosts.batcp_proxy import proxies, ready
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.batcp import python
 from accesspoint.topologies.links.paths import PathHost, Paths
-from hosts.tests.batcp import python
 
 OBJECTS, BYTES, AT_ONCE = 50, 20_000, 6
 ROUNDS = 5

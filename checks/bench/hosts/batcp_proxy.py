@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.batcp import Daemon, python
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import LabError
-from hosts.tests.batcp import Daemon, python
 
 BYTES = 1 << 30
 ROUNDS = 5

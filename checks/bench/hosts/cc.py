@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from accesspoint.topologies.links.paths import PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
-from hosts.tests.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 
 ROUNDS = 7
 SECONDS = 2.0

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.cell import Cell, Terminal, eventually
 from accesspoint.topologies.requirements import LabError
-from hosts.tests.cell import Cell, Terminal, eventually
 
 CONNECTIONS = 100
 SECONDS = 10.0

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.cell import HOSTS, Cell
 from accesspoint.topologies.namespaces.namespace import Namespace
-from hosts.tests.cell import HOSTS, Cell
 
 TERMINALS = 10
 RATE, ROOM = "19mbit", 4000  # packets: 2.5 s

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.harness.hosts.cc_lab import Transfer, kernel_name, loaded, mark, rows
 from accesspoint.topologies.links.paths import Paths
-from hosts.tests.cc_lab import Transfer, kernel_name, loaded, mark, rows
 
 TARGETS, RIVALS = (6, 10), (4, 9)  # Mbit/s; connections of PEER
 BUFFERS = (37, 90, 135, 256, 284)  # packets (Ando, Murase and Oguchi, Table I)

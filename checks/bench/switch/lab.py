@@ -14,8 +14,8 @@ from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.namespaces.namespace import Namespace
 from accesspoint.topologies.requirements import ROOT, LabError
 
-SWITCH = ROOT / "switch/target/release/apswitch"
-TRAFFIC = ROOT / "switch/target/release/apswitch-bench"
+SWITCH = ROOT / "target/release/apswitch"
+TRAFFIC = ROOT / "target/release/apswitch-bench"
 
 
 def on(core: int) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ def measure() -> Measured:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise LabError(f"`{' '.join(command)}` failed: {(result.stderr.strip() or 'no message').splitlines()[-1]}")
-    criterion = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "switch/target")) / "criterion"
+    criterion = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "criterion"
     batch = 64
     packet = {
         name: nanoseconds(criterion / "pipeline", name) / batch for name in ("1_flow", "1000_flows", "65536_flows")

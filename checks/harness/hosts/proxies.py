@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accesspoint.checks.harness.hosts.batcp import Daemon, python
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
-from hosts.tests.batcp import Daemon, python
 
 SIZE = 8_000_000
 KEY = "a key that both proxies know"
@@ -123,7 +123,7 @@ class Scene:
 REMOTE = ("proxy", "remote", "--listen", "0.0.0.0:7000")
 
 
-def scene(paths: Paths, directory: Path, **model: object) -> Scene:
+def scene(paths: Paths, directory: Path, **model: Any) -> Scene:
     a, b, c = (paths.host(name) for name in "abc")
     links = [paths.link(a, b, **model) if model else paths.wire(a, b) for _ in range(2)]
     behind = paths.wire(b, c)

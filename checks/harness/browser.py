@@ -13,7 +13,7 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from .switches import wait_for
+from accesspoint.checks.harness.switches import wait_for
 
 PACKAGES = {"chromium": "chromium", "chromedriver": "chromium-driver"}
 

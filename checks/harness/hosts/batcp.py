@@ -17,7 +17,7 @@ import pytest
 from accesspoint.topologies.links.paths import PathHost
 from accesspoint.topologies.requirements import ROOT
 
-HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
+HOSTS = Path(os.environ.get("HOSTS", ROOT / "target/release/hosts"))
 WIRE = Path(__file__).parent / "wire.py"
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and BPF programs need root")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab whose access point has another gate for each station, and `hosts probe-buffer` from the server to each of them.
 
-`python -m hosts.tests.gates DOWN BUFFER:BATCH... [-- OPTIONS of probe-buffer run]` prints a line of JSON per gate.
+`python -m accesspoint.checks.harness.hosts.gates DOWN BUFFER:BATCH... [-- OPTIONS of probe-buffer run]` prints a line
+of JSON per gate.
 """
 
 import subprocess
@@ -16,7 +17,7 @@ from accesspoint.topologies.mininet.network import Lab
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.requirements import ROOT
 
-HOSTS = ROOT / "hosts/target/release/hosts"
+HOSTS = ROOT / "target/release/hosts"
 
 
 def main() -> int:

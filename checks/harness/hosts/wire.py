@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP segments made and seen by hand, within a network namespace: what kernels never send, and what they do.
 
-python hosts/tests/wire.py capture IFACE...          a JSON line for each SYN and SYN-ACK
-python hosts/tests/wire.py syn DST PORT OPTIONS...   sends a SYN for each (options as hex); prints the SYN-ACK's options
-python hosts/tests/wire.py respond IFACE ADDRESS     answers SYNs to an address that nobody has; reads how from stdin
+python checks/harness/hosts/wire.py capture IFACE...          a JSON line for each SYN and SYN-ACK
+python checks/harness/hosts/wire.py syn DST PORT OPTIONS...   sends a SYN for each (options as hex); prints the
+SYN-ACK's options
+python checks/harness/hosts/wire.py respond IFACE ADDRESS     answers SYNs to an address that nobody has; reads how
+from stdin
 """
 
 import json

@@ -18,9 +18,9 @@ from typing import IO, Any
 from accesspoint.topologies.links.paths import Namespace, PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT, LabError
 
-HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
-TRANSFER = ROOT / "hosts/tests/transfer.py"
-MARK = ROOT / "hosts/tests/mark.bpf.c"
+HOSTS = Path(os.environ.get("HOSTS", ROOT / "target/release/hosts"))
+TRANSFER = ROOT / "checks/harness/hosts/transfer.py"
+MARK = ROOT / "checks/harness/hosts/mark.bpf.c"
 UML_CONTROLS = ["vegas", "westwood"]  # those that both kernels have
 UML_MODULES = Path("/usr/lib/uml/modules")
 UML_LINK: dict[str, Any] = {"rate": "4mbit", "limit": 20, "delay": "50ms"}

@@ -18,7 +18,7 @@ from typing import Any
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT, LabError
 
-HOSTS = ROOT / "hosts/target/release/hosts"
+HOSTS = ROOT / "target/release/hosts"
 FLOW = Path(__file__).parent / "flow.py"
 KEY = "the key of the cell"
 PORT = 5000

@@ -17,7 +17,7 @@ from typing import Any, Self
 from accesspoint.topologies.links.paths import PathHost, PathLink
 from accesspoint.topologies.requirements import ROOT
 
-HOSTS = Path(os.environ.get("HOSTS", ROOT / "hosts/target/release/hosts"))
+HOSTS = Path(os.environ.get("HOSTS", ROOT / "target/release/hosts"))
 PORT = 7000
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of real connections under each control, as `hosts cc record` tells them.
 
-`python -m hosts.tests.cc_recordings` renews those that are kept beside this file, until they tell every definition in
+`python -m accesspoint.checks.harness.hosts.cc_recordings` renews those that are kept beside this file, until they tell
+every definition in
 CHANGES from the right one: a connection of some seconds does not always come to where two definitions differ.
 """
 
@@ -10,12 +11,12 @@ import gzip
 import json
 import tempfile
 import time
-from pathlib import Path
 from typing import IO
 
+from accesspoint.checks.harness.hosts import cc_reference
+from accesspoint.checks.harness.hosts.cc_lab import Transfer, kernel_name, loaded, rows
 from accesspoint.topologies.links.paths import Paths
-from hosts.tests import cc_reference
-from hosts.tests.cc_lab import Transfer, kernel_name, loaded, rows
+from accesspoint.topologies.requirements import ROOT
 
 # Sessions with pauses, so that all of it happens: slow start, avoidance, losses, timeouts, idle restarts.
 PLAN = "30000b,wait1.1s,30000b,wait0.4s,3s,wait1.3s,20000b,wait1.1s,4s"
@@ -41,7 +42,7 @@ CHANGES = [
 # What happens to tcp_av's link in recordings of their own, with this target.
 SCENES = ("outage", "no_rtt", "longer_rtt")
 SCENE_TARGET = 1500  # kbit/s
-KEPT = Path(__file__).with_name("recordings")
+KEPT = ROOT / "hosts/tests/recordings"
 
 
 def options_of(name: str) -> dict[str, int]:
