@@ -62,7 +62,7 @@ class AccessPoint : public Object
     /** Frames that the device behind a port took and dropped before its own queue. */
     uint64_t GetRefused(uint16_t port) const;
 
-    /** For the calls in calls.cc that Python makes: names this access point, and no other after it. */
+    /** For the calls in c_api.cc that Python makes: names this access point, and no other after it. */
     uint64_t GetHandle() const;
     /** The one of a handle; null: there is none, or it is there no more. */
     static AccessPoint* Find(uint64_t handle);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab.h"
 
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/boolean.h"
 #include "ns3/config.h"

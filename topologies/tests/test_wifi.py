@@ -141,10 +141,10 @@ def test_a_missing_kernel_module_is_named(start: Start, tmp_path: Path) -> None:
 MAKE = """
 import sys
 from pathlib import Path
-from accesspoint.topologies import labs
+from accesspoint.topologies import lab_kinds
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import LabError
-WifiLab = labs.lab_class("mininet-wifi")
+WifiLab = lab_kinds.lab_class("mininet-wifi")
 print(sorted(WifiLab(PROFILES["testbed"], Path("."), stations=5).ports))
 for options in ({"stations": 65}, {"access_points": 4}, {"air": "thick"}, {"places": (2,)}):
     try:

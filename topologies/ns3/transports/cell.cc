@@ -2,8 +2,8 @@
 #include "cell.h"
 
 #include "access-point.h"
-#include "asked.h"
 #include "lab.h"
+#include "option_check.h"
 
 #include "ns3/boolean.h"
 #include "ns3/bridge-helper.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cell_flow.h"
 
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/object-factory.h"
 #include "ns3/simulator.h"

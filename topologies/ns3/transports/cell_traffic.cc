@@ -2,7 +2,7 @@
 // What goes on in a cell (cell.h), and what is seen of it.
 #include "cell.h"
 
-#include "asked.h"
+#include "option_check.h"
 #include "traffic.h"
 
 #include "ns3/boolean.h"

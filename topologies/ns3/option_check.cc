@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/string.h"
 #include "ns3/type-id.h"

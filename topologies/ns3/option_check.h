@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ns-3 can be asked for: looked at before, as ns-3 itself ends the process over a name that it does not know.
-#ifndef ASKED_H
-#define ASKED_H
+#ifndef OPTION_CHECK_H
+#define OPTION_CHECK_H
 
 #include <string>
 
