@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other client: `python -m accesspoint.checks.hostile.other KIND ADDRESS PLACES` asks for something small, over
+"""The other client: `python -m accesspoint.checks.hostile.bystander KIND ADDRESS PLACES` asks for something small, over
 and over; with `--once` until it is answered, for 10 s at most.
 
 A line of JSON for each request: when it began (s, monotonic), what it took (ms) and, without an answer, why.

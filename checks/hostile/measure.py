@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.checks.hostile.attack import Attack
-from accesspoint.checks.hostile.other import PATIENCE
+from accesspoint.checks.hostile.bystander import PATIENCE
 from accesspoint.checks.hostile.servers import SERVERS, START, Packets, Server
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -94,11 +94,18 @@ def resident(pids: list[int]) -> int:
     return total
 
 
-class Other:
+class Bystander:
     """Another client: one small request after the other, each timed. What it says is read here as it comes."""
 
     def __init__(self, server: Server) -> None:
-        command = [*FIRST, sys.executable, "-m", "accesspoint.checks.hostile.other", server.other, server.address]
+        command = [
+            *FIRST,
+            sys.executable,
+            "-m",
+            "accesspoint.checks.hostile.bystander",
+            server.bystander,
+            server.address,
+        ]
         self._process = subprocess.Popen(
             [*command, json.dumps(server.places)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -161,17 +168,17 @@ def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> 
     result = Result(attack.name, attack.server, attack.text)
     seconds = min(attack.seconds, SHORT) if short else attack.seconds
     server = SERVERS[attack.server](directory, attack.options)
-    other: Other | None = None
+    bystander: Bystander | None = None
     try:
         server.start()
-        other = Other(server)
-        if not other.ready.wait(60):
+        bystander = Bystander(server)
+        if not bystander.ready.wait(60):
             result.died = "the other client is not served before the attack"
             return result
         begin, sent = time.monotonic(), server.packets()
         time.sleep(0.3 if short else CALM)
         calm = server.packets() - sent
-        result.calm_p99 = percentile(other.waits(begin, time.monotonic()), 0.99)
+        result.calm_p99 = percentile(bystander.waits(begin, time.monotonic()), 0.99)
         result.calm_mb = resident(server.pids()) / 1e6
         with Memory(server) as memory:
             begun: list[tuple[float, Packets]] = []
@@ -189,10 +196,10 @@ def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> 
         if result.seconds < seconds / 4 and not result.died:
             text = f"ended after {result.seconds:.1f} of {seconds:g} s"
             result.refused.append(("attacker", text, 1))
-        waits = other.waits(begin, end)
+        waits = bystander.waits(begin, end)
         result.requests = len(waits)
         result.other_p50, result.other_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
-        for why, count in other.failures(begin, end).items():
+        for why, count in bystander.failures(begin, end).items():
             result.refused.append(("other client", why, count))
         result.peak_mb = max(memory.peak, server.high_water()) / 1e6
         if attack.carries and calm.sent and settled.sent:
@@ -204,8 +211,8 @@ def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> 
         result.died = str(error)
         return result
     finally:
-        if other:
-            other.close()
+        if bystander:
+            bystander.close()
         server.close()
 
 

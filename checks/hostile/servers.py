@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's servers as they are started for an attack, each in the network namespace of this run.
 
-A server says what its other client asks for (`other`, a name of `accesspoint.checks.hostile.other`) and what an
+A server says what its other client asks for (`bystander`, a name of `accesspoint.checks.hostile.bystander`) and what an
 attacker may know of it (`places`). Nothing of it is kept: every attack meets a new one.
 """
 
@@ -62,7 +62,7 @@ class Server(ABC):
     """One of them. directory: for its files. options: those of the attack."""
 
     name: ClassVar[str]
-    other: ClassVar[str]
+    bystander: ClassVar[str]
 
     def __init__(self, directory: Path, options: Mapping[str, Any]) -> None:
         self.directory = directory
@@ -114,9 +114,9 @@ class Server(ABC):
         command = [
             sys.executable,
             "-m",
-            "accesspoint.checks.hostile.other",
+            "accesspoint.checks.hostile.bystander",
             "--once",
-            self.other,
+            self.bystander,
             self.address,
             json.dumps(self.places),
         ]
@@ -220,7 +220,7 @@ class Switch(Server):
     places: device_id, cpu_port, ports (the far ends' interfaces), spare.
     """
 
-    name, other = "switch", "p4runtime"
+    name, bystander = "switch", "p4runtime"
 
     def start(self) -> None:
         self.address = "127.0.0.1:9559"
@@ -291,7 +291,7 @@ class Rest(Server):
     """The controller's REST API with one access point that is switched off. places: token, an admin's; other, the
     other client's own, for what a token may ask is bounded for each."""
 
-    name, other = "rest", "rest"
+    name, bystander = "rest", "rest"
 
     def access_point(self) -> dict[str, Any]:
         """Return the controller's configuration of its access point."""
@@ -335,7 +335,7 @@ class AccessPoint(Rest):
     """The controller with a switch: a station from which a steady stream of packets goes to the uplink, and two ports
     of other stations, to one of which they roam. places: those of `Rest`; ports (the far ends' interfaces)."""
 
-    name, other = "access-point", "rest"
+    name, bystander = "access-point", "rest"
 
     def access_point(self) -> dict[str, Any]:
         """Links on which nothing waits, as `carried` is of nothing but addresses."""
@@ -373,7 +373,7 @@ class AccessPoint(Rest):
 class Receiver(Server):
     """`hosts batcp receive`. places: its key."""
 
-    name, other = "batcp-receive", "batcp_open"
+    name, bystander = "batcp-receive", "batcp_open"
 
     def start(self) -> None:
         self.address = "127.0.0.1:7000"
@@ -390,7 +390,7 @@ class Proxy(Server):
     """`hosts batcp proxy remote`, a SOCKS5 proxy in front of it and an echo server behind it, which its other client
     asks. places: the SOCKS proxy's port, the echo server's."""
 
-    name, other = "batcp-proxy", "socks"
+    name, bystander = "batcp-proxy", "socks"
 
     def start(self) -> None:
         self.address, socks, echo = "127.0.0.1:7000", 1080, 7007
@@ -409,7 +409,7 @@ class Proxy(Server):
 class Sessions(Server):
     """`hosts sessions serve`."""
 
-    name, other = "sessions", "sessions"
+    name, bystander = "sessions", "sessions"
 
     def start(self) -> None:
         self.address = "127.0.0.1:8640"
@@ -420,7 +420,7 @@ class Sessions(Server):
 class Probe(Server):
     """`hosts probe-buffer serve`. places: its key."""
 
-    name, other = "probe-buffer", "probe"
+    name, bystander = "probe-buffer", "probe"
 
     def start(self) -> None:
         self.address = "127.0.0.1:8630"
@@ -433,7 +433,7 @@ class Probe(Server):
 class Cwnd(Server):
     """`hosts cwnd run` on a veth, which only counts. places: its interface, the far end's, the key."""
 
-    name, other = "cwnd", "cwnd"
+    name, bystander = "cwnd", "cwnd"
 
     def start(self) -> None:
         near, far = veths()
