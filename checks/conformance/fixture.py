@@ -117,7 +117,7 @@ def optional(field_id: int, value: int) -> p4r.FieldMatch:
     return p4r.FieldMatch(field_id=field_id, optional={"value": binary(value)})
 
 
-class Bench:
+class Fixture:
     """One for a run; `begin` and `end` are called around each check."""
 
     def __init__(self, place: Place) -> None:

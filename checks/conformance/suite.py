@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a check is, and the list of all of them.
 
-A check is a function that gets a `Bench` and returns when the server does what its section asks for. It raises
+A check is a function that gets a `Fixture` and returns when the server does what its section asks for. It raises
 `Failed` when the server does otherwise, `NotApplicable` when the question does not arise.
 """
 
@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from accesspoint.checks.conformance.bench import Bench
+    from accesspoint.checks.conformance.fixture import Fixture
 
 PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "n/a"
 
@@ -85,7 +85,7 @@ class Check:
 
     section: str
     title: str
-    run: Callable[["Bench"], None]
+    run: Callable[["Fixture"], None]
     program: str | None
     ports: int
     anew: bool
@@ -122,10 +122,10 @@ def check(
     ports: int = 0,
     anew: bool = False,
     since: str = "1.0.0",
-) -> Callable[[Callable[["Bench"], None]], Callable[["Bench"], None]]:
+) -> Callable[[Callable[["Fixture"], None]], Callable[["Fixture"], None]]:
     """Adds the decorated function to the checks."""
 
-    def add(run: Callable[["Bench"], None]) -> Callable[["Bench"], None]:
+    def add(run: Callable[["Fixture"], None]) -> Callable[["Fixture"], None]:
         CHECKS.append(Check(section, title, run, program, ports, anew, since))
         return run
 

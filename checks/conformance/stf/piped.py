@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from accesspoint.checks.conformance.bench import Place
+from accesspoint.checks.conformance.fixture import Place
 from accesspoint.checks.conformance.server import StartedServer
 from accesspoint.checks.conformance.suite import fail
 from accesspoint.topologies import targets
