@@ -22,7 +22,7 @@ PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
 LABS = {"hosts/tests", "controller", "topologies", "experiments", "tests"}
 """Where tests run in real time: what else the machine does can disturb them."""
-MOST_AGAIN = 3
+MAX_RETRIES = 3
 """Tests of such a room that are run once more when they have failed; more are no chance."""
 
 
@@ -74,7 +74,7 @@ def pytest(outcome: Outcome, *folders: str) -> None:
                 outcome.skipped[ends[0].get("message") or "no reason given"] += 1
             elif ends:
                 broken.append(f"{case.get('classname')}::{case.get('name')}")
-    if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MOST_AGAIN:
+    if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MAX_RETRIES:
         outcome.once_more.append(((*command, "--last-failed", "--last-failed-no-failures=none", *folders), broken))
     elif code:
         outcome.failed.append(f"`{' '.join((*command, *folders))}` ended with {code}")

@@ -42,7 +42,7 @@ TAGS: tuple[tuple[tuple[int, int], ...], ...] = (
     ((frames.CUSTOMER_TAG, 5), (frames.CUSTOMER_TAG, 6), (frames.CUSTOMER_TAG, 7)),
 )
 ETHERNET = 14  # bytes of its header
-SHORTEST = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
+MIN_FRAME = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
 PPP = {4: 0x0021, 6: 0x0057}
 OTHER_TYPES = (0x88B5, 0x8847, 0x8870, 0x0100, frames.EAPOL, *frames.CONTROL)
 PROTOCOLS = (
@@ -134,7 +134,7 @@ def build(talk: Conversation, vary: Variation) -> bytes:
     frame = bytearray(b"".join([*words, ether_type.to_bytes(2), body]))
     for at, byte in vary.noise:
         frame[min(ETHERNET + at, len(frame) - 1)] = byte
-    return bytes(frame[: max(SHORTEST, len(frame) - vary.cut)])
+    return bytes(frame[: max(MIN_FRAME, len(frame) - vary.cut)])
 
 
 def build_ip(talk: Conversation, vary: Variation) -> bytes:

@@ -25,7 +25,7 @@ CONTROL = (6, 6, 12, 12, 24, 24, 24, 24)  # Mb/s, of the MAC's ACK after each of
 MAC_ACK, MAC_HEADER = 14, 36  # octets: QoS data with LLC and FCS, without Ethernet's header
 UP_AFTER, DOWN_AFTER = 10, 2  # frames in a row, of ARF
 DATA, ACK, PAYLOAD = 1500, 52, 1448  # octets of IP, with TCP timestamps; of a full segment's payload
-MOST = 10  # stations
+MAX_STATIONS = 10
 
 
 @dataclass
@@ -109,6 +109,6 @@ def saturation(stations: int, acks: bool, seconds: float = 120.0) -> tuple[float
 if __name__ == "__main__":
     print("stations  ACKs waiting  payload, Mb/s  frames of ACKs/s")
     for waiting in (False, True):
-        for number in range(1, MOST + 1):
+        for number in range(1, MAX_STATIONS + 1):
             mbit, frames = saturation(number, waiting)
             print(f"{number:8} {'yes' if waiting else 'no':>12} {mbit:14} {frames:17}")

@@ -14,7 +14,7 @@ from accesspoint.topologies.requirements import LabError
 ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33  # socket(7)
 MTU = 9216  # bytes
-LONGEST = 1 << 16  # bytes of a frame
+MAX_FRAME = 1 << 16  # bytes of a frame
 # Segments must cross the lab one by one, as they would cross the air: no segmentation or merging in between.
 OFFLOADS = ["tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"]
 
@@ -67,7 +67,7 @@ class Wires:
             port = self.ports[number]
             while True:
                 try:
-                    frame, address = self.sockets[port].recvfrom(LONGEST)
+                    frame, address = self.sockets[port].recvfrom(MAX_FRAME)
                 except BlockingIOError:
                     break
                 except OSError as error:  # told once when the interface goes down

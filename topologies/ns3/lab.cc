@@ -33,7 +33,7 @@ const char* const WIRE = "1Gbps";
 /// What Linux has on an Ethernet device (txqueuelen), packets.
 const char* const HOST_QUEUE = "1000p";
 /// Of what is counted or sent, s. Below, a run would be all counting.
-constexpr double SHORTEST = 0.001;
+constexpr double MIN_INTERVAL = 0.001;
 
 } // namespace
 
@@ -146,7 +146,7 @@ Station(Lab* lab, uint32_t station)
 bool
 IsInterval(Lab* lab, const char* what, double interval)
 {
-    if (interval >= SHORTEST && interval <= LATEST)
+    if (interval >= MIN_INTERVAL && interval <= MAX_TIME)
     {
         return true;
     }
@@ -220,7 +220,7 @@ lab_transfer(Lab* lab,
         Fail(lab, "a transfer has 1 to ", most, " streams, and a lab up to 900 transfers");
         return -1;
     }
-    if (!(start >= Simulator::Now().GetSeconds()) || !(stop >= start) || stop > LATEST)
+    if (!(start >= Simulator::Now().GetSeconds()) || !(stop >= start) || stop > MAX_TIME)
     {
         Fail(lab, "a transfer from ", start, " to ", stop,
              " s cannot be: it starts from now on, and stops after, up to 1000000 s");
@@ -281,7 +281,7 @@ lab_probe(Lab* lab, uint32_t station, double start, double interval)
     {
         return -1;
     }
-    if (!(start >= Simulator::Now().GetSeconds()) || start > LATEST)
+    if (!(start >= Simulator::Now().GetSeconds()) || start > MAX_TIME)
     {
         Fail(lab, "a probe from ", start, " s cannot be: it starts from now on, up to 1000000 s");
         return -1;
@@ -320,7 +320,7 @@ lab_run(Lab* lab, double until)
     {
         Fail(lab, "time cannot go back to ", until, " s: give a later time");
     }
-    else if (!(until <= LATEST))
+    else if (!(until <= MAX_TIME))
     {
         Fail(lab, "time cannot go to ", until, " s: give one of up to 1000000 s");
     }

@@ -6,7 +6,7 @@
 #include <string>
 
 /** Of all times and intervals, s: a simulator's, in 64 bits of ns, ends far beyond. */
-constexpr double LATEST = 1e6;
+constexpr double MAX_TIME = 1e6;
 
 /** Whether there is a TypeId `name`, a child of `parent` of which ns-3 can make objects. */
 bool CanMake(const std::string& name, const std::string& parent);

@@ -115,7 +115,7 @@ Packets(Settings& settings, const std::string& name, const std::string& otherwis
     char* end;
     const double packets = std::strtod(text.c_str(), &end);
     if (text.find_first_not_of("0123456789") != text.size() - 1 || std::string(end) != "p" || packets < 1 ||
-        packets > MOST)
+        packets > MAX_SETTING)
     {
         throw Wrong(name + "=" + text + " is no number of packets: give one as 1000p");
     }
@@ -133,7 +133,7 @@ Cell::Make(Settings& settings)
     {
         throw Wrong("a cell has 1 to 200 stations");
     }
-    m_apart = settings.NumberOrNone("apart", LEAST, MOST);
+    m_apart = settings.NumberOrNone("apart", MIN_SETTING, MAX_SETTING);
     m_beyond = settings.Number("beyond", 0, 0, stations);
     if (m_beyond >= stations || (m_beyond > 0 && m_apart == 0))
     {
@@ -158,10 +158,12 @@ Cell::Configure(Settings& settings)
     uint32_t window = settings.Number("window", 1 << 22, 1000, 1 << 30);
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(window));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(window));
-    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10, 1, MOST)));
-    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(settings.Number("delack_ms", 40, 0, MOST))));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10, 1, MAX_SETTING)));
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout",
+                       TimeValue(MilliSeconds(settings.Number("delack_ms", 40, 0, MAX_SETTING))));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
-    Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(settings.Number("lifetime", 60, LEAST, MOST))));
+    Config::SetDefault("ns3::WifiMacQueue::MaxDelay",
+                       TimeValue(Seconds(settings.Number("lifetime", 60, MIN_SETTING, MAX_SETTING))));
 }
 
 Ptr<YansWifiChannel>
@@ -172,8 +174,8 @@ Cell::MakeAir(Settings& settings)
     auto loss = CreateObject<LogDistancePropagationLossModel>();
     loss->SetAttribute("Exponent", DoubleValue(settings.Number("path_loss", 3, 0, 100)));
     air->SetPropagationLossModel(loss);
-    double every = settings.NumberOrNone("burst_every", LEAST, MOST);
-    double burst = settings.NumberOrNone("burst_ms", LEAST, MOST);
+    double every = settings.NumberOrNone("burst_every", MIN_SETTING, MAX_SETTING);
+    double burst = settings.NumberOrNone("burst_ms", MIN_SETTING, MAX_SETTING);
     if (every > 0 && burst > 0)
     {
         m_bursts = CreateObject<BurstLoss>();
@@ -244,18 +246,19 @@ Cell::MakeRadios(Settings& settings)
         auto of = DynamicCast<WifiNetDevice>(device)->GetMac()->GetTxopQueue(AC_BE_NQOS);
         of->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, packets));
     };
-    uint32_t above = settings.Number("ap_queue", 256, 1, MOST);
+    uint32_t above = settings.Number("ap_queue", 256, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_radios.GetN(); i++)
     {
         queue(m_radios.Get(i), above);
     }
-    uint32_t below = settings.Number("station_radio", 64, 1, MOST); // below the host's own queue, as drivers have it
+    // Below the host's own queue, as drivers have it.
+    uint32_t below = settings.Number("station_radio", 64, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_stationRadios.GetN(); i++)
     {
         queue(m_stationRadios.Get(i), below);
     }
-    double share = settings.NumberOrNone("foreign_share", LEAST, 1);
-    double far = settings.Number("foreign_distance", 30, 0, MOST);
+    double share = settings.NumberOrNone("foreign_share", MIN_SETTING, 1);
+    double far = settings.Number("foreign_distance", 30, 0, MAX_SETTING);
     for (uint32_t i = 0; share > 0 && i < m_accessPoints.GetN(); i++)
     {
         auto node = CreateObject<Node>();
@@ -274,7 +277,7 @@ Cell::MakeRadios(Settings& settings)
 void
 Cell::Place(Settings& settings)
 {
-    double distance = settings.Number("distance", 5, 0, MOST);
+    double distance = settings.Number("distance", 5, 0, MAX_SETTING);
     const uint32_t here = m_stations.GetN() - m_beyond;
     auto places = CreateObject<ListPositionAllocator>();
     NodeContainer fixed;
@@ -311,10 +314,11 @@ Cell::Place(Settings& settings)
 void
 Cell::PlaceMobile(Settings& settings)
 {
-    double leaves = settings.NumberOrNone("leaves", LEAST, LATEST); // the first access point, in the middle between both
-    double outage = settings.Number("outage", 10, LEAST, LATEST);
-    double arrives = settings.NumberOrNone("arrives", LEAST, LATEST); // at the second
-    if (leaves <= 0 || arrives < leaves + outage + LEAST)
+    // A station leaves the first access point, in the middle between both, and arrives at the second.
+    double leaves = settings.NumberOrNone("leaves", MIN_SETTING, MAX_TIME);
+    double outage = settings.Number("outage", 10, MIN_SETTING, MAX_TIME);
+    double arrives = settings.NumberOrNone("arrives", MIN_SETTING, MAX_TIME);
+    if (leaves <= 0 || arrives < leaves + outage + MIN_SETTING)
     {
         throw Wrong("a terminal that walks leaves, has no link for some time, and then arrives: give leaves, outage, "
                     "arrives");
@@ -350,7 +354,7 @@ void
 Cell::MakeWire(Settings& settings)
 {
     auto wire = CreateObject<SimpleChannel>();
-    wire->SetAttribute("Delay", TimeValue(MicroSeconds(settings.Number("delay_ms", 4, 0, MOST) * 500)));
+    wire->SetAttribute("Delay", TimeValue(MicroSeconds(settings.Number("delay_ms", 4, 0, MAX_SETTING) * 500)));
     auto end = [&](Ptr<Node> node) {
         auto device = CreateObject<SimpleNetDevice>();
         device->SetAttribute("DataRate", StringValue("1Gbps"));
@@ -385,7 +389,7 @@ Cell::MakeWire(Settings& settings)
     m_serverAddress = given.GetAddress(m_stations.GetN());
 
     const bool ours = settings.Has("ours_radio");
-    uint32_t held = settings.Number("held", 4, 0, MOST);
+    uint32_t held = settings.Number("held", 4, 0, MAX_SETTING);
     std::string radio = settings.Text("ours_radio", "");
     std::string uplink = settings.Text("ours_uplink", "");
     std::string options = settings.Text("ours_options", "");

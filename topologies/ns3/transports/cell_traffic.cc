@@ -81,9 +81,9 @@ Cell::AddStream(Settings& settings)
     auto stream = std::make_unique<CellStream>();
     stream->name = settings.Text("name", "sta" + std::to_string(number));
     stream->bytes = settings.Number("bytes", 1472, 1, 65000);
-    stream->every = Seconds(stream->bytes * 8 / (settings.Number("mbps", 10, LEAST, MOST) * 1e6));
-    stream->stop = settings.NumberOrNone("stop", LEAST, LATEST);
-    double start = settings.Number("start", 0, 0, LATEST);
+    stream->every = Seconds(stream->bytes * 8 / (settings.Number("mbps", 10, MIN_SETTING, MAX_SETTING) * 1e6));
+    stream->stop = settings.NumberOrNone("stop", MIN_SETTING, MAX_TIME);
+    double start = settings.Number("start", 0, 0, MAX_TIME);
     settings.Finish();
     if (stream->every < NanoSeconds(OFTEN))
     {
@@ -130,10 +130,10 @@ Cell::AddMiddleware(Settings& settings)
     uint32_t number;
     auto station = Station(settings, number);
     auto middleware = CreateObject<CwndMiddleware>();
-    middleware->SetAttribute("Bandwidth", DoubleValue(settings.Number("bandwidth", 19, LEAST, MOST)));
+    middleware->SetAttribute("Bandwidth", DoubleValue(settings.Number("bandwidth", 19, MIN_SETTING, MAX_SETTING)));
     middleware->SetAttribute("Exponent", DoubleValue(settings.Number("exponent", 0, -100, 100)));
     middleware->SetAttribute("Turns", BooleanValue(settings.Number("turns", 0) != 0));
-    middleware->SetStartTime(Seconds(settings.Number("start", 0, 0, LATEST)));
+    middleware->SetStartTime(Seconds(settings.Number("start", 0, 0, MAX_TIME)));
     settings.Finish();
     station->AddApplication(middleware);
     for (auto& flow : m_flows)
@@ -220,7 +220,7 @@ void
 Cell::Run(double until)
 {
     const double now = Simulator::Now().GetSeconds();
-    if (!(until >= now && until <= LATEST))
+    if (!(until >= now && until <= MAX_TIME))
     {
         std::ostringstream line;
         line << "time cannot go to " << until << " s: give " << now << " to 1000000 s";

@@ -12,8 +12,8 @@ namespace ns3
 /// What a cell cannot be told is an error of this kind.
 using Wrong = std::invalid_argument;
 
-constexpr double LEAST = 0.001; ///< of what is not to be 0
-constexpr double MOST = 1e6;    ///< of what ns-3 has no limit for, and we see no use of
+constexpr double MIN_SETTING = 0.001; ///< smallest value of a setting that must not be 0
+constexpr double MAX_SETTING = 1e6; ///< largest value where ns-3 has no limit and we see no use of more
 
 /// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error. All but
 /// Has() raise Wrong.
