@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ns-3 is not to be asked is refused in one line, and what one simulation of a process leaves to the next is
-nothing. Each test is a process of its own: what went wrong here ended it."""
+"""Requests that would end ns-3 are refused in one line, and one simulation of a process leaves nothing to the next.
+Each test is a process of its own: such a request used to end it."""
 
 import os
 import subprocess

@@ -207,7 +207,7 @@ def test_a_kernel_that_dies_is_told(start: Start, tmp_path: Path) -> None:
 
 
 def documented_commands() -> list[str]:
-    """What docs/wifi.md shows at the lab's prompt."""
+    """Return the commands that docs/wifi.md shows at the lab's prompt."""
     match = re.search(r"^```sh\n# in the lab\n(.*?)^```", (ROOT / "docs/wifi.md").read_text(), re.M | re.S)
     assert match
     return match[1].splitlines()

@@ -28,11 +28,11 @@ NETWORK = """network={{
     bssid={radio.mac}
     scan_freq={frequency}
 }}
-"""  # wpa_supplicant.conf(5); the one channel, so that nobody looks at all of them first
+"""  # wpa_supplicant.conf(5); the one channel, so that no station scans all of them first
 
 
 class _OnRadio:
-    """What stations and access points have in common. mac80211_hwsim counts the frames that its full queue dropped."""
+    """Radio of a station or access point. mac80211_hwsim counts the frames that its full queue dropped."""
 
     wintfs: dict[int, Any]
     pexec: Any
@@ -57,7 +57,7 @@ class WifiStation(_OnRadio, EndHost, Station):
 
     @property
     def tries_again(self) -> bool:
-        """Whether it does so by itself when an association has failed."""
+        """Return whether the station repeats a failed association by itself."""
         return self._supplicant is not None
 
     def connect(self, radio: Any) -> None:
@@ -108,7 +108,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
 
     @property
     def wired(self) -> dict[int, Any]:
-        """Its interfaces by port. Mininet-WiFi lists a radio under several numbers."""
+        """Interfaces by port. Mininet-WiFi lists a radio under several numbers."""
         radio = self.wintfs[0]
         radio.link = self._radio
         others = [intf for _, intf in sorted(self.intfs.items()) if intf.name not in ("lo", radio.name)]
@@ -120,7 +120,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
         super().start(controllers)
 
     def deleteIntfs(self, checkName: bool = True) -> None:
-        """Nothing to do: they go with the lab's network namespace."""
+        """Do nothing: interfaces go with the lab's network namespace."""
 
 
 class LabAP(_AccessPoint, AP):
