@@ -36,8 +36,8 @@ namespace ns3
 namespace
 {
 
-/// What ns-3 calls the parts of a standard. channels: that do not overlap, of the first access point, of the second, and
-/// of nobody.
+/// Names that ns-3 has for the parts of a standard. channels: without overlap, of the first access point, of the second,
+/// and of nobody.
 struct Standard
 {
     WifiStandard standard;

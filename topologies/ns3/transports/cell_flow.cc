@@ -110,8 +110,8 @@ CellFlow::Begin()
     m_socket->Connect(m_to);
 }
 
-// What was given is still sent. There is no FIN: ns-3's TcpTxBuffer::Update runs over its end when one is acknowledged
-// selectively, as it is behind a hole.
+// Data that the socket has is still sent. There is no FIN: ns-3's TcpTxBuffer::Update runs over its end when one is
+// acknowledged selectively, as it is behind a hole.
 void
 CellFlow::End()
 {

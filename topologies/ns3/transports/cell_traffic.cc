@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes on in a cell (cell.h), and what is seen of it.
+// Traffic of a cell (cell.h), and its measurements.
 #include "cell.h"
 
 #include "option_check.h"
