@@ -129,7 +129,7 @@ def kept(name: str) -> list[cc_reference.Event]:
 
 
 def is_noticed(name: str, option: str, value: int, events: list[cc_reference.Event]) -> bool:
-    """Whether a control whose option is another one differs from its model on these events."""
+    """Return whether these events tell a control with another value of an option from its model."""
     try:
         cc_reference.replay(name, {**options_of(name), option: value}, events)
     except AssertionError:

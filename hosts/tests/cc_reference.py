@@ -375,7 +375,7 @@ MODELS: dict[str, type[Reno]] = {
 
 @dataclass
 class Replay:
-    """What a replay has seen: how often each callback and state came, and how often the control moved the window."""
+    """Counts of a replay: of each callback and state, and of the times that the control moved the window."""
 
     callbacks: dict[str, int] = field(default_factory=dict)
     moves: int = 0

@@ -23,7 +23,7 @@ PORT = 7000
 
 @dataclass(frozen=True)
 class Ended:
-    """How an end of a transfer ended: its summary, if there is one, and what it said else."""
+    """Result of one end of a transfer: its exit code, its summary, if there is one, and the rest of its output."""
 
     code: int
     summary: dict[str, Any]
@@ -96,7 +96,7 @@ def _ended(process: "subprocess.Popen[str]", seconds: float) -> Ended:
 
 
 def received_bytes(host: PathHost, interface: str) -> int:
-    """What an interface has received so far."""
+    """Return the bytes that an interface has received so far."""
     return int(json.loads(host.ip("-s", "-j", "link", "show", interface))[0]["stats64"]["rx"]["bytes"])
 
 

@@ -373,7 +373,7 @@ def test_an_open_receiver_replaces_nothing(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_senders_keeps_no_other_out(tmp_path: Path) -> None:
-    """Who opens a receiver to everybody: idle connections make room, those of the source that has the most first."""
+    """A receiver that is open to everybody drops idle connections, those of the source with the most first."""
     folder = tmp_path / "received"
     folder.mkdir()
     (tmp_path / "file").write_bytes(os.urandom(100_000))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients can make the switch hold, and that one of them harms no other."""
+"""Bounds on the state that clients can make the switch hold; a client at its bounds harms no other."""
 
 import asyncio
 import contextlib
