@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def place(options: argparse.Namespace) -> Place:
-    """Where the named server is. Raises ServerError."""
+    """Return the place of the server that the options name. Raises ServerError."""
     ports = {}
     for word in options.port:
         number, _, interface = word.partition("@")
@@ -157,7 +157,7 @@ def ask(server: Server, checks: list[Check], console: Console | None) -> list[Ou
 
 
 def ask_one(server: Server, fixture: Fixture, check: Check) -> Outcome:
-    """What becomes of a check, whatever the server does."""
+    """Run a check and return its outcome, even when the server fails."""
     begin = time.monotonic()
     status, reason = PASS, ""
     try:

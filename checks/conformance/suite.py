@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check is, and the list of all of them.
+"""Checks: their type, their outcomes, and the list of all of them.
 
 A check is a function that gets a `Fixture` and returns when the server does what its section asks for. It raises
 `Failed` when the server does otherwise, `NotApplicable` when the question does not arise.
@@ -62,13 +62,13 @@ def fail(reason: str) -> NoReturn:
 
 
 def expect(found: Any, wanted: Any, what: str) -> None:
-    """Both are the same, or the check has failed."""
+    """Fail the check unless both are the same."""
     if found != wanted:
         fail(f"{what}: {show(found)} instead of {show(wanted)}")
 
 
 def show(value: Any) -> str:
-    """In one line, not too long."""
+    """Return a value in one line of 160 characters at most."""
     if isinstance(value, Enum):  # a gRPC status code
         value = value.name
     text = " ".join((value if isinstance(value, str) else repr(value)).split())
@@ -98,13 +98,13 @@ class Check:
 
     @property
     def name(self) -> str:
-        """What `--only` finds it by."""
+        """Name of the check, for `--only`."""
         return f"{self.section}/{self.run.__name__.replace('_', '-')}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a check. seconds: how long it took."""
+    """Outcome of a check. seconds: its duration."""
 
     check: Check
     status: str
@@ -138,7 +138,7 @@ def below(section: str, key: str) -> bool:
 
 
 def all_checks() -> list[Check]:
-    """In the order of the sections."""
+    """Load all checks, in the order of the sections."""
     from accesspoint.checks.conformance import checks
 
     for module in pkgutil.iter_modules(checks.__path__):
@@ -148,6 +148,6 @@ def all_checks() -> list[Check]:
 
 
 def select(sections: list[str], only: str | None) -> list[Check]:
-    """Those below one of the sections, all if there is none, whose name or title contains `only`."""
+    """Select the checks below one of the sections, all if there is none, whose name or title contains `only`."""
     found = [one for one in all_checks() if not sections or any(below(one.section, key) for key in sections)]
     return [one for one in found if not only or only.lower() in f"{one.name} {one.title}".lower()]

@@ -33,8 +33,8 @@ FIRST, LAST = ("nice", "-n", "-10"), ("nice", "-n", "15")
 
 @dataclass
 class Result:
-    """What was seen during an attack. Times in ms; carried: of what is carried without it, None where there are no
-    packets; refused: code, what was said, how often."""
+    """Measurements during an attack. Times in ms; carried: as a part of the packets carried without it, None where
+    there are none; refused: code, text, count."""
 
     attack: str
     server: str
@@ -126,7 +126,7 @@ class Bystander:
                 self._asked.append((told["begun"], told["ms"], told.get("failed", "")))
 
     def waits(self, begin: float, end: float) -> list[float]:
-        """What requests took between two times, ms.
+        """Return the latencies of the requests between two times, ms.
 
         A client that asks at regular times asks nothing while it waits: what it would have waited is counted as well
         (coordinated omission), also of a request that is still under way."""
@@ -142,7 +142,7 @@ class Bystander:
         return found
 
     def failures(self, begin: float, end: float) -> dict[str, int]:
-        """Why there were no answers, and how often."""
+        """Count the requests without an answer, by reason."""
         found: dict[str, int] = {}
         for begun, _, failed in list(self._asked):
             if failed and begin <= begun <= end:
@@ -254,7 +254,7 @@ def strike(
 
 
 def recovered(server: Server) -> str:
-    """Why a new client is not served after the attack; empty when it is."""
+    """Return the reason why a new client is not served after the attack; empty when it is."""
     if server.alive() and (why := server.refuses()) and server.alive():
         return f"a new client is not served for {PATIENCE:g} s after the attack: {why}"
     return "" if server.alive() else f"the server ended: {server.ending()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as a fault, the table, the summary and the page."""
+"""Faults of a server under attack, the table, the summary and the page."""
 
 import json
 import re
@@ -21,7 +21,7 @@ BEGIN, END = "<!-- hostile: begin -->", "<!-- hostile: end -->"
 
 
 def faults(result: Result, speeds: bool = True) -> list[str]:
-    """What is wrong, in words. speeds: judge waits and packets too, which a busy machine spoils."""
+    """Return the faults in words. speeds: judge waits and packets too, which a busy machine spoils."""
     found = [result.died] if result.died else []
     if result.peak_mb >= MAX_MB:
         found.append(f"{result.peak_mb:.0f} MB of memory")
@@ -39,7 +39,7 @@ def milliseconds(value: float) -> str:
 
 
 def refusals(result: Result, most: int = 3) -> str:
-    """How often with which code, and what was said first."""
+    """Return the refusals in words: code, count, and the first text."""
     lines = [f"{code} x{count}{f': {text}' if text else ''}" for code, text, count in result.refused]
     more = f"; {len(lines) - most} other ways" if len(lines) > most else ""
     return "; ".join(lines[:most]) + more or "nothing"

@@ -54,12 +54,12 @@ class Packets:
 
     @property
     def part(self) -> float:
-        """Of the packets, how many came through."""
+        """Part of the packets that came through."""
         return self.received / self.sent if self.sent else 0.0
 
 
 class Server(ABC):
-    """One of them. directory: for its files. options: those of the attack."""
+    """A server under attack. directory: for its files. options: those of the attack."""
 
     name: ClassVar[str]
     bystander: ClassVar[str]
@@ -74,10 +74,10 @@ class Server(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Until it can be asked. Raises LabError."""
+        """Start the server and wait until it answers. Raises LabError."""
 
     def pids(self) -> list[int]:
-        """Its processes."""
+        """Ids of the server's processes."""
         if self.process is None or self.process.poll() is not None:
             return []
         return family(self.process.pid)
@@ -86,14 +86,14 @@ class Server(ABC):
         return self.process is not None and self.process.poll() is None
 
     def ending(self) -> str:
-        """How it has ended."""
+        """Return the signal or exit code that the server ended with."""
         assert self.process is not None
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"{how} ({last_line(self.directory / 'server.log')[:200]})"
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the server."""
         if self.process:
             self.process.kill()
 
@@ -106,11 +106,11 @@ class Server(ABC):
         return 0
 
     def packets(self, settle: bool = False) -> Packets:
-        """What its ports have carried; nothing without ports. settle: once nothing is under way."""
+        """Return the counts of the server's ports; zero without ports. settle: wait until no packet is under way."""
         return Packets()
 
     def refuses(self) -> str:
-        """Why a new client is not served, however often it asks; empty if it is."""
+        """Return the reason why a new client is not served, even when it retries; empty if it is."""
         command = [
             sys.executable,
             "-m",
@@ -136,7 +136,7 @@ class Server(ABC):
         return process
 
     def until(self, ready: Callable[[], object], log: str = "server.log") -> None:
-        """Waits until the server can be asked. Raises LabError."""
+        """Wait until the server is ready. Raises LabError."""
         deadline = time.monotonic() + START
         while not ready():
             if not self.alive() or time.monotonic() > deadline:
@@ -166,7 +166,7 @@ def family(pid: int) -> list[int]:
 
 
 def listens(address: str) -> bool:
-    """Whether a TCP port is open."""
+    """Return whether a TCP port is open."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
@@ -271,7 +271,8 @@ class Counter:
         self._total = 0
 
     def count(self) -> int:
-        """So far: reading resets what the kernel counts, which is also what the socket had no room for."""
+        """Count the packets so far, those that the socket had no room for included; the kernel's count is reset by each
+        read."""
         self._total += struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[0]
         return self._total
 

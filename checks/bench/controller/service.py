@@ -80,7 +80,7 @@ def api(made: Lab) -> dict[str, float]:
 
 
 def history(directory: Path) -> dict[str, float]:
-    """What a day of busy ports takes, and the time that an hour of it takes."""
+    """Measure the size of a day of busy ports in the history, and the time to read an hour of it."""
     file = directory / "history.db"
     engine, chance = connect(f"sqlite:///{file}"), random.Random(1)
     archive = Archive(engine)

@@ -22,7 +22,7 @@ def counter(fixture: Fixture, index: int | None = None, name: str = "requests", 
 
 
 def packets(fixture: Fixture) -> list[int]:
-    """Of each cell of the counter."""
+    """Packets of each cell of the counter."""
     found = fixture.read(counter(fixture))
     return [one.data.packet_count for one in sorted(found, key=lambda one: one.index.index)]
 

@@ -13,7 +13,7 @@ UNION, INDEX, ASSIGN = 15, 16, 17
 
 
 def behind(answer: Answer) -> bytes:
-    """What follows the request, without the padding's zeros."""
+    """Return the bytes behind the request, without the padding's zeros."""
     return answer.rest[REQUEST.size :].rstrip(b"\0")
 
 

@@ -37,7 +37,7 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 class StfError(Exception):
-    """What cannot be understood: one line that names file and line."""
+    """A statement that cannot be parsed: one line that names file and line."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class CheckCounter:
 
 @dataclass(frozen=True)
 class Command:
-    """One of the shell's: its word, the object it names, numbers, and pairs of rate (per microsecond) and burst."""
+    """A command of the switch's shell: its word, the object it names, numbers, and pairs of rate (per microsecond) and
+    burst."""
 
     line: int
     word: str
@@ -161,7 +162,7 @@ def parse(text: str, file: str) -> list[Statement]:
 
 @dataclass
 class _Line:
-    """What follows the keyword."""
+    """A line of a case, without its keyword."""
 
     file: str
     number: int
