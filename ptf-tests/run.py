@@ -55,7 +55,7 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a target is: its P4Runtime server and the tests' interfaces by port; and the program that it gets."""
+    """Place of a target: its P4Runtime server, the tests' interfaces by port, and the program that it gets."""
 
     address: str
     interfaces: dict[int, str]

@@ -123,7 +123,7 @@ class AccessPointTest(BaseTest):
         self.prepare()
 
     def prepare(self) -> None:
-        """What all tests of a class need; the empty program when it is not overridden."""
+        """Set up what all tests of a class need; load the empty program when it is not overridden."""
 
     def tearDown(self) -> None:
         for group in reversed(self.inserted):

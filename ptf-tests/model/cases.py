@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What program and model are asked: entries, and frames that meet them, as Hypothesis strategies.
+"""Cases for program and model: entries, and frames that meet them, as Hypothesis strategies.
 
-A case has a few conversations. Its frames are theirs with this or that changed, and its entries are about them, so
-that most entries are hit and most frames differ from one that hits in a single thing.
+A case has a few conversations. Its frames are frames of these with a few changes, and its entries match these, so that
+most entries are hit and most frames differ from a frame that hits in a single field.
 """
 
 from dataclasses import dataclass, replace
@@ -72,7 +72,7 @@ NUMBERS = (1000, 2000, 3000, 4000, 3500, 1500, 2500, (1 << 30) + 3000, 0, (1 << 
 
 @dataclass(frozen=True)
 class Conversation:
-    """What is the same in all frames of one kind between two hosts. ether_type: of what is not IP."""
+    """Fields that all frames of one kind between two hosts share. ether_type: of frames other than IP."""
 
     port: int
     src: int
@@ -89,7 +89,8 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Variation:
-    """What differs from frame to frame. first: byte of the IP header; cut: bytes taken off; noise: bytes changed."""
+    """Fields that differ from frame to frame. first: byte of the IP header; cut: bytes taken off; noise: bytes
+    changed."""
 
     ecn: int
     flags: int
@@ -321,7 +322,7 @@ def rules(
 
 
 def part(bits: int, value: int, how: tuple[int, int]) -> tuple[int, int] | range:
-    """What a rule asks of one of a frame's facts: all of it, all but a bit, or what is beside it."""
+    """Return a rule's match on one of a frame's facts: on all of it, on all but a bit, or on a value next to it."""
     if bits == PORT_RANGE:
         low, high = ((0, value - 1, value, value + 1)[how[0] & 3], (value - 1, value, value, 0xFFFE)[how[1] & 3])
         low = min(max(low, 0), 0xFFFF)

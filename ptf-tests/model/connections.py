@@ -219,7 +219,7 @@ class Run:
 
     @staticmethod
     def _lifted(bases: tuple[int, int]) -> tuple[int, int]:
-        """The same numbers on the wire, far above 0."""
+        """Lift sequence numbers far above 0; on the wire they stay the same."""
         return tuple(base + (1 << 40) if base < 1 << 39 else base for base in bases)  # type: ignore[return-value]
 
     def learn(self, slot: int, again: bool) -> None:

@@ -96,11 +96,11 @@ class MutantSwitch:
         time.sleep(SPARSE_HOLD)
 
     def load(self, program: str) -> None:
-        """A program in place of the one before, with nothing in it."""
+        """Load a program in place of the one before, without entries."""
         self.p4.push_pipeline(program.encode())
 
     def failure(self, test: str) -> str:
-        """How a test fails; empty when it passes."""
+        """Run a test and return its failure; empty when it passes."""
         module, name = test.split(".")
         result = unittest.TestResult()
         with redirect_stdout(io.StringIO()):

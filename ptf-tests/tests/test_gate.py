@@ -183,7 +183,7 @@ class LostPacketGivesBackItsPlace(GateTest):
 
 
 class DroppedPacketTakesNoPlace(GateTest):
-    """What feedback drops never was in the buffer."""
+    """A packet that feedback drops takes no place in the buffer."""
 
     def runTest(self):
         feedback = port_feedback(ALWAYS)

@@ -109,7 +109,7 @@ class CutFramesAreMarkedWhenTheHeaderIsWhole(MalformedTest):
 
 
 class WrongVersionOrLengthIsNoIp(MalformedTest):
-    """Of all first bytes of an IP header only version 4 with 20 bytes or more, and version 6, are rewritten."""
+    """Only frames whose IP header begins with version 4 and 20 bytes or more, or with version 6, are rewritten."""
 
     def runTest(self):
         self.insert(*port_feedback(ALWAYS), *class_feedback(0, mark_only=1))

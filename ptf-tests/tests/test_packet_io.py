@@ -95,7 +95,7 @@ class PuntCopiesFlood(AccessPointTest):
 
 
 class PuntFollowsPriority(HostsTest):
-    """Of two entries that match, the one of higher priority acts."""
+    """The matching entry of higher priority acts."""
 
     def runTest(self):
         self.insert(
@@ -153,7 +153,7 @@ class PacketOutTooShortForEthernet(AccessPointTest):
 
 
 class PuntedPacketGoesOutAgain(HostsTest):
-    """What came in goes out again as it was: the controller can answer for the network."""
+    """A punted packet goes out again unchanged: the controller can answer for the network."""
 
     def runTest(self):
         self.insert(punt_entry("send_to_cpu", ingress_port=STATION))
