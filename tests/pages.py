@@ -38,7 +38,7 @@ class Block:
 
     @property
     def shows(self) -> bool:
-        """What the commands right above it print."""
+        """Return whether the block is the output of the commands right above it."""
         return self.language == "text" and self.before is not None and self.before.executed and not self.between.strip()
 
     def __str__(self) -> str:
@@ -57,8 +57,8 @@ def blocks() -> list[Block]:
 
 
 def like(shown: str, printed: str) -> bool:
-    """Whether a page's lines are in what was printed, in their order: numbers, their units' prefixes, blanks and `...`
-    may be anything."""
+    """Return whether a page's lines are in the output, in their order: numbers, their units' prefixes, blanks and `...`
+    match anything."""
     at = 0
     for line in filter(str.strip, shown.splitlines()):
         if line.strip() == "...":

@@ -32,7 +32,7 @@ def told(*words: str) -> str:
 
 
 def options_are_known(program: list[str], rest: list[str]) -> None:
-    """Those of a call, in the program's help or in that of the subcommand that is named first."""
+    """Check that the options of a call are in the program's help, or in that of the subcommand that is named first."""
     options = {word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)}
     subcommands = [word for word in rest[:2] if re.fullmatch(r"[a-z][a-z-]+", word)]
     helps = "\n".join(told(*program, *subcommands[:depth], "--help") for depth in range(len(subcommands) + 1))
@@ -186,7 +186,7 @@ def vocabulary(*patterns: str) -> Callable[[Block], None]:
 
 
 def drawing(block: Block) -> None:
-    """What it names with a slash or an ending is there."""
+    """Check that the files that a drawing names, with a slash or an ending, are there."""
     for word in re.findall(r"[\w*]+(?:[./][\w*]+)+", block.text):
         if re.search(r"\.(p4|py)$", word):
             assert list(ROOT.glob(f"**/{word}")), word
@@ -251,7 +251,7 @@ def in_order(block: Block) -> None:
 
 
 def story(block: Block) -> None:
-    """Of one packet of the example, as the page tells it."""
+    """Check the page's story of one packet of the example."""
     if not (ROOT / BUILT["apswitch"]).exists():
         pytest.skip("apswitch is not built: make switch")
     assert block.before

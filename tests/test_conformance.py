@@ -30,7 +30,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def listening(*options: str) -> Iterator[str]:
-    """Where an apswitch without ports listens."""
+    """Run an apswitch without ports; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     command = [APSWITCH, "--no-p4", "--grpc-server-addr", address, "--cpu-port", "510", *options]

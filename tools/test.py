@@ -21,16 +21,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
 LABS = {"hosts/tests", "controller", "topologies", "experiments", "tests"}
-"""Where tests run in real time: what else the machine does can disturb them."""
+"""Folders whose tests run in real time: other work on the machine can disturb them."""
 MAX_RETRIES = 3
 """Tests of such a room that are run once more when they have failed; more are no chance."""
 
 
 @dataclass
 class Outcome:
-    """What became of a part. skipped: reason -> how many tests; again: those that passed at the second time only.
+    """Outcome of a part. skipped: reason -> number of tests; again: those that passed at the second time only.
 
-    shown: what its commands say comes at once; else when each has ended, as other parts run beside it."""
+    shown: the commands' output comes at once; else when each has ended, as other parts run at the same time."""
 
     shown: bool = True
     failed: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ def run(outcome: Outcome, *command: str) -> int:
 
 
 def call(outcome: Outcome, *command: str) -> bool:
-    """Whether it went well."""
+    """Run a command, and return whether it succeeded."""
     if code := run(outcome, *command):
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
     return not code
@@ -167,8 +167,8 @@ STAGES = (
     (("hosts",), ("check",)),
     (("controller", "topologies"), ("experiments", "project", "switch", "ptf", "mutants")),
 )
-"""What `make test` runs: one stage after the other, the rows of a stage beside each other. The end hosts' tests keep
-the shortest times, and wait most of them: beside them are the checks alone. What sends packet tests is in one row."""
+"""Stages of `make test`: one after the other, the rows of a stage at the same time. The end hosts' tests keep the
+shortest times, and wait most of them: only the checks run at the same time. Parts that send packets are in one row."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:

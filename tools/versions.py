@@ -47,7 +47,7 @@ def compile_program() -> tuple[str, Path]:
 
 
 def compared(directory: Path) -> str:
-    """What became of the goldens."""
+    """Compare the compiled files with the goldens, in words."""
     goldens = ROOT / "p4src/compiled"
     differing = [name for name in GOLDENS if (directory / name).read_bytes() != (goldens / name).read_bytes()]
     return f"another {' and '.join(differing)}" if differing else "the same files"
@@ -72,7 +72,7 @@ def merged(page: str, rows: list[str], golden: str) -> str:
 
 
 def key(row: str) -> tuple[str, str]:
-    """What a row is about: the release of p4c and that of the target."""
+    """Key of a row: the release of p4c and that of the target."""
     cells = [cell.strip() for cell in row.split("|")]
     return cells[1], cells[3]
 

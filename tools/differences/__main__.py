@@ -96,7 +96,7 @@ def compare(case: Case, packets: int, seed: int, directory: Path) -> Verdict:
 
 
 def reason(case: Case, frame: bytes, mine: Any, other: Any) -> str:
-    """Why the two may differ as they do; empty: nobody knows."""
+    """Return the known reason for a difference between the two; empty: none is known."""
     for known in case.reasons:
         if known.concerns(frame) and known.without(mine) == known.without(other):
             return known.name

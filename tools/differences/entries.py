@@ -150,13 +150,13 @@ def as_hex(value: bytes) -> str:
 
 
 def replicas() -> dict[int, list[dict[str, int]]]:
-    """Of the multicast groups and of the clone sessions."""
+    """Replicas of the multicast groups and of the clone sessions."""
     both = [{"egress_port": 1, "instance": 1}, {"egress_port": 3, "instance": 2}]
     return {1: both, 2: [{"egress_port": 2, "instance": 5}], 7: [{"egress_port": CPU_PORT, "instance": 1}]}
 
 
 def copies() -> list[Any]:
-    """The same as P4Runtime has them."""
+    """Updates of P4Runtime that write the replicas."""
     updates = []
     for number, ports in replicas().items():
         made = [p4r.Replica(egress_port=r["egress_port"], instance=r["instance"]) for r in ports]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs.yml adds to the pages of docs/: the reference, made from the code, and the project's own pages.
+"""Hooks of mkdocs.yml, which add to the pages of docs/: the reference, made from the code, and the project's own pages.
 
 Pages are written to be read in the checkout; links from there to sources, of which the site has none, become plain
 text.
