@@ -25,7 +25,7 @@ CONNECTIONS_LINK = f"rate={CONNECTIONS_FRAMES * 1000 * 8}bit,limit={SLOW_QUEUE}"
 
 
 class MissingTargetError(Exception):
-    """The target is missing or will not do; the text names the mend."""
+    """A target that is missing or too old; the text names the fix."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Block:
 
     @property
     def executed(self) -> bool:
-        """As commands of this checkout's, by tests/test_docs.py."""
+        """Return whether tests/test_docs.py runs the block as commands of this checkout's."""
         return self.language == "sh" and not self.text.startswith(ELSEWHERE)
 
     @property

@@ -115,12 +115,12 @@ def fuzz(words: list[str]) -> None:
 
 
 def tofino(words: list[str]) -> None:
-    """Intel's own programs: what they are given is what p4c made of our program."""
+    """Check a command of Intel's own programs: its files are those that p4c made of this program."""
     assert all(Path(word).stem == "ap_tna" for word in words if "out/tofino/" in word)
 
 
 def nats(words: list[str]) -> None:
-    """Its configuration is one that our own command has written, as a file of that name."""
+    """Check a command of NATS: its configuration has the name of a file that the project's command writes."""
     written = (ROOT / "controller/fleet/credentials.py").read_text()
     assert all(f'"{Path(word).name}"' in written for word in words if word.endswith(".conf"))
 
@@ -152,7 +152,7 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
 
 
 def wheel(pattern: str) -> None:
-    """One that `make dist` makes: each is named where it is."""
+    """Check the name of a wheel that `make dist` makes: each is named where it is."""
     from tools.dist.wheels import PACKED
 
     name = pattern.partition("-")[0]

@@ -33,7 +33,7 @@ SECTION = "arguments[0] && document.querySelector(`section[aria-label='${argumen
 
 
 def outside(words: list[str]) -> int:
-    """Start the lab, which takes the pictures while its traffic goes on."""
+    """Start the lab, which takes the pictures while its traffic runs."""
     inside = shlex.join([sys.executable, str(Path(__file__).resolve()), "--inside", *words])
     lab = [
         sys.executable,
@@ -108,7 +108,7 @@ def inside(look: Path | None) -> int:
 
 
 def save(path: Path, png: bytes) -> None:
-    """With a palette: a third of the size, and nobody sees it."""
+    """Save with a palette: a third of the size, without a visible difference."""
     from PIL import Image
 
     Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)

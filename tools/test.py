@@ -81,7 +81,7 @@ def pytest(outcome: Outcome, *folders: str) -> None:
 
 
 def once_more(outcome: Outcome) -> None:
-    """The tests of a lab that failed, when nothing runs beside them any more."""
+    """Repeat the tests of labs that failed, when no other part runs any more."""
     for command, broken in outcome.once_more:
         if call(outcome, *command):
             outcome.again += broken
@@ -102,12 +102,12 @@ def side_by_side(*rows: Callable[[], object]) -> None:
 
 
 def compile_tests(outcome: Outcome) -> None:
-    """Before anything else: nothing that keeps time finds a program exchanged, or waits for a compiler."""
+    """Compile before anything else: no test in real time then finds a program exchanged, or waits for a compiler."""
     side_by_side(*(partial(call, outcome, *cargo_test(room, "--no-run")) for room in ("switch", "hosts")))
 
 
 def check(outcome: Outcome) -> None:
-    """With what nobody else wants of the processors: what keeps time runs beside it."""
+    """Run the checks with the processors' idle time: tests in real time run meanwhile."""
     for part in ("check-python", "check-switch", "check-hosts"):
         call(outcome, "chrt", "--idle", "0", "make", "--no-print-directory", part)
 

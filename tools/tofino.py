@@ -40,7 +40,7 @@ PER_STAGE = {
 
 
 class ReportError(Exception):
-    """One line that names what is missing and the mend."""
+    """A missing report: one line that names it and the fix."""
 
 
 def read(directory: Path, name: str) -> Report:

@@ -30,7 +30,7 @@ that is there, and keeps a row here. What it emits is compared with the committe
 
 
 class VersionsError(Exception):
-    """One line that names what is missing and the mend."""
+    """A missing tool: one line that names it and the fix."""
 
 
 def compile_program() -> tuple[str, Path]:
@@ -78,7 +78,7 @@ def key(row: str) -> tuple[str, str]:
 
 
 def order(row: str) -> list[list[int]]:
-    """For sorting: release numbers are compared as numbers."""
+    """Sort key of a row: release numbers are compared as numbers."""
     return [[int(number) for number in re.findall(r"\d+", name)] for name in key(row)]
 
 

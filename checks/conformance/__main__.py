@@ -132,7 +132,7 @@ def run_own(checks: list[Check], console: Console, options: argparse.Namespace) 
 
 
 def run(server: Server, checks: list[Check], console: Console, options: argparse.Namespace) -> int:
-    """Asks a server and tells the result."""
+    """Check a server and print the result."""
     name = options.name or server.name
     with server:
         outcomes = ask(server, checks, console if options.verbose else None)

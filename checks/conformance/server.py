@@ -25,7 +25,7 @@ START = 30.0  # s; a server that does not listen by then will not
 
 
 class ServerError(Exception):
-    """The server cannot be reached; the text names it and the mend."""
+    """A server that cannot be reached; the text names it and the fix."""
 
 
 class Server:

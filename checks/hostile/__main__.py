@@ -87,7 +87,7 @@ def needed(attacks: list[Attack]) -> None:
 
 
 def run(attacks: list[Attack], options: argparse.Namespace) -> int:
-    """All of them, one after the other. What was seen is told and written however the run ends."""
+    """Run attacks one after the other. Results are reported and written even when the run is stopped."""
     results: list[Result] = []
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:

@@ -33,7 +33,7 @@ def own(name: str) -> Program:
 
 
 class Intruder:
-    """A primary, which nobody has asked for. Refusals are told, not raised."""
+    """An unwanted primary. Refusals are reported, not raised."""
 
     def __init__(self, target: Target, program: Program | None = None) -> None:
         self.target = target

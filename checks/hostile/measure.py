@@ -164,7 +164,7 @@ class Bystander:
 
 
 def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> Result:
-    """Runs an attack and tells what was seen. short: without the calm that figures are compared with."""
+    """Run an attack and return its measurements. short: without the calm that figures are compared with."""
     result = Result(attack.name, attack.server, attack.text)
     seconds = min(attack.seconds, SHORT) if short else attack.seconds
     server = SERVERS[attack.server](directory, attack.options)

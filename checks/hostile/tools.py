@@ -34,7 +34,7 @@ def channel(target: Target, number: int = 0, unread: bool = False) -> grpc.Chann
 def many(
     target: Target, method: str, requests: Sequence[bytes], connections: int, at_once: int, stream: bool = False
 ) -> None:
-    """These requests over and over, on so many connections, so many at once of each; what is refused is told."""
+    """Send requests over and over, on `connections` connections, several at once on each; report the refusals."""
 
     def ask(call: grpc.Channel, offset: int) -> None:
         rpc = call.unary_stream(method) if stream else call.unary_unary(method)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of real connections under each control, as `hosts cc record` tells them.
+"""Events of real connections under each control, as `hosts cc record` prints them.
 
 `python -m hosts.tests.cc_recordings` renews those that are kept beside this file, until they tell every definition in
 CHANGES from the right one: a connection of some seconds does not always come to where two definitions differ.

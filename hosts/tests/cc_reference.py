@@ -397,7 +397,7 @@ def pairs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
 
 
 def replay(name: str, options: dict[str, int], events: Iterable[Event]) -> Replay:
-    """Tells a model of `name` what the kernel told the control, for every socket.
+    """Replay the kernel's calls of a control to a model of `name`, for every socket.
 
     Raises AssertionError at the first event after which window, threshold, the count towards the next increase, or the
     answer differ.

@@ -294,7 +294,7 @@ def secret(path: Path) -> Path:
 
 
 def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
-    """Octets that are no hello, forged joins and half-open connections beside a transfer on this host."""
+    """Octets that are no hello, forged joins and half-open connections during a transfer on this host."""
     folder, key = tmp_path / "received", secret(tmp_path / "key")
     folder.mkdir()
     digest = make_file(tmp_path / "file", SIZE)

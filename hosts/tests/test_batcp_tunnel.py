@@ -171,7 +171,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Tunnel]]:
 
 
 def test_no_question_is_late_while_a_link_dies(make: Callable[..., Tunnel]) -> None:
-    """A black hole: nobody is told. The link comes back, and is used again."""
+    """A black hole gives no error. The link comes back, and is used again."""
     tunnel = make()
     assert tunnel.chosen() == tunnel.links[0].a_if, "the nearer one"
     tunnel.asks(3, tunnel.links[0].blackhole)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of the access point, as docs/architecture.md, docs/naming.md and the decisions tell it.
+"""The policy of the access point, from docs/architecture.md, docs/naming.md and the decisions.
 
 Written from those pages, not from the program, so that the two can disagree. A packet is decided alone: those before
 it have left. What is a matter of chance (a feedback between never and always, a hold about to end) raises `Chance`.
@@ -28,7 +28,7 @@ Match = dict[str, tuple[int, int] | range]  # a value and its mask, or the ports
 
 
 class Chance(Exception):
-    """Both outcomes are right."""
+    """A random decision: both outcomes are right."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def first_match(rules: list[Rule], facts: dict[str, int]) -> tuple[int, int, int
 
 
 def fits(value: int, want: tuple[int, int] | range) -> bool:
-    """Within a range, or equal to a value where its mask has a bit."""
+    """Return whether a fact is within a range, or equal to a value where its mask has a bit."""
     return value in want if isinstance(want, range) else (value ^ want[0]) & want[1] == 0
 
 

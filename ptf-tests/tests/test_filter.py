@@ -81,7 +81,7 @@ class TimestampsAreSuperseded(FilterTest):
 
 
 class TimestampsMayStandBeforeTheirPadding(FilterTest):
-    """So do stacks that pad a header to its end, as RFC 9293 allows: ns-3 is one."""
+    """Some stacks pad a header to its end, as RFC 9293 allows: ns-3 is one."""
 
     def runTest(self):
         for version, first in ((4, 390), (6, 392)):
@@ -257,7 +257,7 @@ class FilterCanComeBack(HostsTest):
     """Switched off and on again, the filter stops no connection, however far that went in between."""
 
     def have_left(self, count):
-        """So many have been sent or filtered."""
+        """Return whether this number of ACKs has been sent or filtered."""
         counts = self.read_counts(UPLINK)
         return counts["sent"][0] + counts["filtered"][0] == count
 

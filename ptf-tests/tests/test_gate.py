@@ -21,7 +21,7 @@ def gate_entry(port, buffer=BUFFER, batch=BATCH):
 
 
 class GateTest(HostsTest):
-    """A gate test: frames that take the slow port a fifth of a second each, and tell their order."""
+    """A gate test: frames that take the slow port a fifth of a second each, and carry their order."""
 
     def prepare(self):
         super().prepare()

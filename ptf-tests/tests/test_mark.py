@@ -94,7 +94,7 @@ class WrongChecksumStaysWrong(HostsTest):
 
 
 class CeStaysCe(HostsTest):
-    """A packet that carries CE goes on unchanged and does not count as marked."""
+    """A packet that carries CE is forwarded unchanged and does not count as marked."""
 
     def runTest(self):
         self.insert(*port_feedback(ALWAYS))

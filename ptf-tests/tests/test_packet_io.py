@@ -64,7 +64,7 @@ class PuntSelectsPackets(HostsTest):
 
 
 class PuntCopiesToController(HostsTest):
-    """A copied packet goes on as if nothing had happened; the controller gets it as it came."""
+    """A copied packet is forwarded as without the copy; the controller gets it as it came."""
 
     def prepare(self):
         super().prepare()

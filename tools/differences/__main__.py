@@ -201,7 +201,7 @@ def run(packets: int, seed: int, names: list[str], write: bool) -> int:
 
 
 def with_p4info(case: Case, directory: Path) -> Case:
-    """The case with a P4Info beside its JSON: compiled where the repository holds none."""
+    """Return the case with a P4Info next to its JSON: compiled where the repository holds none."""
     if case.p4info.exists():
         return case
     if not shutil.which("p4c-bm2-ss"):

@@ -50,7 +50,7 @@ def expanded(nav: list[Any]) -> list[Any]:
 
 
 def title(page: Path) -> str:
-    """Its first heading."""
+    """First heading of a page."""
     return page.read_text().partition("\n")[0].lstrip("# ")
 
 

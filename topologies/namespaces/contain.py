@@ -33,7 +33,7 @@ class Ended(SystemExit):
 
 
 class NotPermitted(OSError):
-    """The system grants no namespaces: one line with the mend."""
+    """Namespaces that the system does not grant: one line with the fix."""
 
 
 def run(main: Callable[[], int]) -> int:

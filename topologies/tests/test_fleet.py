@@ -24,7 +24,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def kill(part: Part) -> None:
-    """By SIGKILL; nobody starts it again before `look`."""
+    """Kill a process by SIGKILL; `look` restarts it."""
     os.kill(part.pid, signal.SIGKILL)
     assert part.process is not None
     part.process.wait()

@@ -292,7 +292,7 @@ ADDED = [
 
 
 def test_a_cell_is_not_given_what_ns3_cannot_do() -> None:
-    """And goes on without it, as if it had not been asked."""
+    """A cell runs on without a refused request, as if there had been none."""
     calls = [
         f"    refused(cell.add, {what!r}, {told if 'station' in told else f'station=1, {told}'})"
         for what, told, _ in ADDED

@@ -201,7 +201,7 @@ def _end_daemons() -> None:
 
 def _forget_earlier_networks() -> None:
     """Mininet-WiFi keeps the network of a process in class attributes. Raises LabError when radios of another one are
-    there: it tells its own by the process id, which two labs may share."""
+    there: it recognises its own by the process id, which two labs may share."""
     Mac80211Hwsim.reset()
     Mobility.aps, Mobility.stations, Mobility.mobileNodes, Mobility.ac = [], [], [], None
     wmediumd_mode.set_mode(0)

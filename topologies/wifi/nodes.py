@@ -71,7 +71,7 @@ class WifiStation(_OnRadio, EndHost, Station):
         self.wintfs[0].setConnected(radio)
 
     def _authenticate(self, interface: str, network: str) -> None:
-        """By a wpa_supplicant for this network alone, in place of an earlier one's."""
+        """Authenticate by a wpa_supplicant for this network alone, in place of an earlier one's."""
         if self._supplicant:
             stop_process(self._supplicant)
         # The user-mode kernel has no /dev/stdin.

@@ -68,7 +68,7 @@ async def ask(controller: Controller) -> list[float]:
 
 
 def api(made: Lab) -> dict[str, float]:
-    """The API, and the ticks beside it."""
+    """Measure the API under load, and the ticks meanwhile."""
     made.start_switch()
     controller = made.controller()
     made.introduce(controller)

@@ -110,7 +110,7 @@ def measure(step: Step) -> Measured:
 
 
 def agreement() -> tuple[list[Row], dict[str, object]]:
-    """Rate and RTT of what the kernel has too, beside its own: 1 is equal."""
+    """Rate and RTT of the controls that the kernel has too, compared with its own: 1 is equal."""
     compared = compare_kernels()
     model = ", ".join(f"{key} {value}" for key, value in UML_LINK.items())
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packet rate, overload, latency and memory of a switch on veth, beside a bare forwarder on the same veths."""
+"""Packet rate, overload, latency and memory of a switch on veth, compared with a bare forwarder on the same veths."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section 5: who is primary, and who is told so."""
+"""Section 5: the primary, and the notifications to all clients."""
 
 import grpc
 from finsy.proto import p4r, rpc_code
