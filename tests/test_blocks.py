@@ -162,7 +162,7 @@ def wheel(pattern: str) -> None:
 
 def commands(block: Block) -> None:
     for line in block.commands:
-        # What stands behind two blanks says what the command is for.
+        # Words behind two blanks explain the command.
         for words in words_of(re.split(r"\s{2,}", line)[0].partition(" > ")[0]):
             name = words[0].rpartition("/")[2]
             if words[0] in ("ap/bin/python",):  # an example, in an environment of the reader's own

@@ -92,7 +92,7 @@ def apt(packages: int) -> Callable[[str], str | None]:
 def run(title: str, read: Callable[[str], str | None], command: list[str]) -> int:
     # cargo's bar tells how far it is; without a terminal it draws none unless asked.
     environment = os.environ | {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "120"}
-    # Of a make with -j: its places are for its own children, and cargo complains that it cannot reach them.
+    # MAKEFLAGS of a make with -j: its places are for its own children, and cargo complains that it cannot reach them.
     environment = {name: value for name, value in environment.items() if name not in ("MAKEFLAGS", "MFLAGS")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     assert process.stdout

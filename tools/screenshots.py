@@ -77,7 +77,7 @@ def inside(look: Path | None) -> int:
                 window.open(f"{url}/{view}")
                 time.sleep(4)
             window.run("scrollTo(0, 0)")
-            # What comes into sight asks for its rows, which move the section away again.
+            # A section that comes into sight loads its rows, which move the section away again.
             for seconds in (2.5, 0.5):
                 window.run(SECTION, section)
                 time.sleep(seconds)

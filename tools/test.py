@@ -61,7 +61,7 @@ def call(outcome: Outcome, *command: str) -> bool:
 
 
 def pytest(outcome: Outcome, *folders: str) -> None:
-    # What failed is remembered for each part: others run beside it.
+    # Failures are kept for each part apart: others run at the same time.
     command = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{folders[0]}")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"

@@ -19,7 +19,7 @@ from hosts.tests.cc_lab import Transfer, kernel_name, loaded, rows
 
 # Sessions with pauses, so that all of it happens: slow start, avoidance, losses, timeouts, idle restarts.
 PLAN = "30000b,wait1.1s,30000b,wait0.4s,3s,wait1.3s,20000b,wait1.1s,4s"
-# What of a definition has a default that a short recording does not reach.
+# Options of a definition whose default a short recording does not reach.
 OPTIONS: dict[str, dict[str, int]] = {
     "vegas": {},
     "vegas_fair": {"introduction": 500_000},
@@ -38,7 +38,7 @@ CHANGES = [
     ("tcp_av", "target", 2600),
     ("tcp_av", "loss_limit", 0),  # any loss is too many
 ]
-# What happens to tcp_av's link in recordings of their own, with this target.
+# Changes of tcp_av's link in recordings of their own, with this target.
 SCENES = ("outage", "no_rtt", "longer_rtt")
 SCENE_TARGET = 1500  # kbit/s
 KEPT = Path(__file__).with_name("recordings")

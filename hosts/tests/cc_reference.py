@@ -63,7 +63,7 @@ class Reno:
         whole, self.towards = divmod(self.towards, per)
         self.cwnd = min(self.cwnd + whole, event["cwnd_clamp"])
 
-    # What the kernel calls. Each gets the event as it was before the callback.
+    # Callbacks of the kernel. Each gets the event as it was before the callback.
     def init(self, event: Event) -> None: ...
 
     def pkts_acked(self, event: Event) -> None: ...

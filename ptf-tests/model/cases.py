@@ -313,7 +313,7 @@ def rules(
         of_one = draw(st.sampled_from(facts))
         names = draw(st.lists(st.sampled_from(sorted(of_one)), max_size=3, unique=True))
         wanted = {name: part(bits[name], of_one[name], draw(HOW)) for name in names}
-        # What an entry says by leaving the key out.
+        # An entry matches any value by leaving the key out.
         match: Match = {
             name: want for name, want in wanted.items() if (len(want) < 65536 if isinstance(want, range) else want[1])
         }

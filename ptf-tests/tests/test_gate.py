@@ -62,7 +62,7 @@ class GateClosesAtItsBuffer(GateTest):
         self.send_frames(2 * BUFFER)
         counts = self.read_counts(SLOW)
         admitted, refused = counts["arrived"][0], counts["refused"][0]
-        # What has left meanwhile made room in the open gate.
+        # Packets that have left meanwhile made room in the open gate.
         self.assertIn(admitted - BUFFER, range(counts["sent"][0] + 1))
         self.assertEqual(counts["refused"], (refused, 1000 * refused))
         self.expect_frames(range(admitted))

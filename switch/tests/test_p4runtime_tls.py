@@ -115,7 +115,7 @@ def test_a_certificate_s_name_says_what_its_client_may_do(authority: Authority, 
         primary.push(program=kinds)
         for name, codes in wanted.items():
             shown = credentials(authority, authority, name)
-            # Who knows the primary's election id is not the primary yet.
+            # A client that knows the primary's election id is not the primary yet.
             entry = kinds.entry("keyless_table", action=("note", 3), is_default_action=True)
             thief = Client(address, credentials=shown, program=kinds, election_id=1)
             assert code_of(lambda thief=thief, entry=entry: thief.write(modify(entry))) == codes[0]
@@ -157,13 +157,13 @@ def test_new_certificates_are_taken_over_while_it_serves(authority: Authority, t
         place(other)
         wait_for(other)
         assert not answers(address, credentials(authority, authority))
-        # What makes no sense changes nothing.
+        # Invalid files change nothing.
         files[0].write_text("no certificate")
         time.sleep(3)
         assert answers(address, credentials(other, other))
         place(authority)
         wait_for(authority)
-        # Who was here all the time did not notice.
+        # A client that was connected all the time did not notice.
         before.arbitrate(1)
         assert before.status()[1] == 1
         before.close()

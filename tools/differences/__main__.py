@@ -60,7 +60,7 @@ def compare(case: Case, packets: int, seed: int, directory: Path) -> Verdict:
         frames = [(port, frame) for port, frame in frames if frame[12:14] not in TAGS]
         scouts = frames[:SCOUTS]
         entries = make_entries(case, program, seen_keys(case, scouts, as_tutorial(program, []), directory), rng)
-        # What the first entries do leads to other keys.
+        # The actions of the first entries lead to other keys.
         keys = seen_keys(case, scouts, as_tutorial(program, unique(program, entries)), directory)
         entries = unique(program, entries + make_entries(case, program, keys, rng))
         updates = copies() + [insert(entry) for entry in entries]

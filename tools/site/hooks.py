@@ -17,7 +17,7 @@ from tools.site import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Of the checkout's root -> where they are on the site.
+# Pages of the checkout's root -> their places on the site.
 PROJECT = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "project/contributing.md",

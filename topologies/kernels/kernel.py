@@ -49,7 +49,7 @@ class Kernel:
         return os.access(self.program, os.X_OK) and any(self.modules.glob("*/modules.dep"))
 
 
-# Of Debian's package user-mode-linux: no radios, but every queue discipline.
+# The kernel of Debian's package user-mode-linux: no radios, but every queue discipline.
 DEBIAN = Kernel(Path("/usr/bin/linux.uml"), Path("/usr/lib/uml/modules"))
 
 

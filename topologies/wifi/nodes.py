@@ -100,7 +100,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
     radios = frozenset({1})
 
     def __init__(self, name: str, radio: dict[str, object], **params: Any) -> None:
-        # What Mininet-WiFi's nodes have beside Mininet's.
+        # Attributes that Mininet-WiFi's nodes have in addition to Mininet's.
         self.wintfs: dict[int, Any] = {}
         self.wports: dict[Any, int] = {}
         self._radio = Radio(radio)

@@ -129,7 +129,7 @@ class Wait:
 
 Statement = Packet | Expect | Add | SetDefault | RemoveAll | CheckCounter | Command | Wait
 
-# Whether each names an object, how many numbers follow (at least, at most), and whether rates do.
+# Syntax of each command: whether it names an object, the numbers that follow (at least, at most), and whether rates do.
 COMMANDS = {
     "mirroring_add": (False, 2, 2, False),
     "mirroring_add_mc": (False, 2, 2, False),

@@ -77,7 +77,7 @@ TOFINO = Build(
     "ap_tna",
     ("--target", "tofino", "--arch", "tna", "-D__TARGET_TOFINO__=1", "--port-ranges", "0:63,320:320"),
     230,
-    # What leaves can be seen: it leaves through a port of the first pipe's.
+    # A frame that leaves can be seen: it leaves through a port of the first pipe's.
     (
         ("PacketOut.apply(hdr.wire, for_tm.ucast_egress_port);", "testgen_assume(for_tm.ucast_egress_port < 64);"),
         (
