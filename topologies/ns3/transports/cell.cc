@@ -104,7 +104,7 @@ Rate(Settings& settings, const std::string& name, const std::string& standard, c
         }
         all += (all.empty() ? "" : ", ") + known;
     }
-    throw Wrong(name + "=" + rate + " is no rate of " + standard + ": give one of " + all);
+    throw SettingError(name + "=" + rate + " is no rate of " + standard + ": give one of " + all);
 }
 
 /// A queue's size in packets, as ns-3 takes it: "1000p".
@@ -117,7 +117,7 @@ Packets(Settings& settings, const std::string& name, const std::string& otherwis
     if (text.find_first_not_of("0123456789") != text.size() - 1 || std::string(end) != "p" || packets < 1 ||
         packets > MAX_SETTING)
     {
-        throw Wrong(name + "=" + text + " is no number of packets: give one as 1000p");
+        throw SettingError(name + "=" + text + " is no number of packets: give one as 1000p");
     }
     return text;
 }
@@ -131,13 +131,13 @@ Cell::Make(Settings& settings)
     const double stations = settings.Number("stations", 1);
     if (stations < 1 || stations > 200)
     {
-        throw Wrong("a cell has 1 to 200 stations");
+        throw SettingError("a cell has 1 to 200 stations");
     }
     m_apart = settings.NumberOrNone("apart", MIN_SETTING, MAX_SETTING);
     m_beyond = settings.Number("beyond", 0, 0, stations);
     if (m_beyond >= stations || (m_beyond > 0 && m_apart == 0))
     {
-        throw Wrong("stations beyond need a second access point, apart from the first, and one station at that");
+        throw SettingError("stations beyond need a second access point, apart from the first, and one station at that");
     }
     m_stations.Create(stations);
     m_accessPoints.Create(m_apart > 0 ? 2 : 1);
@@ -197,7 +197,7 @@ Cell::MakeRadios(Settings& settings)
     auto known = STANDARDS.find(standard);
     if (known == STANDARDS.end())
     {
-        throw Wrong("standard=" + standard + " is none of a cell: give 802.11a, 802.11b or 802.11g");
+        throw SettingError("standard=" + standard + " is none of a cell: give 802.11a, 802.11b or 802.11g");
     }
     const auto& of = known->second;
     WifiHelper wifi;
@@ -205,7 +205,7 @@ Cell::MakeRadios(Settings& settings)
     std::string manager = settings.Text("manager", "ns3::ArfWifiManager");
     if (!CanMake(manager, "ns3::WifiRemoteStationManager"))
     {
-        throw Wrong("manager=" + manager + " is no rate control of ns-3: give a TypeId as ns3::ArfWifiManager");
+        throw SettingError("manager=" + manager + " is no rate control of ns-3: give a TypeId as ns3::ArfWifiManager");
     }
     std::string data = Rate(settings, "data", standard, of.data);
     std::string control = Rate(settings, "control", standard, of.control);
@@ -320,8 +320,8 @@ Cell::PlaceMobile(Settings& settings)
     double arrives = settings.NumberOrNone("arrives", MIN_SETTING, MAX_TIME);
     if (leaves <= 0 || arrives < leaves + outage + MIN_SETTING)
     {
-        throw Wrong("a terminal that walks leaves, has no link for some time, and then arrives: give leaves, outage, "
-                    "arrives");
+        throw SettingError("a terminal that walks leaves, has no link for some time, and then arrives: give leaves, "
+                           "outage, arrives");
     }
     auto walk = CreateObject<WaypointMobilityModel>();
     m_stations.Get(0)->AggregateObject(walk);
@@ -403,7 +403,7 @@ Cell::MakeWire(Settings& settings)
             made->AddPort(uplinks[i], uplink);
             if (!made->Start(options))
             {
-                throw Wrong(made->GetError());
+                throw SettingError(made->GetError());
             }
         }
         else

@@ -59,11 +59,11 @@ class Cell
     Cell(const Cell&) = delete;
     Cell& operator=(const Cell&) = delete;
 
-    /// Make the cell's nodes and links, once. Raises Wrong.
+    /// Make the cell's nodes and links, once. Raises SettingError.
     void Make(Settings& settings);
-    /// Add a flow, a stream, or a middleware, before the cell runs. Raises Wrong, and leaves the cell without it.
+    /// Add a flow, a stream, or a middleware, before the cell runs. Raises SettingError; the cell is then without it.
     void Add(const std::string& kind, Settings& settings);
-    /// Raises Wrong for a time that is none, or over.
+    /// Raises SettingError for a time that is none, or over.
     void Run(double until);
     const std::vector<CellSample>& Samples() const;
     /// Access points of this project; none behind bridges.

@@ -46,19 +46,19 @@ CellFlow::CellFlow(std::string name_,
 {
     if (auto wrong = WrongCongestionControl(transport); !wrong.empty())
     {
-        throw Wrong(wrong);
+        throw SettingError(wrong);
     }
     if (start < 0 || send < start || send > MAX_TIME || stop > MAX_TIME || (stop != 0 && stop <= start))
     {
-        throw Wrong("it starts at 0 to 1000000 s, sends from then on or later, and stops after it started");
+        throw SettingError("it starts at 0 to 1000000 s, sends from then on or later, and stops after it started");
     }
     if (!m_endless && m_first < start)
     {
-        throw Wrong("its first session would be before it starts: give a later first");
+        throw SettingError("its first session would be before it starts: give a later first");
     }
     if (!m_endless && (stop - m_first) / m_period > MAX_SESSIONS)
     {
-        throw Wrong("it would have over 1000000 sessions: give a longer period, or an earlier stop");
+        throw SettingError("it would have over 1000000 sessions: give a longer period, or an earlier stop");
     }
 }
 

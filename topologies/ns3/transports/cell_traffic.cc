@@ -37,7 +37,7 @@ Cell::Add(const std::string& kind, Settings& settings)
 {
     if (Simulator::Now().IsStrictlyPositive())
     {
-        throw Wrong("the cell has run: add to it before");
+        throw SettingError("the cell has run: add to it before");
     }
     if (kind == "flow")
     {
@@ -53,7 +53,7 @@ Cell::Add(const std::string& kind, Settings& settings)
     }
     else
     {
-        throw Wrong("a cell has flows, streams and middlewares: add one of these");
+        throw SettingError("a cell has flows, streams and middlewares: add one of these");
     }
 }
 
@@ -87,11 +87,11 @@ Cell::AddStream(Settings& settings)
     settings.Finish();
     if (stream->every < NanoSeconds(OFTEN))
     {
-        throw Wrong("it would send more often than each 1000 ns: give more bytes, or fewer mbps");
+        throw SettingError("it would send more often than each 1000 ns: give more bytes, or fewer mbps");
     }
     if (stream->stop > 0 && stream->stop <= start)
     {
-        throw Wrong("it stops after it started: give a later stop");
+        throw SettingError("it stops after it started: give a later stop");
     }
     uint16_t port = PORT + m_streams.size();
     stream->from = Socket::CreateSocket(up ? station : m_server, UdpSocketFactory::GetTypeId());
@@ -224,7 +224,7 @@ Cell::Run(double until)
     {
         std::ostringstream line;
         line << "time cannot go to " << until << " s: give " << now << " to 1000000 s";
-        throw Wrong(line.str());
+        throw SettingError(line.str());
     }
     Simulator::Stop(Until(Seconds(until)));
     Simulator::Run();

@@ -10,13 +10,13 @@ namespace ns3
 {
 
 /// Error over a setting that a cell cannot have.
-using Wrong = std::invalid_argument;
+using SettingError = std::invalid_argument;
 
 constexpr double MIN_SETTING = 0.001; ///< smallest value of a setting that must not be 0
 constexpr double MAX_SETTING = 1e6; ///< largest value where ns-3 has no limit and we see no use of more
 
 /// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error. All but
-/// Has() raise Wrong.
+/// Has() raise SettingError.
 class Settings
 {
   public:
@@ -29,11 +29,11 @@ class Settings
     /// So, or 0, which it is if it is not given.
     double NumberOrNone(const std::string& name, double least, double most);
     bool Has(const std::string& name) const;
-    /// Raise Wrong for a setting that nothing has read.
+    /// Raise SettingError for a setting that nothing has read.
     void Finish() const;
 
   private:
-    /// Raise Wrong for a value; `may` names the allowed ones.
+    /// Raise SettingError for a value; `may` names the allowed ones.
     [[noreturn]] static void Refuse(const std::string& name, const std::string& text, const std::string& may);
     /// Return the text of a setting; empty: it was not given.
     std::string Given(const std::string& name) const;
