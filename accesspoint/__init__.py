@@ -12,7 +12,7 @@ behind: `contained(main)` with a Lab in it. The controller's REST API: Client, A
 The rooms of the checkout are its subpackages, by symbolic links: accesspoint.controller, accesspoint.topologies,
 accesspoint.experiments, accesspoint.checks. Nothing else is importable, so modules of any name can lie beside a script.
 
-Names are imported when they are used: the Mininet classes need nothing beside Mininet, so they also work in the
+Names are imported when they are used: the Mininet classes need nothing but Mininet, so they also work in the
 system's Python, where `mn` runs. Debian's Mininet is found from a virtual environment, too: import it from here
 (`Mininet`), or after this package.
 """

@@ -5,7 +5,7 @@
     if __name__ == "__main__":
         summary = run(__file__, "mine", quick=True)
 
-docs/experiments.md tells what the parts mean.
+docs/experiments.md explains the parts.
 """
 
 import json

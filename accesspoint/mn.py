@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For Mininet's command line:
+"""Classes for Mininet's command line:
 
     PYTHONPATH=. mn --custom accesspoint/mn.py --topo accesspoint,2 --controller none --test pingall
 

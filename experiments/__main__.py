@@ -13,7 +13,7 @@ from rich.console import Console
 from accesspoint.experiments.execution import commands
 from accesspoint.experiments.experiment import Setting
 from accesspoint.experiments.runs import plan, registry
-from accesspoint.topologies import labs, requirements, targets
+from accesspoint.topologies import lab_kinds, requirements, targets
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.lab import fail
 from accesspoint.topologies.links.profiles import PROFILES, ProfileError, link_profile
@@ -22,7 +22,7 @@ from accesspoint.topologies.requirements import LabError
 
 MIN_SECONDS, MAX_SECONDS = 6, 3600
 OWN_LINKS = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd", "wpa2")
-_DEFAULTS = (None, False, "testbed", "cubic", labs.WIRED)
+_DEFAULTS = (None, False, "testbed", "cubic", lab_kinds.WIRED)
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -51,7 +51,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     own.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
     own.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
     own.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
-    labs.add_arguments(own)
+    lab_kinds.add_arguments(own)
     resume = command("resume", "go on with interrupted runs")
     resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
     _add_form(resume)
@@ -60,7 +60,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
     _add_form(campaign)
     _add_changes(campaign)
-    campaign.add_argument("--lab", default=labs.WIRED, choices=(labs.WIRED, labs.NS3), help="kind of lab")
+    campaign.add_argument(
+        "--lab", default=lab_kinds.WIRED, choices=(lab_kinds.WIRED, lab_kinds.NS3), help="kind of lab"
+    )
     campaign.add_argument("--workers", metavar="N", help="workers of this machine (default: one for each core)")
     campaign.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster that is there: tcp://host:8786")
     campaign.add_argument("--fresh", action="store_true", help="drop earlier results")
@@ -93,7 +95,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arms", metavar="A,B", help="only these arms, in this order of the experiment")
     parser.add_argument("--repeats", metavar="N", help="how often each arm runs at each point")
     parser.add_argument("--seconds", help="length of each run (default: the experiment's)")
-    labs.add_clock(parser, "the experiment's own")
+    lab_kinds.add_clock(parser, "the experiment's own")
     parser.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
@@ -102,7 +104,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     try:
         options = arguments(argv)
-        if getattr(options, "lab", labs.WIRED) == labs.NS3:
+        if getattr(options, "lab", lab_kinds.WIRED) == lab_kinds.NS3:
             _in_ns3(options)
         if options.command == "run":
             once = not (options.quick or options.repeats or options.clock == kernel.SIMULATED)
@@ -119,8 +121,8 @@ def main(argv: list[str] | None = None) -> int:
 def _in_ns3(options: argparse.Namespace) -> None:
     """LAB=ns3 is a clock: the scenes are the same. Raises ProfileError."""
     if options.clock not in (None, kernel.SIMULATED):
-        raise ProfileError(f"CLOCK={options.clock} is not of LAB={labs.NS3}, whose clock is its own: leave it out")
-    options.lab, options.clock = labs.WIRED, kernel.SIMULATED
+        raise ProfileError(f"CLOCK={options.clock} is not of LAB={lab_kinds.NS3}, whose clock is its own: leave it out")
+    options.lab, options.clock = lab_kinds.WIRED, kernel.SIMULATED
 
 
 def _foreground() -> str:
@@ -143,16 +145,16 @@ def _in_the_foreground(options: argparse.Namespace, argv: list[str] | None) -> i
     profile = link_profile(options.profile, options.down, options.up, options.rtt)
     requirements.check(options.cc)
     targets.find(options.target)
-    place = labs.choose(options)
+    place = lab_kinds.choose(options)
     directory = options.out / name
     if place.kernel:
         directory.mkdir(parents=True, exist_ok=True)
         words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
         return kernel.run(place.kernel, "experiments", words, [directory], place.clock)
-    labs.lab_class(place.lab)  # not before the check, and before what imports Mininet
+    lab_kinds.lab_class(place.lab)  # not before the check, and before what imports Mininet
     from accesspoint.experiments.execution.foreground import Foreground
 
-    setting = Setting(profile, options.cc, options.target, place.lab, labs.air(options), options.wpa2)
+    setting = Setting(profile, options.cc, options.target, place.lab, lab_kinds.air(options), options.wpa2)
     declared = registry.find(name)
     assert declared.under
     experiment = declared.under(setting)

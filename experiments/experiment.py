@@ -18,7 +18,7 @@ from accesspoint.experiments.measure.raw import Raw
 from accesspoint.experiments.measure.raw import Value as Value
 from accesspoint.topologies import targets
 from accesspoint.topologies.kernels.kernel import REAL
-from accesspoint.topologies.labs import WIRED
+from accesspoint.topologies.lab_kinds import WIRED
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 
 if TYPE_CHECKING:
@@ -299,9 +299,8 @@ class Quick:
 @dataclass(frozen=True)
 class Setting:
     """What people choose for a run in the foreground (accesspoint.experiments.execution.foreground): the links, the
-    congestion control of
-    every host, the switch and the kind of lab (accesspoint.topologies.labs) by name, what its radios do to frames, and
-    whether they encrypt them."""
+    congestion control of every host, the switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, what
+    its radios do to frames, and whether they encrypt them."""
 
     profile: LinkProfile = PROFILES["testbed"]
     cc: str = "cubic"

@@ -50,12 +50,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class RunError(Exception):
-    """The run cannot be made; the text names the thing and the mend."""
+    """A run that cannot be made; the text names the cause and the fix."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a target is: its P4Runtime server and the tests' interfaces by port; and the program that it gets."""
+    """Place of a target: its P4Runtime server, the tests' interfaces by port, and the program that it gets."""
 
     address: str
     interfaces: dict[int, str]
@@ -170,7 +170,7 @@ def find_tests(spec: str | None, directory: Path) -> list[str]:
 
 
 def ptf_script() -> str:
-    """PTF's own script, beside the Python that runs this."""
+    """PTF's own script, next to the Python that runs this."""
     return str(Path(sys.executable).parent / "ptf")
 
 

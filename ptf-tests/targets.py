@@ -25,7 +25,7 @@ CONNECTIONS_LINK = f"rate={CONNECTIONS_FRAMES * 1000 * 8}bit,limit={SLOW_QUEUE}"
 
 
 class MissingTargetError(Exception):
-    """The target is missing or will not do; the text names the mend."""
+    """A target that is missing or too old; the text names the fix."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Target:
     cannot: dict[str, str] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, object]:
-        """What the tests need to know of its architecture: the CPU port, the ACK filter's sessions and their ports."""
+        """Return the numbers of the target's architecture: the CPU port, the ACK filter's sessions and their ports."""
         own = adapter.TARGETS[self.arch]
         sessions = own.ack_sessions(PORTS)
         return {
@@ -56,7 +56,7 @@ class Target:
         }
 
     def version(self) -> str:
-        """Of a target that is there and will do. Raises MissingTargetError."""
+        """Version of the target. Raises MissingTargetError when it is not installed or too old."""
         try:
             return targets.find(self.name).version()
         except LabError as error:

@@ -33,12 +33,12 @@ class Block:
 
     @property
     def executed(self) -> bool:
-        """As commands of this checkout's, by tests/test_docs.py."""
+        """Return whether tests/test_docs.py runs the block as commands of this checkout's."""
         return self.language == "sh" and not self.text.startswith(ELSEWHERE)
 
     @property
     def shows(self) -> bool:
-        """What the commands right above it print."""
+        """Return whether the block is the output of the commands right above it."""
         return self.language == "text" and self.before is not None and self.before.executed and not self.between.strip()
 
     def __str__(self) -> str:
@@ -57,8 +57,8 @@ def blocks() -> list[Block]:
 
 
 def like(shown: str, printed: str) -> bool:
-    """Whether a page's lines are in what was printed, in their order: numbers, their units' prefixes, blanks and `...`
-    may be anything."""
+    """Return whether a page's lines are in the output, in their order: numbers, their units' prefixes, blanks and `...`
+    match anything."""
     at = 0
     for line in filter(str.strip, shown.splitlines()):
         if line.strip() == "...":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make bench` offers is what it says."""
+"""Tests of `make bench`: injected frames, entries, rows and their goals."""
 
 import contextlib
 import json

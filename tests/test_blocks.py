@@ -32,7 +32,7 @@ def told(*words: str) -> str:
 
 
 def options_are_known(program: list[str], rest: list[str]) -> None:
-    """Those of a call, in the program's help or in that of the subcommand that is named first."""
+    """Check that the options of a call are in the program's help, or in that of the subcommand that is named first."""
     options = {word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)}
     subcommands = [word for word in rest[:2] if re.fullmatch(r"[a-z][a-z-]+", word)]
     helps = "\n".join(told(*program, *subcommands[:depth], "--help") for depth in range(len(subcommands) + 1))
@@ -115,12 +115,12 @@ def fuzz(words: list[str]) -> None:
 
 
 def tofino(words: list[str]) -> None:
-    """Intel's own programs: what they are given is what p4c made of our program."""
+    """Check a command of Intel's own programs: its files are those that p4c made of this program."""
     assert all(Path(word).stem == "ap_tna" for word in words if "out/tofino/" in word)
 
 
 def nats(words: list[str]) -> None:
-    """Its configuration is one that our own command has written, as a file of that name."""
+    """Check a command of NATS: its configuration has the name of a file that the project's command writes."""
     written = (ROOT / "controller/fleet/credentials.py").read_text()
     assert all(f'"{Path(word).name}"' in written for word in words if word.endswith(".conf"))
 
@@ -152,7 +152,7 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
 
 
 def wheel(pattern: str) -> None:
-    """One that `make dist` makes: each is named where it is."""
+    """Check the name of a wheel that `make dist` makes: each is named where it is."""
     from tools.dist.wheels import PACKED
 
     name = pattern.partition("-")[0]
@@ -162,7 +162,7 @@ def wheel(pattern: str) -> None:
 
 def commands(block: Block) -> None:
     for line in block.commands:
-        # What stands behind two blanks says what the command is for.
+        # Words behind two blanks explain the command.
         for words in words_of(re.split(r"\s{2,}", line)[0].partition(" > ")[0]):
             name = words[0].rpartition("/")[2]
             if words[0] in ("ap/bin/python",):  # an example, in an environment of the reader's own
@@ -186,7 +186,7 @@ def vocabulary(*patterns: str) -> Callable[[Block], None]:
 
 
 def drawing(block: Block) -> None:
-    """What it names with a slash or an ending is there."""
+    """Check that the files that a drawing names, with a slash or an ending, are there."""
     for word in re.findall(r"[\w*]+(?:[./][\w*]+)+", block.text):
         if re.search(r"\.(p4|py)$", word):
             assert list(ROOT.glob(f"**/{word}")), word
@@ -251,7 +251,7 @@ def in_order(block: Block) -> None:
 
 
 def story(block: Block) -> None:
-    """Of one packet of the example, as the page tells it."""
+    """Check the page's story of one packet of the example."""
     if not (ROOT / BUILT["apswitch"]).exists():
         pytest.skip("apswitch is not built: make switch")
     assert block.before

@@ -20,7 +20,7 @@ MACS = bytes.fromhex("020000000003"), bytes.fromhex("020000000001")
 SRC, DST = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.3")
 ECT1, CE = 1, 3
 WRAP = 2**32 / 1e6
-"""When microseconds in 32 bits begin again, in s."""
+"""Time at which microseconds in 32 bits wrap around, in s."""
 SPARSE, SCALABLE = 4, 3
 """Queues."""
 

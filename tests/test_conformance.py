@@ -19,7 +19,7 @@ from accesspoint.checks.harness.certificates import Authority
 ROOT = Path(__file__).parent.parent
 APSWITCH = ROOT / "target/release/apswitch"
 NEEDS_SWITCH = pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
-MOST_WAIT = 30.0  # s
+MAX_WAIT = 30.0  # s
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -30,13 +30,13 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def listening(*options: str) -> Iterator[str]:
-    """Where an apswitch without ports listens."""
+    """Run an apswitch without ports; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     command = [APSWITCH, "--no-p4", "--grpc-server-addr", address, "--cpu-port", "510", *options]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + MOST_WAIT
+        deadline = time.monotonic() + MAX_WAIT
         while True:
             try:
                 socket.create_connection(("127.0.0.1", int(address.split(":")[1]))).close()
@@ -47,7 +47,7 @@ def listening(*options: str) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(timeout=MOST_WAIT)
+        process.wait(timeout=MAX_WAIT)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make dist` makes: wheels that work alone, Debian packages that come and go, an SBOM, the same bytes twice."""
+"""Products of `make dist`: wheels that work alone, Debian packages that install and uninstall, an SBOM, the same bytes
+twice."""
 
 import json
 import os

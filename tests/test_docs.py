@@ -30,7 +30,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 PRINTED: dict[str, str] = {}
-"""What commands have printed, for the blocks that show it."""
+"""Output of the commands, for the blocks that show it."""
 
 
 def printed(command: str, page: str) -> str:
@@ -91,7 +91,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def paths_in_tables(page: str) -> set[str]:
-    """What the tables of a page name as `a/place` or `a/file.py`."""
+    """Return the paths that the tables of a page name as `a/place` or `a/file.py`."""
     rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
     return {path for row in rows for path in re.findall(r"`([\w.-]+/[\w./-]*)`", row)}
 

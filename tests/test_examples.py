@@ -24,7 +24,7 @@ WITHOUT_WIFI = subprocess.run(
 
 
 def run(*words: str, timeout: float = 100, **environment: str) -> str:
-    """What a program prints that ends well."""
+    """Run a program that has to succeed, and return its output."""
     done = subprocess.run(
         words, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=timeout, check=False
     )

@@ -22,7 +22,7 @@ from accesspoint.checks.bench.switch.program import write_frames
 from accesspoint.checks.hostile import report
 from accesspoint.checks.hostile.__main__ import select
 from accesspoint.checks.hostile.attack import load
-from accesspoint.checks.hostile.measure import UNANSWERED, Other, Result, percentile
+from accesspoint.checks.hostile.measure import UNANSWERED, Bystander, Result, percentile
 from accesspoint.checks.hostile.servers import MARK, SERVERS, Counter, family, mark
 from accesspoint.checks.hostile.tools import mutate
 from accesspoint.topologies.requirements import ROOT
@@ -84,17 +84,17 @@ def test_what_holds_is_no_fault() -> None:
 
 
 def test_a_stall_counts_for_every_request_that_it_kept_from_being_made() -> None:
-    other = object.__new__(Other)
-    other._pace = 0.1
-    other._asked = [(0.0, 1.0, ""), (0.1, 1.0, ""), (0.2, 1000.0, ""), (1.3, 1.0, "")]
-    waits = other.waits(0.0, 1.4)
+    bystander = object.__new__(Bystander)
+    bystander._pace = 0.1
+    bystander._asked = [(0.0, 1.0, ""), (0.1, 1.0, ""), (0.2, 1000.0, ""), (1.3, 1.0, "")]
+    waits = bystander.waits(0.0, 1.4)
     assert sorted(waits)[:3] == [1.0, 1.0, 1.0]
     assert sorted(round(wait) for wait in waits)[3:] == [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
     # A request that nobody answered, and one that is still under way, are no rest.
-    other._asked = [(0.0, 5.0, "UNAVAILABLE")]
-    assert max(other.waits(0.0, 0.1)) == UNANSWERED
-    other._asked = [(0.0, 1.0, "")]
-    assert max(other.waits(0.0, 3.0)) == pytest.approx(2999)
+    bystander._asked = [(0.0, 5.0, "UNAVAILABLE")]
+    assert max(bystander.waits(0.0, 0.1)) == UNANSWERED
+    bystander._asked = [(0.0, 1.0, "")]
+    assert max(bystander.waits(0.0, 3.0)) == pytest.approx(2999)
 
 
 def test_percentiles_are_values_that_were_seen() -> None:

@@ -273,7 +273,7 @@ def test_apswitch_passes_a_case_of_every_statement() -> None:
 
 @NEEDS_SWITCH
 def test_every_case_is_in_the_table(tmp_path: Path) -> None:
-    """What passes, what fails and why, and what cannot be run."""
+    """Cases that pass, that fail with a reason, and that cannot be run."""
     for suffix in (".json", ".p4info.txtpb"):
         shutil.copy(PROGRAMS / f"entities{suffix}", tmp_path / f"a{suffix}")
     for number, text in enumerate(

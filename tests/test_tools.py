@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make` says while it works, how packages are installed, and the parts of `make test`."""
+"""Tests of `make`'s progress, of the installation of packages, and of the parts of `make test`."""
 
 import os
 import subprocess

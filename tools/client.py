@@ -138,7 +138,7 @@ def operations(found: dict[str, Any]) -> str:
 
 
 def formatted(text: str) -> str:
-    """As ruff wants it."""
+    """Format source as ruff does."""
     for command in (["format", "-q"], ["check", "-q", "--fix"], ["format", "-q"]):
         text = subprocess.run(
             [Path(sys.executable).parent / "ruff", *command, "--stdin-filename", "controller/client/made.py", "-"],

@@ -44,7 +44,7 @@ def cargo() -> Callable[[str], str | None]:
 
 
 def left(done: int, crates: int, before: int, seconds: float) -> str:
-    """How long it will still take, by what it has taken."""
+    """Estimate the time that is left, by the time so far."""
     first, part = (share(number / crates) for number in (before, done))
     if part >= 1 or (part - first) / (1 - first) < FIRST:
         return ""
@@ -53,7 +53,7 @@ def left(done: int, crates: int, before: int, seconds: float) -> str:
 
 
 def share(crates: float) -> float:
-    """Of the time, by the crates that are done."""
+    """Share of the time, by the share of crates that are done."""
     for (low, at), (high, then) in itertools.pairwise(DONE):
         if crates <= high:
             return at + (then - at) * (crates - low) / (high - low)
@@ -92,7 +92,7 @@ def apt(packages: int) -> Callable[[str], str | None]:
 def run(title: str, read: Callable[[str], str | None], command: list[str]) -> int:
     # cargo's bar tells how far it is; without a terminal it draws none unless asked.
     environment = os.environ | {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "120"}
-    # Of a make with -j: its places are for its own children, and cargo complains that it cannot reach them.
+    # MAKEFLAGS of a make with -j: its places are for its own children, and cargo complains that it cannot reach them.
     environment = {name: value for name, value in environment.items() if name not in ("MAKEFLAGS", "MFLAGS")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     assert process.stdout

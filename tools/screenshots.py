@@ -33,7 +33,7 @@ SECTION = "arguments[0] && document.querySelector(`section[aria-label='${argumen
 
 
 def outside(words: list[str]) -> int:
-    """Start the lab, which takes the pictures while its traffic goes on."""
+    """Start the lab, which takes the pictures while its traffic runs."""
     inside = shlex.join([sys.executable, str(Path(__file__).resolve()), "--inside", *words])
     lab = [
         sys.executable,
@@ -77,7 +77,7 @@ def inside(look: Path | None) -> int:
                 window.open(f"{url}/{view}")
                 time.sleep(4)
             window.run("scrollTo(0, 0)")
-            # What comes into sight asks for its rows, which move the section away again.
+            # A section that comes into sight loads its rows, which move the section away again.
             for seconds in (2.5, 0.5):
                 window.run(SECTION, section)
                 time.sleep(seconds)
@@ -108,7 +108,7 @@ def inside(look: Path | None) -> int:
 
 
 def save(path: Path, png: bytes) -> None:
-    """With a palette: a third of the size, and nobody sees it."""
+    """Save with a palette: a third of the size, without a visible difference."""
     from PIL import Image
 
     Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)

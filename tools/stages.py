@@ -47,7 +47,7 @@ def is_comment(line: str) -> bool:
 
 
 def table() -> str:
-    """What stands on the page between the marks."""
+    """Return the text between the marks of the page."""
     lines = []
     for architecture, name in ARCHITECTURES.items():
         for side, controls in zip(("ingress", "egress"), order(architecture), strict=True):

@@ -21,16 +21,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
 LABS = {"hosts/tests", "controller", "topologies", "experiments", "tests"}
-"""Where tests run in real time: what else the machine does can disturb them."""
-MOST_AGAIN = 3
+"""Folders whose tests run in real time: other work on the machine can disturb them."""
+MAX_RETRIES = 3
 """Tests of such a room that are run once more when they have failed; more are no chance."""
 
 
 @dataclass
 class Outcome:
-    """What became of a part. skipped: reason -> how many tests; again: those that passed at the second time only.
+    """Outcome of a part. skipped: reason -> number of tests; again: those that passed at the second time only.
 
-    shown: what its commands say comes at once; else when each has ended, as other parts run beside it."""
+    shown: the commands' output comes at once; else when each has ended, as other parts run at the same time."""
 
     shown: bool = True
     failed: list[str] = field(default_factory=list)
@@ -54,14 +54,14 @@ def run(outcome: Outcome, *command: str) -> int:
 
 
 def call(outcome: Outcome, *command: str) -> bool:
-    """Whether it went well."""
+    """Run a command, and return whether it succeeded."""
     if code := run(outcome, *command):
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
     return not code
 
 
 def pytest(outcome: Outcome, *folders: str) -> None:
-    # What failed is remembered for each part: others run beside it.
+    # Failures are kept for each part apart: others run at the same time.
     command = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{folders[0]}")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
@@ -74,14 +74,14 @@ def pytest(outcome: Outcome, *folders: str) -> None:
                 outcome.skipped[ends[0].get("message") or "no reason given"] += 1
             elif ends:
                 broken.append(f"{case.get('classname')}::{case.get('name')}")
-    if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MOST_AGAIN:
+    if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MAX_RETRIES:
         outcome.once_more.append(((*command, "--last-failed", "--last-failed-no-failures=none", *folders), broken))
     elif code:
         outcome.failed.append(f"`{' '.join((*command, *folders))}` ended with {code}")
 
 
 def once_more(outcome: Outcome) -> None:
-    """The tests of a lab that failed, when nothing runs beside them any more."""
+    """Repeat the tests of labs that failed, when no other part runs any more."""
     for command, broken in outcome.once_more:
         if call(outcome, *command):
             outcome.again += broken
@@ -102,12 +102,12 @@ def side_by_side(*rows: Callable[[], object]) -> None:
 
 
 def compile_tests(outcome: Outcome) -> None:
-    """Before anything else: nothing that keeps time finds a program exchanged, or waits for a compiler."""
+    """Compile before anything else: no test in real time then finds a program exchanged, or waits for a compiler."""
     side_by_side(*(partial(call, outcome, *cargo_test(room, "--no-run")) for room in ("switch", "hosts")))
 
 
 def check(outcome: Outcome) -> None:
-    """With what nobody else wants of the processors: what keeps time runs beside it."""
+    """Run the checks with the processors' idle time: tests in real time run meanwhile."""
     for part in ("check-python", "check-switch", "check-hosts"):
         call(outcome, "chrt", "--idle", "0", "make", "--no-print-directory", part)
 
@@ -167,8 +167,8 @@ STAGES = (
     (("hosts",), ("check",)),
     (("controller", "topologies"), ("experiments", "project", "switch", "ptf", "mutants")),
 )
-"""What `make test` runs: one stage after the other, the rows of a stage beside each other. The end hosts' tests keep
-the shortest times, and wait most of them: beside them are the checks alone. What sends packet tests is in one row."""
+"""Stages of `make test`: one after the other, the rows of a stage at the same time. The end hosts' tests keep the
+shortest times, and wait most of them: only the checks run at the same time. Parts that send packets are in one row."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:

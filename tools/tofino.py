@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the program takes of a Tofino 1, from p4c's own reports: `tools/tofino.py [DIR]` writes docs/results/tofino.md;
-`tools/tofino.py DIR --pack FILE` writes what a P4Runtime server built with PI takes as the device's configuration.
+"""Resources of a Tofino 1 that the program takes, from p4c's own reports: `tools/tofino.py [DIR]` writes
+docs/results/tofino.md; `tools/tofino.py DIR --pack FILE` writes the device's configuration for a P4Runtime server built
+with PI.
 
-`make p4` calls it with p4c-barefoot on PATH. DIR is what `tools/goldens.sh tofino DIR` compiled into. Nothing is
-estimated here. Exit code 2: a report is missing, or is not one that this reads.
+`make p4` calls it with p4c-barefoot on PATH. DIR has the output of `tools/goldens.sh tofino DIR`. Nothing is estimated
+here. Exit code 2: a report is missing, or has an unknown format.
 """
 
 import json
@@ -35,11 +36,11 @@ PER_STAGE = {
     "counter ALUs": 4,
     "instruction words": 32,
 }
-"""What a stage of a Tofino 1 has."""
+"""Resources of a stage of a Tofino 1."""
 
 
 class ReportError(Exception):
-    """One line that names what is missing and the mend."""
+    """A missing report: one line that names it and the fix."""
 
 
 def read(directory: Path, name: str) -> Report:
@@ -54,7 +55,7 @@ def read(directory: Path, name: str) -> Report:
 
 
 def stage_row(stage: Report) -> dict[str, int]:
-    """What one stage uses."""
+    """Resources that one stage uses."""
     return {
         "SRAM": len(stage["rams"]["srams"]),
         "map RAM": len(stage["map_rams"]["maprams"]),
@@ -70,7 +71,8 @@ def stage_row(stage: Report) -> dict[str, int]:
 
 
 def users(stages: list[Report]) -> dict[str, tuple[list[int], int, int]]:
-    """What of the program is where: (stages, SRAM, TCAM) by table, with its counters and meters, and by register."""
+    """Return the places of the program's parts: (stages, SRAM, TCAM) by table, with its counters and meters, and by
+    register."""
     numbers: dict[str, set[int]] = {}
     blocks: Counter[tuple[str, str]] = Counter()
     for stage in stages:

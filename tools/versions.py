@@ -30,7 +30,7 @@ that is there, and keeps a row here. What it emits is compared with the committe
 
 
 class VersionsError(Exception):
-    """One line that names what is missing and the mend."""
+    """A missing tool: one line that names it and the fix."""
 
 
 def compile_program() -> tuple[str, Path]:
@@ -47,7 +47,7 @@ def compile_program() -> tuple[str, Path]:
 
 
 def compared(directory: Path) -> str:
-    """What became of the goldens."""
+    """Compare the compiled files with the goldens, in words."""
     goldens = ROOT / "p4src/compiled"
     differing = [name for name in GOLDENS if (directory / name).read_bytes() != (goldens / name).read_bytes()]
     return f"another {' and '.join(differing)}" if differing else "the same files"
@@ -72,13 +72,13 @@ def merged(page: str, rows: list[str], golden: str) -> str:
 
 
 def key(row: str) -> tuple[str, str]:
-    """What a row is about: the release of p4c and that of the target."""
+    """Key of a row: the release of p4c and that of the target."""
     cells = [cell.strip() for cell in row.split("|")]
     return cells[1], cells[3]
 
 
 def order(row: str) -> list[list[int]]:
-    """For sorting: release numbers are compared as numbers."""
+    """Sort key of a row: release numbers are compared as numbers."""
     return [[int(number) for number in re.findall(r"\d+", name)] for name in key(row)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMv2's queues: what its P4Runtime cannot set, over its Thrift interface, and which rates to set.
+"""BMv2's queues: their rates and depths, which its P4Runtime cannot set, over its Thrift interface.
 
 A queue of BMv2 has a rate in packets per second, each of a port's eight its own, and none is charged for what another
 one sends. So the port's link is a wire behind the switch, exact in bits, and the bulk queue is paced to what the
@@ -21,8 +21,8 @@ TIMEOUT = 10.0  # s
 
 
 def bulk_pace(rate: int, opposite: int) -> int:
-    """Full frames per second that a port of `rate` may send beside the ACKs for what flows the other way at `opposite`
-    (both bit/s). Raises LabError for a link that is too slow."""
+    """Full frames per second that a port of `rate` may send in addition to the ACKs for the data that flows the other
+    way at `opposite` (both bit/s). Raises LabError for a link that is too slow."""
     acks = min(opposite * ACK_FRAME / (2 * FULL_FRAME), ACKS_LIMIT * rate)
     pace = int((USABLE * rate - acks) / (8 * FULL_FRAME))
     if pace < MIN_PACE:
@@ -34,7 +34,8 @@ def bulk_pace(rate: int, opposite: int) -> int:
 
 
 def set_pace(thrift: int, port: int, packets_per_second: int, queue: int | None = None) -> None:
-    """Of one queue of a port, or of each of its queues; 0: unlimited. thrift: TCP port. Raises LabError."""
+    """Set the rate of one queue of a port, or of each of its queues; 0: unlimited. thrift: TCP port. Raises
+    LabError."""
     if queue is None:
         _call(thrift, "set_egress_queue_rate", struct.pack(">bhibhq", 8, 1, port, 10, 2, packets_per_second))
     else:
@@ -43,7 +44,7 @@ def set_pace(thrift: int, port: int, packets_per_second: int, queue: int | None 
 
 
 def set_depth(thrift: int, port: int, packets: int) -> None:
-    """What each queue of a port holds. thrift: TCP port. Raises LabError."""
+    """Set the limit of each queue of a port. thrift: TCP port. Raises LabError."""
     _call(thrift, "set_egress_queue_depth", struct.pack(">bhibhi", 8, 1, port, 8, 2, packets))
 
 

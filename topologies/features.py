@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an access point does beyond forwarding."""
+"""Features of an access point, beyond forwarding."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Features:
-    """`gate` is port -> {"buffer", "batch"} in packets, or None."""
+    """Features that are on; `gate` is port -> {"buffer", "batch"} in packets, or None."""
 
     ack_priority: bool = True
     ack_filter: bool = True

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m accesspoint.topologies.fleet`: a fleet on one machine. An engine (NATS), two replicas of the service, and
-access
-points in namespaces of their own, each with a switch, an agent, a station, a server and some traffic between them.
+access points in namespaces of their own, each with a switch, an agent, a station, a server and some traffic between
+them.
 
-Every process is started again when it ends, as systemd does with units, so any of them may be killed to see what that
-does. An agent reaches the engine through a relay of this process, as there is no network between the namespaces; all of
+Every process is restarted when it ends, as systemd does with units, so any of them may be killed to see the effect.
+An agent reaches the engine through a relay of this process, as there is no network between the namespaces; all of
 them end with this process, whatever ends it.
 """
 
@@ -35,9 +35,9 @@ from accesspoint.topologies.requirements import ROOT, LabError
 
 WAIT_SECONDS = 120.0
 AGAIN_SECONDS = 1.0
-"""After so long a process that has ended is started again."""
+"""Delay before a process that has ended is restarted (s)."""
 ENGINE_PORT = 4222
-"""Where agents find the engine, in their namespaces."""
+"""The engine's port in the namespaces of the agents."""
 RATES = {1: 14_000_000, 2: 1_000_000}
 REPLICAS = 2
 PACKET = 1514
@@ -56,7 +56,7 @@ BANNER = """
 
 
 def missing() -> str | None:
-    """Why there can be no fleet here, or None."""
+    """Return the reason why there can be no fleet here, or None."""
     if os.geteuid() != 0:
         return "needs root, for namespaces"
     if engine() is None:
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 
 def wait_for(what: Callable[[], Any], why: str, seconds: float = WAIT_SECONDS) -> Any:
-    """Wait until it is true; returns it. Raises LabError."""
+    """Wait until `what` returns something true, and return that. Raises LabError."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
         if time.monotonic() > deadline:
@@ -91,7 +91,7 @@ def wait_for(what: Callable[[], Any], why: str, seconds: float = WAIT_SECONDS) -
 
 @dataclass
 class Part:
-    """A process that is started again when it ends."""
+    """A process that is restarted when it ends."""
 
     name: str
     command: list[str]
@@ -102,7 +102,7 @@ class Part:
     starts: int = 0
 
     def start(self) -> None:
-        """Begin, now."""
+        """Start the process."""
         self.ended, self.starts = None, self.starts + 1
         with self.log.open("ab") as log:
             options: dict[str, Any] = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
@@ -113,16 +113,16 @@ class Part:
 
     @property
     def pid(self) -> int:
-        """Of the process that is there now."""
+        """Process id of the current process."""
         assert self.process is not None
         return self.process.pid
 
     def said(self, text: str) -> bool:
-        """Whether it stands in its log."""
+        """Return whether the process's log has this text."""
         return self.log.exists() and text in self.log.read_text(errors="replace")
 
     def look(self) -> None:
-        """Start it again, some time after it has ended."""
+        """Restart the process, AGAIN_SECONDS after it has ended."""
         if self.process is None or self.process.poll() is None:
             return
         now = time.monotonic()
@@ -133,7 +133,8 @@ class Part:
 
 
 class Relay:
-    """TCP from a port in a namespace to one of this machine's loopback; `cut` lets nothing pass, and tells nobody."""
+    """TCP from a port in a namespace to one of this machine's loopback; after `cut` nothing passes, without an
+    error."""
 
     def __init__(self, within: Namespace, port: int, to: int) -> None:
         self._to = to
@@ -144,15 +145,15 @@ class Relay:
         self._listener.setblocking(False)
 
     def cut(self) -> None:
-        """From now on nothing passes."""
+        """Hold up all data from now on."""
         self._open.clear()
 
     def mend(self) -> None:
-        """What was held up goes on its way."""
+        """Pass data again, first the data that was held up."""
         self._open.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Relay connections until cancelled."""
         server = await asyncio.start_server(self._pass, sock=self._listener)
         await server.serve_forever()
 
@@ -177,7 +178,7 @@ class Relay:
 
 @dataclass
 class AccessPoint:
-    """One, with its switch, agents, station and server."""
+    """An access point of the fleet, with its switch, agents, station and server."""
 
     name: str
     within: Namespace
@@ -234,7 +235,7 @@ class Fleet:
         self.close()
 
     def close(self) -> None:
-        """End all of it."""
+        """End all processes and namespaces."""
         for part in reversed(self.parts.values()):
             if part.process is not None:
                 stop_process(part.process)
@@ -245,12 +246,12 @@ class Fleet:
             self._relaying.join()
 
     def look(self) -> None:
-        """Start again what has ended."""
+        """Restart the processes that have ended."""
         for part in self.parts.values():
             part.look()
 
     def looking(self, what: Callable[[], Any], why: str, seconds: float = WAIT_SECONDS) -> Any:
-        """Wait for something, and start again meanwhile what has ended."""
+        """Wait as `wait_for` does, and restart processes that end meanwhile."""
 
         def look() -> Any:
             self.look()
@@ -264,7 +265,7 @@ class Fleet:
         return httpx.request(method, f"{self.urls[replica]}/api/v1{path}", headers=headers, timeout=20, **options)
 
     def get(self, path: str, replica: int = 0) -> Any:
-        """What a replica says; None while it says nothing."""
+        """Return a replica's answer to GET; None while it does not answer."""
         try:
             answer = self.ask("GET", path, replica)
         except httpx.HTTPError:
@@ -272,11 +273,11 @@ class Fleet:
         return answer.json() if answer.is_success else None
 
     def states(self, replica: int = 0) -> dict[str, str]:
-        """Of each access point."""
+        """Return the state of each access point, by name."""
         return {found["name"]: found["state"] for found in self.get("/access-points", replica) or ()}
 
     def part(self, name: str, command: list[str], within: Namespace | None = None) -> Part:
-        """A process of the fleet's."""
+        """Add a process to the fleet, and start it."""
         part = self.parts[name] = Part(name, command, self.directory / f"{name}.log", within)
         part.start()
         return part
@@ -361,7 +362,7 @@ class Fleet:
 
         with contextlib.suppress(asyncio.CancelledError):
             self._runner.run(relays())
-        # What else goes on is ended, too.
+        # This cancels the tasks of open connections, too.
         self._runner.close()
 
     def _adopt(self) -> None:

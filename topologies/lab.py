@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
-from accesspoint.topologies import labs, requirements, targets
+from accesspoint.topologies import lab_kinds, requirements, targets
 from accesspoint.topologies.features import PLAIN, Features
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
@@ -54,8 +54,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--target", default=targets.DEFAULT, help=f"switch: {', '.join(targets.TARGETS)} (default: apswitch)"
     )
-    labs.add_arguments(parser)
-    labs.add_clock(parser, kernel.REAL)
+    lab_kinds.add_arguments(parser)
+    lab_kinds.add_clock(parser, kernel.REAL)
     parser.add_argument("--access-points", type=int, default=1, help="on radios: number of access points (default: 1)")
     parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
     parser.add_argument("--shared", action="store_true", help="one downlink for all stations, as one radio has")
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         requirements.check(options.cc)
         targets.find(options.target)
-        place = labs.choose(options)
+        place = lab_kinds.choose(options)
         if place.kernel:
             words = sys.argv[1:] if argv is None else argv
             return kernel.run(place.kernel, "accesspoint.topologies.lab", words, [], place.clock)
@@ -91,12 +91,12 @@ def fail(error: Exception) -> int:
 
 def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, directory: Path) -> int:
     # Not before `requirements.check` has found Mininet.
-    lab_class = labs.lab_class(kind)
+    lab_class = lab_kinds.lab_class(kind)
     from mininet.cli import CLI
 
     settings: dict[str, Any] = {"cc": options.cc, "rest_port": REST_PORT, "target": options.target}
-    if kind == labs.WIRELESS:
-        settings |= {"access_points": options.access_points, "air": labs.air(options), "wpa2": options.wpa2}
+    if kind == lab_kinds.WIRELESS:
+        settings |= {"access_points": options.access_points, "air": lab_kinds.air(options), "wpa2": options.wpa2}
     features = PLAIN if options.plain else Features()
     try:
         with lab_class(profile, directory, options.stations, features, **settings) as lab:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab needs from the machine. Whatever is missing is named in one line, with the mend."""
+"""Requirements of a lab on the machine. A missing one is named in one line, with the fix."""
 
 import importlib.util
 import os
@@ -15,11 +15,11 @@ _TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "ethto
 
 
 class LabError(Exception):
-    """The lab cannot be brought up or used: one line that names the cause and the mend."""
+    """A lab that cannot be brought up or used: one line that names the cause and the fix."""
 
 
 def apswitch() -> Path:
-    """The data plane's binary: the one that APSWITCH names, this project's release build, that of the Python
+    """Return the switch's binary: the one that APSWITCH names, this project's release build, that of the Python
     environment (a wheel brings it), or that of PATH."""
     own = ROOT / "target/release/apswitch"
     places = [str(Path(sys.prefix) / "bin"), *os.get_exec_path()]
@@ -28,7 +28,7 @@ def apswitch() -> Path:
 
 
 def congestion_controls() -> list[str]:
-    """The TCP congestion controls that this kernel has loaded."""
+    """Return the TCP congestion controls that this kernel has loaded."""
     return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 

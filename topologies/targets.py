@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches that run the program: where each is found, whether it will do, how it is started. Knows no lab."""
+"""The switches that run the program: the place of each, its fitness, its command line. Knows no lab."""
 
 import functools
 import os
@@ -22,9 +22,9 @@ DEFAULT = "apswitch"
 
 @dataclass(frozen=True)
 class Wiring:
-    """What a switch is started with, without a program: a controller brings the pipeline over P4Runtime.
+    """Arguments of a switch's start, without a program: a controller brings the pipeline over P4Runtime.
 
-    interfaces: port -> interface. grpc: where P4Runtime answers. thrift: TCP port of BMv2's own interface. log: its
+    interfaces: port -> interface. grpc: address of P4Runtime. thrift: TCP port of BMv2's own interface. log: its
     file; None: stdout. links: port -> options of `apswitch --link`, for targets that model links themselves. seed: of
     `apswitch`'s random numbers; None: another one each time.
     """
@@ -40,10 +40,10 @@ class Wiring:
 
 @dataclass(frozen=True)
 class Port:
-    """What a lab asks of a port.
+    """A port's rates and limit, as a lab needs them.
 
-    rate: of what leaves through it; opposite: of the data whose ACKs leave through it (both bit/s). limit: of its
-    queues, in packets.
+    rate: of its egress; opposite: of the data whose ACKs leave through it (both bit/s). limit: of its queues, in
+    packets.
     """
 
     rate: int
@@ -62,7 +62,7 @@ class Target(ABC):
         """The program to start. Raises LabError when it is missing."""
 
     def version(self) -> str:
-        """As the program says it. Raises LabError when it does not say one."""
+        """Return the version that the program prints. Raises LabError when it prints none."""
         said = _output(self.binary(), "--version").partition("\n")[0]
         match = re.search(r"\d+\.\d+\.\d+[\w.+-]*", said)
         if not match:
@@ -86,12 +86,12 @@ class Target(ABC):
         """Raises LabError for ports and features (of the access point, by name) that it cannot give."""
 
     def differences(self, ports: Mapping[int, Port]) -> list[str]:
-        """Where it is not what was asked for, one sentence each."""
+        """Return the differences from the requested ports, one sentence each."""
         return []
 
     @abstractmethod
     def _own_options(self, wiring: Wiring) -> list[str]:
-        """What only this switch is told."""
+        """Return the options that only this switch has."""
 
 
 class _ApSwitch(Target):
@@ -104,7 +104,7 @@ class _ApSwitch(Target):
         return str(apswitch())
 
     def check(self, ports: Mapping[int, Port], features: Mapping[str, object]) -> None:
-        """It gives all of them."""
+        """Accept all of them."""
 
     def _own_options(self, wiring: Wiring) -> list[str]:
         log = ["--log-file", str(wiring.log)] if wiring.log else []
@@ -169,7 +169,7 @@ TARGETS: dict[str, Target] = {target.name: target for target in (_ApSwitch(), _B
 
 
 def find(name: str) -> Target:
-    """The target of that name, ready to be started. Raises LabError when it is unknown, missing or will not do."""
+    """Return the target of that name, ready to be started. Raises LabError when it is unknown, missing or too old."""
     if name not in TARGETS:
         raise LabError(f"target '{name}' is unknown: choose one of {', '.join(TARGETS)}")
     TARGETS[name].require()
@@ -178,7 +178,7 @@ def find(name: str) -> Target:
 
 @functools.cache
 def _output(*command: str) -> str:
-    """What a program that ends at once prints."""
+    """Return the output of a program that ends at once. Raises LabError."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a module found: its rows, and what they were computed from."""
+    """Results of a module: its rows, and the raw data that they were computed from."""
 
     rows: list[Row]
     raw: dict[str, object] = field(default_factory=dict)

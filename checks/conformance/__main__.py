@@ -11,8 +11,8 @@ import grpc
 from rich.console import Console
 
 from accesspoint.checks.conformance import report
-from accesspoint.checks.conformance.bench import PROGRAMS, Bench, Place
 from accesspoint.checks.conformance.client import describe
+from accesspoint.checks.conformance.fixture import PROGRAMS, Fixture, Place
 from accesspoint.checks.conformance.server import OwnServer, Server, ServerError
 from accesspoint.checks.conformance.suite import (
     FAIL,
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def place(options: argparse.Namespace) -> Place:
-    """Where the named server is. Raises ServerError."""
+    """Return the place of the server that the options name. Raises ServerError."""
     ports = {}
     for word in options.port:
         number, _, interface = word.partition("@")
@@ -132,7 +132,7 @@ def run_own(checks: list[Check], console: Console, options: argparse.Namespace) 
 
 
 def run(server: Server, checks: list[Check], console: Console, options: argparse.Namespace) -> int:
-    """Asks a server and tells the result."""
+    """Check a server and print the result."""
     name = options.name or server.name
     with server:
         outcomes = ask(server, checks, console if options.verbose else None)
@@ -145,10 +145,10 @@ def run(server: Server, checks: list[Check], console: Console, options: argparse
 
 def ask(server: Server, checks: list[Check], console: Console | None) -> list[Outcome]:
     """The outcomes in the order of the checks; those that need a server without a pipeline are asked first."""
-    bench = Bench(server.place)
+    fixture = Fixture(server.place)
     outcomes: dict[Check, Outcome] = {}
     for check in sorted(checks, key=lambda one: not one.anew):
-        outcomes[check] = outcome = ask_one(server, bench, check)
+        outcomes[check] = outcome = ask_one(server, fixture, check)
         if console:
             console.print(
                 f"{outcome.status:5} {check.name} ({outcome.seconds:.2f} s) {outcome.reason}", highlight=False
@@ -156,15 +156,15 @@ def ask(server: Server, checks: list[Check], console: Console | None) -> list[Ou
     return [outcomes[check] for check in checks]
 
 
-def ask_one(server: Server, bench: Bench, check: Check) -> Outcome:
-    """What becomes of a check, whatever the server does."""
+def ask_one(server: Server, fixture: Fixture, check: Check) -> Outcome:
+    """Run a check and return its outcome, even when the server fails."""
     begin = time.monotonic()
     status, reason = PASS, ""
     try:
-        begin_check(server, bench, check)
-        check.run(bench)
+        begin_check(server, fixture, check)
+        check.run(fixture)
         if check.program:
-            bench.nothing_more()
+            fixture.nothing_more()
     except NotApplicable as why:
         status, reason = NOT_APPLICABLE, str(why)
     except (Failed, AssertionError) as why:
@@ -177,22 +177,22 @@ def ask_one(server: Server, bench: Bench, check: Check) -> Outcome:
     if ended:
         status, reason = FAIL, f"{ended}{f' ({reason})' if reason else ''}"
     with contextlib.suppress(grpc.RpcError):
-        bench.end()
+        fixture.end()
     if ended:
         server.revive()
     return Outcome(check, status, show(reason), time.monotonic() - begin)
 
 
-def begin_check(server: Server, bench: Bench, check: Check) -> None:
+def begin_check(server: Server, fixture: Fixture, check: Check) -> None:
     """A server that an earlier check has left unable to take a program is started again, where that can be done."""
     try:
-        bench.begin(check)
+        fixture.begin(check)
     except (grpc.RpcError, AssertionError):
-        bench.end()
+        fixture.end()
         if not server.restarts:
             raise
         server.revive()
-        bench.begin(check)
+        fixture.begin(check)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ and v1model ask for. {version}: {totals}.
 
 
 def totals(outcomes: Iterable[Outcome]) -> str:
-    """What became of all checks, in words."""
+    """Return the number of checks by outcome, in words."""
     count = Counter(one.status for one in outcomes)
     return f"{count[PASS]} passed, {count[FAIL]} failed, {count[NOT_APPLICABLE]} not applicable"
 

@@ -13,8 +13,8 @@ from typing import Self
 import grpc
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance.bench import Place
 from accesspoint.checks.conformance.client import Client
+from accesspoint.checks.conformance.fixture import Place
 from accesspoint.topologies import targets
 from accesspoint.topologies.links import veth
 from accesspoint.topologies.requirements import LabError
@@ -25,7 +25,7 @@ START = 30.0  # s; a server that does not listen by then will not
 
 
 class ServerError(Exception):
-    """The server cannot be reached; the text names it and the mend."""
+    """A server that cannot be reached; the text names it and the fix."""
 
 
 class Server:
@@ -59,7 +59,7 @@ class Server:
         pass
 
     def ended(self) -> str:
-        """Why it does not answer any more; empty if it does."""
+        """Return the reason why the server does not answer any more; empty if it does."""
         return "" if self.listens() else "the server does not listen any more"
 
     def revive(self) -> None:
@@ -67,7 +67,7 @@ class Server:
         raise ServerError(f"{self.place.address} does not listen any more: start the server again")
 
     def listens(self) -> bool:
-        """Whether its port is open."""
+        """Return whether the server's port is open."""
         host, _, port = self.place.address.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
@@ -76,7 +76,7 @@ class Server:
         return True
 
     def wait(self) -> None:
-        """Until it listens. Raises ServerError."""
+        """Wait until the server listens. Raises ServerError."""
         if not self.listens():
             raise ServerError(f"nothing listens at {self.place.address}: start the server, or correct --address")
 
@@ -105,7 +105,7 @@ class StartedServer(Server):
         self._stack.close()
 
     def runs(self) -> bool:
-        """Whether the process does."""
+        """Return whether the server's process runs."""
         return self._process.poll() is None
 
     def ended(self) -> str:

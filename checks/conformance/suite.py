@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check is, and the list of all of them.
+"""Checks: their type, their outcomes, and the list of all of them.
 
-A check is a function that gets a `Bench` and returns when the server does what its section asks for. It raises
+A check is a function that gets a `Fixture` and returns when the server does what its section asks for. It raises
 `Failed` when the server does otherwise, `NotApplicable` when the question does not arise.
 """
 
@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from accesspoint.checks.conformance.bench import Bench
+    from accesspoint.checks.conformance.fixture import Fixture
 
 PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "n/a"
 
@@ -62,13 +62,13 @@ def fail(reason: str) -> NoReturn:
 
 
 def expect(found: Any, wanted: Any, what: str) -> None:
-    """Both are the same, or the check has failed."""
+    """Fail the check unless both are the same."""
     if found != wanted:
         fail(f"{what}: {show(found)} instead of {show(wanted)}")
 
 
 def show(value: Any) -> str:
-    """In one line, not too long."""
+    """Return a value in one line of 160 characters at most."""
     if isinstance(value, Enum):  # a gRPC status code
         value = value.name
     text = " ".join((value if isinstance(value, str) else repr(value)).split())
@@ -85,7 +85,7 @@ class Check:
 
     section: str
     title: str
-    run: Callable[["Bench"], None]
+    run: Callable[["Fixture"], None]
     program: str | None
     ports: int
     anew: bool
@@ -98,13 +98,13 @@ class Check:
 
     @property
     def name(self) -> str:
-        """What `--only` finds it by."""
+        """Name of the check, for `--only`."""
         return f"{self.section}/{self.run.__name__.replace('_', '-')}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a check. seconds: how long it took."""
+    """Outcome of a check. seconds: its duration."""
 
     check: Check
     status: str
@@ -122,10 +122,10 @@ def check(
     ports: int = 0,
     anew: bool = False,
     since: str = "1.0.0",
-) -> Callable[[Callable[["Bench"], None]], Callable[["Bench"], None]]:
+) -> Callable[[Callable[["Fixture"], None]], Callable[["Fixture"], None]]:
     """Adds the decorated function to the checks."""
 
-    def add(run: Callable[["Bench"], None]) -> Callable[["Bench"], None]:
+    def add(run: Callable[["Fixture"], None]) -> Callable[["Fixture"], None]:
         CHECKS.append(Check(section, title, run, program, ports, anew, since))
         return run
 
@@ -138,7 +138,7 @@ def below(section: str, key: str) -> bool:
 
 
 def all_checks() -> list[Check]:
-    """In the order of the sections."""
+    """Load all checks, in the order of the sections."""
     from accesspoint.checks.conformance import checks
 
     for module in pkgutil.iter_modules(checks.__path__):
@@ -148,6 +148,6 @@ def all_checks() -> list[Check]:
 
 
 def select(sections: list[str], only: str | None) -> list[Check]:
-    """Those below one of the sections, all if there is none, whose name or title contains `only`."""
+    """Select the checks below one of the sections, all if there is none, whose name or title contains `only`."""
     found = [one for one in all_checks() if not sections or any(below(one.section, key) for key in sections)]
     return [one for one in found if not only or only.lower() in f"{one.name} {one.title}".lower()]

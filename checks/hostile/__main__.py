@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def select(attacks: dict[str, Attack], only: list[str], short: bool) -> list[Attack]:
-    """Those that are asked for: names or patterns of attacks and of servers, several in one word with commas."""
+    """Select attacks by names or patterns of attacks and of servers, several in one word with commas."""
     patterns = [pattern.strip() for word in only for pattern in word.split(",")] or ["*"]
     named = [
         one
@@ -87,7 +87,7 @@ def needed(attacks: list[Attack]) -> None:
 
 
 def run(attacks: list[Attack], options: argparse.Namespace) -> int:
-    """All of them, one after the other. What was seen is told and written however the run ends."""
+    """Run attacks one after the other. Results are reported and written even when the run is stopped."""
     results: list[Result] = []
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
@@ -125,7 +125,7 @@ def run(attacks: list[Attack], options: argparse.Namespace) -> int:
 
 
 def one(attack: Attack, options: argparse.Namespace, directory: Path) -> Result:
-    """One attack; the logs of what did not hold are kept."""
+    """Run one attack; the logs of a server that did not hold are kept."""
     result = measure(attack, options.seed, directory, options.short)
     if report.faults(result, speeds=not options.short):
         kept = options.out / "logs" / attack.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an attack is, and what it is given to work with."""
+"""Attacks: their type, their registry, and the target that each is given."""
 
 import importlib
 import json
@@ -42,7 +42,7 @@ class Target:
 
     @property
     def host_port(self) -> tuple[str, int]:
-        """For a socket."""
+        """Host and port of the server, for a socket."""
         host, _, port = self.address.rpartition(":")
         return host.strip("[]"), int(port)
 
@@ -51,7 +51,7 @@ class Target:
         return max(0.05, self._end - time.monotonic())
 
     def running(self) -> bool:
-        """Whether there is time for more."""
+        """Return whether there is time left."""
         return time.monotonic() < self._end
 
     def refused(self, code: str, line: object = "") -> None:
@@ -64,7 +64,7 @@ class Target:
         self.tell(every=TOLD_EVERY)
 
     def tell(self, every: float = 0.0) -> None:
-        """What was refused so far, as a line for the process that measures; at most once in so many seconds."""
+        """Report the refusals so far, as a line for the process that measures; at most once in `every` s."""
         with self._lock:
             if time.monotonic() - self._told < every:
                 return

@@ -33,7 +33,7 @@ def own(name: str) -> Program:
 
 
 class Intruder:
-    """A primary, which nobody has asked for. Refusals are told, not raised."""
+    """An unwanted primary. Refusals are reported, not raised."""
 
     def __init__(self, target: Target, program: Program | None = None) -> None:
         self.target = target
@@ -54,7 +54,7 @@ class Intruder:
         return True
 
     def write(self, *updates: p4r.Update, tell: bool = True) -> bool:
-        """Whether all were taken."""
+        """Write updates, and return whether the switch accepted all of them."""
         self.client.wait = self.target.left()
         try:
             self.client.write(*updates)
@@ -72,7 +72,7 @@ class Intruder:
             self.target.refused(failure.code().name, describe(failure).partition(": ")[2])
 
     def let_through(self) -> None:
-        """What the steady packets need of the access point's program."""
+        """Insert the entries of the access point's program that the steady packets need."""
         entry = self.program.entry
         station, server = (int(mac.replace(":", ""), 16) for mac in (STATION_MAC, SERVER_MAC))
         entries = [

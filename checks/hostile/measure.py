@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.checks.hostile.attack import Attack
-from accesspoint.checks.hostile.other import PATIENCE
+from accesspoint.checks.hostile.bystander import PATIENCE
 from accesspoint.checks.hostile.servers import SERVERS, START, Packets, Server
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -33,8 +33,8 @@ FIRST, LAST = ("nice", "-n", "-10"), ("nice", "-n", "15")
 
 @dataclass
 class Result:
-    """What was seen during an attack. Times in ms; carried: of what is carried without it, None where there are no
-    packets; refused: code, what was said, how often."""
+    """Measurements during an attack. Times in ms; carried: as a part of the packets carried without it, None where
+    there are none; refused: code, text, count."""
 
     attack: str
     server: str
@@ -94,11 +94,18 @@ def resident(pids: list[int]) -> int:
     return total
 
 
-class Other:
+class Bystander:
     """Another client: one small request after the other, each timed. What it says is read here as it comes."""
 
     def __init__(self, server: Server) -> None:
-        command = [*FIRST, sys.executable, "-m", "accesspoint.checks.hostile.other", server.other, server.address]
+        command = [
+            *FIRST,
+            sys.executable,
+            "-m",
+            "accesspoint.checks.hostile.bystander",
+            server.bystander,
+            server.address,
+        ]
         self._process = subprocess.Popen(
             [*command, json.dumps(server.places)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -119,7 +126,7 @@ class Other:
                 self._asked.append((told["begun"], told["ms"], told.get("failed", "")))
 
     def waits(self, begin: float, end: float) -> list[float]:
-        """What requests took between two times, ms.
+        """Return the latencies of the requests between two times, ms.
 
         A client that asks at regular times asks nothing while it waits: what it would have waited is counted as well
         (coordinated omission), also of a request that is still under way."""
@@ -135,7 +142,7 @@ class Other:
         return found
 
     def failures(self, begin: float, end: float) -> dict[str, int]:
-        """Why there were no answers, and how often."""
+        """Count the requests without an answer, by reason."""
         found: dict[str, int] = {}
         for begun, _, failed in list(self._asked):
             if failed and begin <= begun <= end:
@@ -157,21 +164,21 @@ class Other:
 
 
 def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> Result:
-    """Runs an attack and tells what was seen. short: without the calm that figures are compared with."""
+    """Run an attack and return its measurements. short: without the calm that figures are compared with."""
     result = Result(attack.name, attack.server, attack.text)
     seconds = min(attack.seconds, SHORT) if short else attack.seconds
     server = SERVERS[attack.server](directory, attack.options)
-    other: Other | None = None
+    bystander: Bystander | None = None
     try:
         server.start()
-        other = Other(server)
-        if not other.ready.wait(60):
+        bystander = Bystander(server)
+        if not bystander.ready.wait(60):
             result.died = "the other client is not served before the attack"
             return result
         begin, sent = time.monotonic(), server.packets()
         time.sleep(0.3 if short else CALM)
         calm = server.packets() - sent
-        result.calm_p99 = percentile(other.waits(begin, time.monotonic()), 0.99)
+        result.calm_p99 = percentile(bystander.waits(begin, time.monotonic()), 0.99)
         result.calm_mb = resident(server.pids()) / 1e6
         with Memory(server) as memory:
             begun: list[tuple[float, Packets]] = []
@@ -189,10 +196,10 @@ def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> 
         if result.seconds < seconds / 4 and not result.died:
             text = f"ended after {result.seconds:.1f} of {seconds:g} s"
             result.refused.append(("attacker", text, 1))
-        waits = other.waits(begin, end)
+        waits = bystander.waits(begin, end)
         result.requests = len(waits)
         result.other_p50, result.other_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
-        for why, count in other.failures(begin, end).items():
+        for why, count in bystander.failures(begin, end).items():
             result.refused.append(("other client", why, count))
         result.peak_mb = max(memory.peak, server.high_water()) / 1e6
         if attack.carries and calm.sent and settled.sent:
@@ -204,8 +211,8 @@ def measure(attack: Attack, seed: int, directory: Path, short: bool = False) -> 
         result.died = str(error)
         return result
     finally:
-        if other:
-            other.close()
+        if bystander:
+            bystander.close()
         server.close()
 
 
@@ -247,7 +254,7 @@ def strike(
 
 
 def recovered(server: Server) -> str:
-    """Why a new client is not served after the attack; empty when it is."""
+    """Return the reason why a new client is not served after the attack; empty when it is."""
     if server.alive() and (why := server.refuses()) and server.alive():
         return f"a new client is not served for {PATIENCE:g} s after the attack: {why}"
     return "" if server.alive() else f"the server ended: {server.ending()}"

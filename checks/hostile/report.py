@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as a fault, the table, the summary and the page."""
+"""Faults of a server under attack, the table, the summary and the page."""
 
 import json
 import re
@@ -13,21 +13,21 @@ from rich.table import Table
 from accesspoint.checks.hostile.attack import Attack
 from accesspoint.checks.hostile.measure import UNANSWERED, Result
 
-MOST_MB = 512.0
-MOST_MS = 100.0
-LEAST_CARRIED = 0.9
+MAX_MB = 512.0
+MAX_MS = 100.0
+MIN_CARRIED = 0.9
 NOT_YET = ("", "", "", "not measured yet")
 BEGIN, END = "<!-- hostile: begin -->", "<!-- hostile: end -->"
 
 
 def faults(result: Result, speeds: bool = True) -> list[str]:
-    """What is wrong, in words. speeds: judge waits and packets too, which a busy machine spoils."""
+    """Return the faults in words. speeds: judge waits and packets too, which a busy machine spoils."""
     found = [result.died] if result.died else []
-    if result.peak_mb >= MOST_MB:
+    if result.peak_mb >= MAX_MB:
         found.append(f"{result.peak_mb:.0f} MB of memory")
-    if speeds and result.other_p99 >= MOST_MS:
+    if speeds and result.other_p99 >= MAX_MS:
         found.append(f"another client waited {milliseconds(result.other_p99)} (p99)")
-    if speeds and result.carried is not None and result.carried < LEAST_CARRIED:
+    if speeds and result.carried is not None and result.carried < MIN_CARRIED:
         found.append(f"{result.carried:.2f} of the packets carried")
     if any(code == "attacker" for code, _, _ in result.refused):
         found.append("the attack itself failed")
@@ -39,7 +39,7 @@ def milliseconds(value: float) -> str:
 
 
 def refusals(result: Result, most: int = 3) -> str:
-    """How often with which code, and what was said first."""
+    """Return the refusals in words: code, count, and the first text."""
     lines = [f"{code} x{count}{f': {text}' if text else ''}" for code, text, count in result.refused]
     more = f"; {len(lines) - most} other ways" if len(lines) > most else ""
     return "; ".join(lines[:most]) + more or "nothing"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's servers as they are started for an attack, each in the network namespace of this run.
 
-A server says what its other client asks for (`other`, a name of `accesspoint.checks.hostile.other`) and what an
+A server says what its other client asks for (`bystander`, a name of `accesspoint.checks.hostile.bystander`) and what an
 attacker may know of it (`places`). Nothing of it is kept: every attack meets a new one.
 """
 
@@ -54,15 +54,15 @@ class Packets:
 
     @property
     def part(self) -> float:
-        """Of the packets, how many came through."""
+        """Part of the packets that came through."""
         return self.received / self.sent if self.sent else 0.0
 
 
 class Server(ABC):
-    """One of them. directory: for its files. options: those of the attack."""
+    """A server under attack. directory: for its files. options: those of the attack."""
 
     name: ClassVar[str]
-    other: ClassVar[str]
+    bystander: ClassVar[str]
 
     def __init__(self, directory: Path, options: Mapping[str, Any]) -> None:
         self.directory = directory
@@ -74,10 +74,10 @@ class Server(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Until it can be asked. Raises LabError."""
+        """Start the server and wait until it answers. Raises LabError."""
 
     def pids(self) -> list[int]:
-        """Its processes."""
+        """Ids of the server's processes."""
         if self.process is None or self.process.poll() is not None:
             return []
         return family(self.process.pid)
@@ -86,14 +86,14 @@ class Server(ABC):
         return self.process is not None and self.process.poll() is None
 
     def ending(self) -> str:
-        """How it has ended."""
+        """Return the signal or exit code that the server ended with."""
         assert self.process is not None
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"{how} ({last_line(self.directory / 'server.log')[:200]})"
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the server."""
         if self.process:
             self.process.kill()
 
@@ -106,17 +106,17 @@ class Server(ABC):
         return 0
 
     def packets(self, settle: bool = False) -> Packets:
-        """What its ports have carried; nothing without ports. settle: once nothing is under way."""
+        """Return the counts of the server's ports; zero without ports. settle: wait until no packet is under way."""
         return Packets()
 
     def refuses(self) -> str:
-        """Why a new client is not served, however often it asks; empty if it is."""
+        """Return the reason why a new client is not served, even when it retries; empty if it is."""
         command = [
             sys.executable,
             "-m",
-            "accesspoint.checks.hostile.other",
+            "accesspoint.checks.hostile.bystander",
             "--once",
-            self.other,
+            self.bystander,
             self.address,
             json.dumps(self.places),
         ]
@@ -136,7 +136,7 @@ class Server(ABC):
         return process
 
     def until(self, ready: Callable[[], object], log: str = "server.log") -> None:
-        """Waits until the server can be asked. Raises LabError."""
+        """Wait until the server is ready. Raises LabError."""
         deadline = time.monotonic() + START
         while not ready():
             if not self.alive() or time.monotonic() > deadline:
@@ -166,7 +166,7 @@ def family(pid: int) -> list[int]:
 
 
 def listens(address: str) -> bool:
-    """Whether a TCP port is open."""
+    """Return whether a TCP port is open."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
@@ -220,7 +220,7 @@ class Switch(Server):
     places: device_id, cpu_port, ports (the far ends' interfaces), spare.
     """
 
-    name, other = "switch", "p4runtime"
+    name, bystander = "switch", "p4runtime"
 
     def start(self) -> None:
         self.address = "127.0.0.1:9559"
@@ -271,7 +271,8 @@ class Counter:
         self._total = 0
 
     def count(self) -> int:
-        """So far: reading resets what the kernel counts, which is also what the socket had no room for."""
+        """Count the packets so far, those that the socket had no room for included; the kernel's count is reset by each
+        read."""
         self._total += struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[0]
         return self._total
 
@@ -291,7 +292,7 @@ class Rest(Server):
     """The controller's REST API with one access point that is switched off. places: token, an admin's; other, the
     other client's own, for what a token may ask is bounded for each."""
 
-    name, other = "rest", "rest"
+    name, bystander = "rest", "rest"
 
     def access_point(self) -> dict[str, Any]:
         """Return the controller's configuration of its access point."""
@@ -335,7 +336,7 @@ class AccessPoint(Rest):
     """The controller with a switch: a station from which a steady stream of packets goes to the uplink, and two ports
     of other stations, to one of which they roam. places: those of `Rest`; ports (the far ends' interfaces)."""
 
-    name, other = "access-point", "rest"
+    name, bystander = "access-point", "rest"
 
     def access_point(self) -> dict[str, Any]:
         """Links on which nothing waits, as `carried` is of nothing but addresses."""
@@ -373,7 +374,7 @@ class AccessPoint(Rest):
 class Receiver(Server):
     """`hosts batcp receive`. places: its key."""
 
-    name, other = "batcp-receive", "batcp_open"
+    name, bystander = "batcp-receive", "batcp_open"
 
     def start(self) -> None:
         self.address = "127.0.0.1:7000"
@@ -390,7 +391,7 @@ class Proxy(Server):
     """`hosts batcp proxy remote`, a SOCKS5 proxy in front of it and an echo server behind it, which its other client
     asks. places: the SOCKS proxy's port, the echo server's."""
 
-    name, other = "batcp-proxy", "socks"
+    name, bystander = "batcp-proxy", "socks"
 
     def start(self) -> None:
         self.address, socks, echo = "127.0.0.1:7000", 1080, 7007
@@ -409,7 +410,7 @@ class Proxy(Server):
 class Sessions(Server):
     """`hosts sessions serve`."""
 
-    name, other = "sessions", "sessions"
+    name, bystander = "sessions", "sessions"
 
     def start(self) -> None:
         self.address = "127.0.0.1:8640"
@@ -420,7 +421,7 @@ class Sessions(Server):
 class Probe(Server):
     """`hosts probe-buffer serve`. places: its key."""
 
-    name, other = "probe-buffer", "probe"
+    name, bystander = "probe-buffer", "probe"
 
     def start(self) -> None:
         self.address = "127.0.0.1:8630"
@@ -433,7 +434,7 @@ class Probe(Server):
 class Cwnd(Server):
     """`hosts cwnd run` on a veth, which only counts. places: its interface, the far end's, the key."""
 
-    name, other = "cwnd", "cwnd"
+    name, bystander = "cwnd", "cwnd"
 
     def start(self) -> None:
         near, far = veths()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attacks share: gRPC calls without end, HTTP/2 frames by hand, sockets, random mutations."""
+"""Tools of attacks: gRPC calls without end, HTTP/2 frames by hand, sockets, random mutations."""
 
 import random
 import socket
@@ -34,7 +34,7 @@ def channel(target: Target, number: int = 0, unread: bool = False) -> grpc.Chann
 def many(
     target: Target, method: str, requests: Sequence[bytes], connections: int, at_once: int, stream: bool = False
 ) -> None:
-    """These requests over and over, on so many connections, so many at once of each; what is refused is told."""
+    """Send requests over and over, on `connections` connections, several at once on each; report the refusals."""
 
     def ask(call: grpc.Channel, offset: int) -> None:
         rpc = call.unary_stream(method) if stream else call.unary_unary(method)
@@ -101,7 +101,7 @@ def mutations(target: Target, valid: dict[str, list[bytes]]) -> Iterator[tuple[s
 
 
 def throw(target: Target, requests: Iterable[tuple[str, bytes]], streaming: Sequence[str] = ()) -> None:
-    """One request after the other on one connection."""
+    """Send one request after the other on one connection."""
     call = channel(target)
     for method, request in requests:
         try:
@@ -196,8 +196,8 @@ def exchange(target: Target, said: Iterable[bytes], patience: float = 0.05) -> N
 
 
 def idle(target: Target, connections: int, begin: bytes = b"", drip: bytes = b"", every: float = 0.5) -> None:
-    """So many connections that say the beginning of something, and then a byte now and then. What is closed is opened
-    again."""
+    """Hold `connections` connections that send the beginning of a message, and then a byte now and then. A closed one
+    is opened again."""
     streams: list[socket.socket] = []
     while target.running():
         while len(streams) < connections and target.running():

@@ -24,7 +24,7 @@ from accesspoint.experiments.runs.plan import Order
 from accesspoint.experiments.runs.store import Run
 from accesspoint.experiments.verdict.goals import Cell
 from accesspoint.experiments.verdict.summary import figures as cells_of
-from accesspoint.topologies import labs
+from accesspoint.topologies import lab_kinds
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.lab import fail
 from accesspoint.topologies.requirements import LabError
@@ -81,8 +81,8 @@ class Foreground:
             f"[bold]{self._experiment.title}[/]: {profile.name}, {profile.describe()}, TCP {setting.cc}, "
             f"{len(self._arms)} arms of {self._seconds:g} s"
         )
-        if setting.lab == labs.WIRELESS:
-            self._say(f"On radios: {', '.join(f'{n} {v}' for n, v in labs.versions(setting.lab).items())}")
+        if setting.lab == lab_kinds.WIRELESS:
+            self._say(f"On radios: {', '.join(f'{n} {v}' for n, v in lab_kinds.versions(setting.lab).items())}")
         terminal.show_target(self._console, phases.target(self._experiment, setting))
         try:
             self._measure()

@@ -14,7 +14,7 @@ from accesspoint.experiments.runs import provenance
 from accesspoint.experiments.runs.store import Run
 from accesspoint.experiments.scenes.scene import AccessPoint
 from accesspoint.experiments.verdict.goals import Cell, decide
-from accesspoint.topologies import labs, targets
+from accesspoint.topologies import lab_kinds, targets
 from accesspoint.topologies.links.profiles import LinkProfile
 
 BUSY = "during"  # the phase whose delays an arm is judged by
@@ -24,7 +24,9 @@ Summary = dict[str, Any]
 def summarise(experiment: Experiment, setting: Setting, runs: Sequence[Run], cells: Sequence[Cell]) -> Summary:
     """runs: one of each arm, in their order. cells: what these measured."""
     arms = {run.order.arm: by_phase(experiment, run) for run in runs}
-    lab = {"name": setting.lab} | ({"air": setting.air, "wpa2": setting.wpa2} if setting.lab == labs.WIRELESS else {})
+    lab = {"name": setting.lab} | (
+        {"air": setting.air, "wpa2": setting.wpa2} if setting.lab == lab_kinds.WIRELESS else {}
+    )
     return {
         "experiment": experiment.name,
         "started": datetime.fromtimestamp(runs[0].facts["started"], UTC).isoformat(timespec="seconds"),
@@ -37,7 +39,7 @@ def summarise(experiment: Experiment, setting: Setting, runs: Sequence[Run], cel
         "arms": arms,
         "ratios": ratios(setting.profile, arms),
         "verdicts": verdicts(experiment, arms, cells),
-        "versions": provenance.versions(setting.target) | labs.versions(setting.lab),
+        "versions": provenance.versions(setting.target) | lab_kinds.versions(setting.lab),
         "machine": provenance.machine(),
     }
 

@@ -23,7 +23,7 @@ from accesspoint.experiments.runs import flent, measures, plan, provenance, regi
 from accesspoint.experiments.runs.plan import Order
 from accesspoint.experiments.scenes.controls import Controls
 from accesspoint.experiments.verdict import claims
-from accesspoint.topologies import labs, requirements
+from accesspoint.topologies import lab_kinds, requirements
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.lab import fail
 from accesspoint.topologies.links.profiles import ProfileError
@@ -84,7 +84,7 @@ def _versions(order: Order, scene: Scene) -> dict[str, str]:
     """Of what takes part."""
     if order.clock == kernel.SIMULATED:
         return provenance.versions_of_a_simulation()
-    return provenance.versions(order.target) | labs.versions(getattr(scene, "kind", labs.WIRED))
+    return provenance.versions(order.target) | lab_kinds.versions(getattr(scene, "kind", lab_kinds.WIRED))
 
 
 def _make(order: Order, directory: Path, needless: bool = False) -> int:

@@ -99,7 +99,7 @@ def require(scene: Wires, arm: Arm, target: str = targets.DEFAULT) -> None:
     """Raises LabError for what a lab in ns-3 does not have."""
     if target != targets.DEFAULT:
         raise LabError(f"target '{target}' is not in ns-3, which has {targets.DEFAULT} alone: leave TARGET out")
-    from accesspoint.topologies.labs import WIRED
+    from accesspoint.topologies.lab_kinds import WIRED
     from accesspoint.topologies.ns3 import build, lab
 
     build.library()

@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from accesspoint.experiments.scenes.looks import queue_request, waiting
-from accesspoint.topologies.links.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
+from accesspoint.topologies.links.dcf import ACK, DATA, MAX_STATIONS, PAYLOAD, Cell, saturation
 from accesspoint.topologies.links.profiles import LinkProfile
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def cell(terminals: int, rtt: float, buffer: int = 256, upload_queue: int = 1000
     cell that carries less for an empty one (queue_estimate). Its ACKs get 1/(n+1) of the frames, where one
     ACK for two data packets (RFC 5681, section 4.2) needs a third of them.
     """
-    least, _ = saturation(MOST, acks=True, seconds=20)
+    least, _ = saturation(MAX_STATIONS, acks=True, seconds=20)
     acks = BANDWIDTH * 1e6 / 8 / PAYLOAD * 3 / 2 / (terminals + 1)  # frames/s
     return LinkProfile(
         "802.11g", round(acks * (ACK + ETHERNET) * 8), round(least * 1e6 * FRAME / PAYLOAD),

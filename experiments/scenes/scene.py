@@ -22,7 +22,7 @@ from accesspoint.experiments.experiment import Arm, Point, Traffic
 from accesspoint.experiments.lab.stage import Flow as Flow
 from accesspoint.experiments.lab.stage import PathLab, Stage
 from accesspoint.experiments.measure.samples import Sample
-from accesspoint.topologies import labs
+from accesspoint.topologies import lab_kinds
 from accesspoint.topologies.features import Features
 from accesspoint.topologies.kernels.kernel import Kernel
 from accesspoint.topologies.links.peers import kernel_for
@@ -182,12 +182,11 @@ class AccessPoint:
 
     seconds: length of the timeline. A probe of the first station belongs to it, unless not `probed`. peers: the queue
     disciplines of Linux (accesspoint.topologies.links.peers) that arms name as their option `peer`; then all arms run
-    in one kernel
-    that has them. up_effect, down_effect: take the place of the uplink's and of the downlink's rate. told_means: who is
-    told rates, controller or peer, is told the mean of each run's own trace in place of the profile's; an arm whose
-    option `capacity` is "auto" is told none. kind: of lab (accesspoint.topologies.labs); on radios there may be several
-    access_points, places tells at which one each station begins (none: all at the first), air is what radios do to
-    frames, and wpa2 whether stations have a key.
+    in one kernel that has them. up_effect, down_effect: take the place of the uplink's and of the downlink's rate.
+    told_means: who is told rates, controller or peer, is told the mean of each run's own trace in place of the
+    profile's; an arm whose option `capacity` is "auto" is told none. kind: of lab (accesspoint.topologies.lab_kinds);
+    on radios there may be several access_points, places tells at which one each station begins (none: all at the
+    first), air is what radios do to frames, and wpa2 whether stations have a key.
     """
 
     profile: LinkProfile
@@ -199,7 +198,7 @@ class AccessPoint:
     up_effect: Effect | None = None
     down_effect: Effect | None = None
     told_means: bool = False
-    kind: str = labs.WIRED
+    kind: str = lab_kinds.WIRED
     access_points: int = 1
     places: tuple[int, ...] = ()
     air: str = "plain"
@@ -216,31 +215,31 @@ class AccessPoint:
     @property
     def solo(self) -> bool:
         # A user-mode kernel's timers are late as soon as it has to wait for its processor.
-        return bool(self.peers) or self.kind == labs.WIRELESS
+        return bool(self.peers) or self.kind == lab_kinds.WIRELESS
 
     @property
     def early(self) -> float:
-        return EARLY if self.kind == labs.WIRELESS else 0.0
+        return EARLY if self.kind == lab_kinds.WIRELESS else 0.0
 
     def ports(self) -> "dict[int, Port]":
         """Of the switch, as the kind of lab has them."""
-        return labs.lab_class(self.kind).switch_ports(self.profile, self.stations)
+        return lab_kinds.lab_class(self.kind).switch_ports(self.profile, self.stations)
 
     def require(self, arm: Arm, target: str) -> None:
         from accesspoint.topologies import targets
 
-        if self.access_points > 1 and self.kind != labs.WIRELESS:
-            raise LabError(f"the experiment needs more than one access point: give LAB={labs.WIRELESS}")
+        if self.access_points > 1 and self.kind != lab_kinds.WIRELESS:
+            raise LabError(f"the experiment needs more than one access point: give LAB={lab_kinds.WIRELESS}")
         targets.find(target).check(self.ports(), asdict(Features(**arm.features)))
         self.kernel()
 
     def kernel(self) -> Kernel | None:
-        if self.kind == labs.WIRELESS:
-            return labs.kernel_of_radios(self.air, self.wpa2)
+        if self.kind == lab_kinds.WIRELESS:
+            return lab_kinds.kernel_of_radios(self.air, self.wpa2)
         return kernel_for(list(self.peers)) if self.peers else None
 
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> AbstractContextManager[Any]:
-        made = labs.lab_class(self.kind)  # before anything else imports Mininet
+        made = lab_kinds.lab_class(self.kind)  # before anything else imports Mininet
         profile = self.traced(directory, seed)
         if "peer" in arm.options:
             from accesspoint.topologies.mininet.peer_network import PeerLab
@@ -248,7 +247,7 @@ class AccessPoint:
             return PeerLab(profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
         features = Features(**arm.features)
         radios: dict[str, Any] = {}
-        if self.kind == labs.WIRELESS:
+        if self.kind == lab_kinds.WIRELESS:
             radios = {"access_points": self.access_points, "places": self.places, "air": self.air, "wpa2": self.wpa2}
         return made(
             profile, directory, self.stations, features, arm.cc, arm.ecn, stats=True, target=target,

@@ -15,7 +15,7 @@ from accesspoint.experiments.catalogue.fairness import cells as fairness
 from accesspoint.experiments.experiment import Point
 from accesspoint.experiments.runs import plan, registry
 from accesspoint.topologies.kernels.kernel import REAL, SIMULATED
-from accesspoint.topologies.links.dcf import MOST, PAYLOAD, saturation
+from accesspoint.topologies.links.dcf import MAX_STATIONS, PAYLOAD, saturation
 from accesspoint.topologies.requirements import ROOT, LabError
 
 pytestmark = pytest.mark.usefixtures("ns3")
@@ -153,7 +153,7 @@ def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
     assert lossy < 0.95 * alone
 
 
-@pytest.mark.parametrize("stations", [1, 5, MOST])
+@pytest.mark.parametrize("stations", [1, 5, MAX_STATIONS])
 def test_the_cell_that_wired_links_act_out_carries_what_ns3s_does(stations: int) -> None:
     """accesspoint.topologies.links.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
     program = (

@@ -18,7 +18,7 @@ from accesspoint.experiments.scenes.contention import (
     link_rates,
 )
 from accesspoint.experiments.scenes.scene import AccessPoint
-from accesspoint.topologies.links.dcf import DATA, MOST, PAYLOAD, Cell, saturation
+from accesspoint.topologies.links.dcf import DATA, MAX_STATIONS, PAYLOAD, Cell, saturation
 
 
 def test_one_station_gets_what_the_protocol_leaves() -> None:
@@ -27,25 +27,25 @@ def test_one_station_gets_what_the_protocol_leaves() -> None:
 
 
 def test_contention_costs_more_the_more_contend() -> None:
-    both = [saturation(stations, True, seconds=30) for stations in (1, 2, 3, 5, MOST)]
+    both = [saturation(stations, True, seconds=30) for stations in (1, 2, 3, 5, MAX_STATIONS)]
     assert all(more[0] < fewer[0] and more[1] < fewer[1] for fewer, more in pairwise(both))
     assert both[-1][0] < both[0][0] / 4
 
 
 def test_a_cell_takes_its_time_to_come_down_and_to_recover() -> None:
-    cell = Cell(MOST)
-    down = [cell.contend(range(MOST), True, PERIOD)[0] for _ in range(50)]
+    cell = Cell(MAX_STATIONS)
+    down = [cell.contend(range(MAX_STATIONS), True, PERIOD)[0] for _ in range(50)]
     assert down[0] > 1.5 * down[4] > 0 and sum(down[:5]) > 3 * sum(down[-5:])
     up = [cell.contend([0], True, PERIOD)[0] for _ in range(25)]
     assert up[0] < up[-1] / 3 and up[-1] * PAYLOAD * 8 / PERIOD > 15e6
 
 
 def test_links_have_the_rates_of_the_cell() -> None:
-    contending = range(MOST)
-    uplink, downlink = link_rates(Cell(MOST), contending, True)
-    frames, _ = Cell(MOST).contend(contending, True, PERIOD)
+    contending = range(MAX_STATIONS)
+    uplink, downlink = link_rates(Cell(MAX_STATIONS), contending, True)
+    frames, _ = Cell(MAX_STATIONS).contend(contending, True, PERIOD)
     assert uplink == round(frames / PERIOD * (DATA + 14) * 8)
-    assert downlink == round(frames / MOST / PERIOD * 66 * 8), "every station gets as many frames through"
+    assert downlink == round(frames / MAX_STATIONS / PERIOD * 66 * 8), "every station gets as many frames through"
 
 
 def test_a_cell_in_which_stations_contend_begins_at_its_worst() -> None:

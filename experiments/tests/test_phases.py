@@ -21,7 +21,7 @@ from accesspoint.experiments.runs.plan import Order
 from accesspoint.experiments.runs.store import Run
 from accesspoint.experiments.scenes.scene import AccessPoint, Walk
 from accesspoint.experiments.tests import synthetic
-from accesspoint.topologies import labs
+from accesspoint.topologies import lab_kinds
 from accesspoint.topologies.links.profiles import PROFILES, link_profile
 from accesspoint.topologies.requirements import LabError
 
@@ -177,9 +177,9 @@ def test_who_walks_needs_radios() -> None:
     with pytest.raises(LabError, match="needs more than one access point: give LAB=mininet-wifi"):
         scene.require(experiment.arms[0], "apswitch")
     assert experiment.under
-    scene = experiment.under(Setting(lab=labs.WIRELESS, air="wmediumd")).scene_of({}, experiment.arms[0])
+    scene = experiment.under(Setting(lab=lab_kinds.WIRELESS, air="wmediumd")).scene_of({}, experiment.arms[0])
     assert isinstance(scene, AccessPoint)
-    assert (scene.kind, scene.access_points, scene.air, scene.early) == (labs.WIRELESS, 2, "wmediumd", 4.0)
+    assert (scene.kind, scene.access_points, scene.air, scene.early) == (lab_kinds.WIRELESS, 2, "wmediumd", 4.0)
 
 
 def test_radios_are_asked_for_as_they_were_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -188,16 +188,16 @@ def test_radios_are_asked_for_as_they_were_chosen(monkeypatch: pytest.MonkeyPatc
     def lab(*_: Any, **named: Any) -> None:
         asked.update(named)
 
-    monkeypatch.setattr(labs, "lab_class", lambda kind: lab)
+    monkeypatch.setattr(lab_kinds, "lab_class", lambda kind: lab)
     declared = registry.find("handover")
     assert declared.under
-    for kind, air in ((labs.WIRED, "plain"), (labs.WIRELESS, "wmediumd")):
+    for kind, air in ((lab_kinds.WIRED, "plain"), (lab_kinds.WIRELESS, "wmediumd")):
         experiment = declared.under(Setting(lab=kind, air=air))
         asked.clear()
         experiment.scene_of({}, experiment.arms[0]).lab(experiment.arms[0], "bmv2", tmp_path, seed=7)
         assert (asked["target"], asked["seed"], asked["stats"]) == ("bmv2", 7, True)
         radios = {name: value for name, value in asked.items() if name in ("access_points", "air")}
-        assert radios == ({} if kind == labs.WIRED else {"access_points": 2, "air": "wmediumd"})
+        assert radios == ({} if kind == lab_kinds.WIRED else {"access_points": 2, "air": "wmediumd"})
 
 
 def test_ratios() -> None:

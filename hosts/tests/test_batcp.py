@@ -294,7 +294,7 @@ def secret(path: Path) -> Path:
 
 
 def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
-    """Octets that are no hello, forged joins and half-open connections beside a transfer on this host."""
+    """Octets that are no hello, forged joins and half-open connections during a transfer on this host."""
     folder, key = tmp_path / "received", secret(tmp_path / "key")
     folder.mkdir()
     digest = make_file(tmp_path / "file", SIZE)
@@ -373,7 +373,7 @@ def test_an_open_receiver_replaces_nothing(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_senders_keeps_no_other_out(tmp_path: Path) -> None:
-    """Who opens a receiver to everybody: idle connections make room, those of the source that has the most first."""
+    """A receiver that is open to everybody drops idle connections, those of the source with the most first."""
     folder = tmp_path / "received"
     folder.mkdir()
     (tmp_path / "file").write_bytes(os.urandom(100_000))

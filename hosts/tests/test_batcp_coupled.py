@@ -31,7 +31,7 @@ def reno(paths: Paths) -> tuple[PathHost, PathHost]:
 
 
 def beside(*words: str) -> float:
-    """What a plain TCP gets of one link beside a BATCP connection of two subflows, of its half."""
+    """Return a plain TCP's share of a link that it shares with a BATCP connection of two subflows; 1: half the link."""
     with Paths() as paths:
         a, b = reno(paths)
         link = paths.link(a, b, rate=f"{MBIT}mbit", delay="20ms", limit=60)

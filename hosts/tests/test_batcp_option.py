@@ -37,7 +37,7 @@ CUT_OFF = ["fe", "fe00", "fe01", "fe20" + b"010042".hex(), "0101fe0c" + b"010042
 
 @pytest.fixture
 def pair() -> Iterator[tuple[PathHost, PathHost, list[PathLink]]]:
-    """Two hosts with two links."""
+    """Make two hosts with two links."""
     with Paths() as paths:
         a, b = paths.host("a"), paths.host("b")
         yield a, b, [paths.wire(a, b), paths.wire(a, b)]

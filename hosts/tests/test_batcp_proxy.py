@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BATCP's proxies carry unmodified programs over two interfaces, and tell them what is refused."""
+"""BATCP's proxies carry unmodified programs over two interfaces, and report refused connections to them."""
 
 import hashlib
 import os

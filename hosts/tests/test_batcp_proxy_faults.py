@@ -112,7 +112,7 @@ def test_a_hundred_kills_leave_nothing(wires: Scene) -> None:
 
 
 def left_behind(scene: Scene) -> tuple[list[str], list[str], list[str]]:
-    """What a daemon could leave: BPF programs, cgroups, routes and rules.
+    """Return the state that a daemon could leave behind: BPF programs, cgroups, routes and rules.
 
     IPv6 routes are left out: the kernel adds some by itself seconds after an interface has come up."""
     cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/*batcp*")]

@@ -215,13 +215,14 @@ def test_a_target_is_met_beside_others_and_after_an_outage(cell: Cell) -> None:
 
 
 def test_it_gives_way_where_the_link_cannot_carry_the_target() -> None:
-    """10 Mbit/s on 8, beside four: marks alone tell of it, too."""
+    """10 Mbit/s on 8, with four others: marks alone show it, too."""
     with loaded("tcp_av", "target=10000", "ceiling=1"):
         assert gives_way(Cell(10, 4, 90, 0.0, True)) <= PATIENCE
 
 
 def test_marks_are_congestion(paths: Paths) -> None:
-    """A link that marks every packet loses none: who hears of that in every round, and misses its target, gives way."""
+    """A link that marks every packet loses none: a control that gets marks in every round, and misses its target, gives
+    way."""
     with loaded("tcp_av", "target=9000", "loss_limit=100", "ceiling=1"):
         a, b = paths.host("a"), paths.host("b")
         link = paths.link(a, b, rate="8mbit", delay="10ms", limit=1000)

@@ -113,7 +113,7 @@ def test_partly_deployed() -> None:
         flows = start(cell.terminals)
         for terminal in (first, second):
             assert eventually(terminal.bounds, 20)
-        # Who does not run it is neither counted nor bounded, and who does is not starved.
+        # A terminal without the middleware is neither counted nor bounded, and one with it is not starved.
         assert eventually(lambda: counted(first) == (2, 2)), first.status()
         before = [flow.info()[0]["acked"] for flow in flows]
         time.sleep(6)

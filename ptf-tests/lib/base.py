@@ -123,7 +123,7 @@ class AccessPointTest(BaseTest):
         self.prepare()
 
     def prepare(self) -> None:
-        """What all tests of a class need; the empty program when it is not overridden."""
+        """Set up what all tests of a class need; load the empty program when it is not overridden."""
 
     def tearDown(self) -> None:
         for group in reversed(self.inserted):
@@ -260,7 +260,7 @@ class AccessPointTest(BaseTest):
         )
 
     def expect_no_digest(self) -> None:
-        """No digest comes."""
+        """Expect that no digest comes."""
         self.assertIsNone(self.p4.receive("digest", SILENCE))
 
     def expect_packet_in(self, packet: Any, ingress_port: int) -> None:
@@ -270,11 +270,11 @@ class AccessPointTest(BaseTest):
         self.assertEqual((received.payload.hex(), received["ingress_port"]), (bytes(packet).hex(), ingress_port))
 
     def expect_no_packet_in(self) -> None:
-        """No packet-in comes."""
+        """Expect that no packet-in comes."""
         self.assertIsNone(self.p4.receive("packet", SILENCE))
 
     def expect_idle(self, expected: P4TableEntry, meanwhile: Callable[[], None]) -> None:
-        """The next idle timeout notification names this entry; until it comes, `meanwhile` goes on."""
+        """Expect this entry in the next idle timeout notification; until it comes, `meanwhile` runs."""
         notification = None
 
         def hear() -> bool:
@@ -331,7 +331,7 @@ class AccessPointTest(BaseTest):
             self.assertEqual(received.hex(), bytes(packet).hex(), f"frame {number} of {len(packets)} at port {port}")
 
     def expect_nothing(self) -> None:
-        """No other frame leaves any port."""
+        """Expect that no other frame leaves any port."""
         verify_no_other_packets(self, timeout=SILENCE)
 
     def send_and_expect(self, port: int, packet: Any, to: int | tuple[int, ...], expected: Any = None) -> None:

@@ -109,7 +109,7 @@ def pad(packet: Packet, size: int) -> Packet:
 
 
 def set_ecn(packet: Any, ecn: int) -> bytes:
-    """The same frame with another ECN codepoint and, for IPv4, the header checksum computed anew."""
+    """Return the frame with another ECN codepoint and, for IPv4, a new header checksum."""
     frame = bytearray(bytes(packet))
     if frame[12:14] == b"\x86\xdd":
         frame[15] = frame[15] & 0xCF | ecn << 4

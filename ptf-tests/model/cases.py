@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What program and model are asked: entries, and frames that meet them, as Hypothesis strategies.
+"""Cases for program and model: entries, and frames that meet them, as Hypothesis strategies.
 
-A case has a few conversations. Its frames are theirs with this or that changed, and its entries are about them, so
-that most entries are hit and most frames differ from one that hits in a single thing.
+A case has a few conversations. Its frames are frames of these with a few changes, and its entries match these, so that
+most entries are hit and most frames differ from a frame that hits in a single field.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ TAGS: tuple[tuple[tuple[int, int], ...], ...] = (
     ((frames.CUSTOMER_TAG, 5), (frames.CUSTOMER_TAG, 6), (frames.CUSTOMER_TAG, 7)),
 )
 ETHERNET = 14  # bytes of its header
-SHORTEST = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
+MIN_FRAME = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
 PPP = {4: 0x0021, 6: 0x0057}
 OTHER_TYPES = (0x88B5, 0x8847, 0x8870, 0x0100, frames.EAPOL, *frames.CONTROL)
 PROTOCOLS = (
@@ -72,7 +72,7 @@ NUMBERS = (1000, 2000, 3000, 4000, 3500, 1500, 2500, (1 << 30) + 3000, 0, (1 << 
 
 @dataclass(frozen=True)
 class Conversation:
-    """What is the same in all frames of one kind between two hosts. ether_type: of what is not IP."""
+    """Fields that all frames of one kind between two hosts share. ether_type: of frames other than IP."""
 
     port: int
     src: int
@@ -89,7 +89,8 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Variation:
-    """What differs from frame to frame. first: byte of the IP header; cut: bytes taken off; noise: bytes changed."""
+    """Fields that differ from frame to frame. first: byte of the IP header; cut: bytes taken off; noise: bytes
+    changed."""
 
     ecn: int
     flags: int
@@ -134,7 +135,7 @@ def build(talk: Conversation, vary: Variation) -> bytes:
     frame = bytearray(b"".join([*words, ether_type.to_bytes(2), body]))
     for at, byte in vary.noise:
         frame[min(ETHERNET + at, len(frame) - 1)] = byte
-    return bytes(frame[: max(SHORTEST, len(frame) - vary.cut)])
+    return bytes(frame[: max(MIN_FRAME, len(frame) - vary.cut)])
 
 
 def build_ip(talk: Conversation, vary: Variation) -> bytes:
@@ -312,7 +313,7 @@ def rules(
         of_one = draw(st.sampled_from(facts))
         names = draw(st.lists(st.sampled_from(sorted(of_one)), max_size=3, unique=True))
         wanted = {name: part(bits[name], of_one[name], draw(HOW)) for name in names}
-        # What an entry says by leaving the key out.
+        # An entry matches any value by leaving the key out.
         match: Match = {
             name: want for name, want in wanted.items() if (len(want) < 65536 if isinstance(want, range) else want[1])
         }
@@ -321,7 +322,7 @@ def rules(
 
 
 def part(bits: int, value: int, how: tuple[int, int]) -> tuple[int, int] | range:
-    """What a rule asks of one of a frame's facts: all of it, all but a bit, or what is beside it."""
+    """Return a rule's match on one of a frame's facts: on all of it, on all but a bit, or on a value next to it."""
     if bits == PORT_RANGE:
         low, high = ((0, value - 1, value, value + 1)[how[0] & 3], (value - 1, value, value, 0xFFFE)[how[1] & 3])
         low = min(max(low, 0), 0xFFFF)

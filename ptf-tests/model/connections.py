@@ -71,13 +71,13 @@ class Network(Protocol):
         """Delete and insert flows: way, index in the case, generation."""
 
     def receive(self, port: int, frame: bytes) -> None:
-        """A frame arrives at a port, now."""
+        """Deliver a frame to a port, now."""
 
     def block(self, port: int) -> None:
-        """The port's wire takes no further frame."""
+        """Stop the port's wire: it takes no further frame."""
 
     def unblock(self, port: int) -> None:
-        """It does again."""
+        """Resume the port's wire."""
 
     def advance(self, to: int) -> list[tuple[int, int, bytes]]:
         """Let time pass until frames leave, at most until `to`; return (time, port, frame)."""
@@ -219,7 +219,7 @@ class Run:
 
     @staticmethod
     def _lifted(bases: tuple[int, int]) -> tuple[int, int]:
-        """The same numbers on the wire, far above 0."""
+        """Lift sequence numbers far above 0; on the wire they stay the same."""
         return tuple(base + (1 << 40) if base < 1 << 39 else base for base in bases)  # type: ignore[return-value]
 
     def learn(self, slot: int, again: bool) -> None:
@@ -237,7 +237,7 @@ class Run:
         self.network.set_flows([way for way, _ in gone], learned)
 
     def set_order(self, made: Connection, unordered: bool) -> None:
-        """From now on the access point cannot tell the order of the connection's data and ACKs."""
+        """Hide the order of the connection's data and ACKs from the access point, from now on."""
         for direction in made.directions:
             direction.unordered |= unordered and not self.case.strict
 
@@ -292,14 +292,14 @@ class Run:
             self.unblock(number)
 
     def unblock(self, port: int) -> None:
-        """The wire of a port goes on."""
+        """Resume the wire of a port."""
         self.fifos[port].set_blocked(self.network.now, False)
         if port in self.blocked:
             self.ports[port].outages.append((self.blocked.pop(port), self.network.now))
         self.network.unblock(port)
 
     def skip(self, made: Connection, step: Skip) -> None:
-        """Both ends move on by what nobody saw."""
+        """Advance both ends by bytes that the access point did not see."""
         self.settle()
         one, other = made.ends[step.end], made.ends[1 - step.end]
         agree = one.snd_nxt == other.rcv_nxt and other.snd_nxt == one.rcv_nxt

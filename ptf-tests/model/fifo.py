@@ -31,7 +31,7 @@ class Wire:
         self.advance(now)
 
     def set_blocked(self, now: int, blocked: bool) -> None:
-        """The wire stands still, or goes on. The frame on it waits, too: so nobody does less by then than this one."""
+        """Stop or resume the wire. The frame on it waits, too: so nobody does less by then than this one."""
         self.advance(now)
         if blocked and self._blocked_at is None:
             self._blocked_at = now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be read in a frame, from the RFCs and IEEE 802.1Q: no more than is certain and whole."""
+"""Fields of a frame, from the RFCs and IEEE 802.1Q: only those that are certain and whole."""
 
 from dataclasses import dataclass
 

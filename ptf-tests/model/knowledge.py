@@ -110,7 +110,7 @@ class Knowledge:
 
 
 def merge(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same numbers as ranges that do not touch."""
+    """Merge ranges of numbers into ranges that do not touch."""
     made: list[tuple[int, int]] = []
     for one, other in sorted(ranges):
         if made and one <= made[-1][1]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of the access point, as docs/architecture.md, docs/naming.md and the decisions tell it.
+"""The policy of the access point, from docs/architecture.md, docs/naming.md and the decisions.
 
 Written from those pages, not from the program, so that the two can disagree. A packet is decided alone: those before
 it have left. What is a matter of chance (a feedback between never and always, a hold about to end) raises `Chance`.
@@ -28,7 +28,7 @@ Match = dict[str, tuple[int, int] | range]  # a value and its mask, or the ports
 
 
 class Chance(Exception):
-    """Both outcomes are right."""
+    """A random decision: both outcomes are right."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Rule:
 
 @dataclass
 class Entries:
-    """What the controller has written; feedback is by the packet's codepoint, too.
+    """Entries of the controller; feedback is by the packet's codepoint, too.
 
-    metered: queues whose meter lets nothing through. gate: whether it does so. step: ports with a threshold, which no
-    packet waits for that is alone.
+    metered: queues whose meter lets nothing through. gate: whether it does so. step: ports with a threshold; a packet
+    that is alone does not wait for it.
     """
 
     ingress_roles: dict[int, int] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Outcome:
 
 
 def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, memory: Memory, now: float) -> Outcome:
-    """What becomes of a frame that comes in through a port; `flood`: the ports of the access point."""
+    """Return the outcome of a frame that comes in through a port; `flood`: the ports of the access point."""
     frame, outcome = read(data), Outcome()
     punt = first_match(entries.punt, punt_facts(frame, port))
     if punt:
@@ -206,7 +206,7 @@ def direction(port: int, target: int | None, entries: Entries) -> int:
 
 
 def punt_facts(frame: Frame, port: int) -> dict[str, int]:
-    """What `punt` can ask."""
+    """Return the facts that `punt` matches on."""
     facts = {"ingress_port": port, "dst_addr": frame.dst, "ether_type": frame.ether_type}
     return facts | {"protocol": frame.protocol, "dst_port": frame.ports[1]}
 
@@ -214,7 +214,7 @@ def punt_facts(frame: Frame, port: int) -> dict[str, int]:
 def class_facts(
     frame: Frame, port: int, target: int | None, flow: Flow | None, scalable: bool, entries: Entries
 ) -> dict[str, int]:
-    """What `classify` can ask."""
+    """Return the facts that `classify` matches on."""
     return {
         "direction": direction(port, target, entries),
         "flow_class": flow.flow_class if flow else 0,
@@ -250,7 +250,7 @@ def first_match(rules: list[Rule], facts: dict[str, int]) -> tuple[int, int, int
 
 
 def fits(value: int, want: tuple[int, int] | range) -> bool:
-    """Within a range, or equal to a value where its mask has a bit."""
+    """Return whether a fact is within a range, or equal to a value where its mask has a bit."""
     return value in want if isinstance(want, range) else (value ^ want[0]) & want[1] == 0
 
 
@@ -266,7 +266,8 @@ def owner(flow: Flow) -> tuple[int, int]:
 
 
 def is_held(above: float | None, now: float) -> bool:
-    """What is held together waits with the bulk for a second, once one packet of it was above the meter."""
+    """Return whether packets that are held together wait with the bulk: for a second after one of them was above the
+    meter."""
     age = now - (float("-inf") if above is None else above)
     if HELD < age < FREE:
         raise Chance
@@ -274,7 +275,7 @@ def is_held(above: float | None, now: float) -> bool:
 
 
 def feedback(frame: Frame, flow: Flow | None, egress: int, class_id: int, entries: Entries) -> tuple[bool, bool]:
-    """Whether feedback acts, from the sum of the flow's, port's and class's; and whether it may only mark."""
+    """Return whether feedback acts, from the sum of the flow's, port's and class's, and whether it may only mark."""
     of_class, mark_only = entries.class_feedback.get((egress, class_id, frame.ecn), (0, 0))
     of_flow = 0 if flow is None else flow.scalable_feedback if frame.ecn == ECT1 else flow.feedback
     total = of_flow + entries.port_feedback.get((egress, frame.ecn), 0) + of_class

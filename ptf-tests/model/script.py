@@ -109,7 +109,7 @@ class Fates(OfEnd):
 
 @dataclass(frozen=True)
 class Marks(OfEnd):
-    """So many of this end's next data segments come with CE."""
+    """A number of this end's next data segments that come with CE."""
 
     count: int = 1
 
@@ -123,7 +123,7 @@ class Do(OfEnd):
 
 @dataclass(frozen=True)
 class Skip(OfEnd):
-    """This end has sent so many bytes of which the access point saw nothing."""
+    """A number of bytes that this end has sent without the access point seeing them."""
 
     distance: int = 0
 

@@ -45,12 +45,12 @@ OUT = ROOT / "out/mutants"
 MODEL = "test_model.ProgramFollowsThePolicy"
 CONNECTIONS = "connections"  # in place of a test: the model of connections, in virtual time (run.py --connections)
 CONNECTION_CASES = 400
-CONNECTION_ROOMS = "ack_filter", "own_data", "window_scale"  # of whose mutants the model of connections is asked
+CONNECTION_STAGES = "ack_filter", "own_data", "window_scale"  # of whose mutants the model of connections is asked
 CASES = 300  # of the model, for each mutant; run.py has as many
 SPARSE_HOLD = 1.1  # s; no flow is sparse in a switch's first second
 SAMPLE = 6  # without --all: one of so many
 # Where to look for a killer first: what a mutant's name begins with behind its kind -> modules of tests.
-ROOMS = {
+STAGE_TESTS = {
     "gate": "test_gate",
     "own_data": "test_own_data",
     "window_scale": "test_own_data",
@@ -74,14 +74,14 @@ MODULES = sorted(
 )
 
 
-class Bench:
+class MutantSwitch:
     """A switch in a namespace of its own, and the tests' ports to it, in this process."""
 
     def __init__(self, name: str) -> None:
         target = TARGETS["apswitch"]
         interfaces = enter_namespace()
         with open(OUT / f"{name}.out", "wb") as output:
-            self.switch = start(target.command(interfaces, OUT / f"{name}.log"), stdout=output, stderr=output)
+            self.process = start(target.command(interfaces, OUT / f"{name}.log"), stdout=output, stderr=output)
         ptf.config.update(
             platform="eth", qlen=20000, socket_recv_size=65536, relax=False, log_dir=str(OUT / name), debug="error"
         )
@@ -96,11 +96,11 @@ class Bench:
         time.sleep(SPARSE_HOLD)
 
     def load(self, program: str) -> None:
-        """A program in place of the one before, with nothing in it."""
+        """Load a program in place of the one before, without entries."""
         self.p4.push_pipeline(program.encode())
 
     def failure(self, test: str) -> str:
-        """How a test fails; empty when it passes."""
+        """Run a test and return its failure; empty when it passes."""
         module, name = test.split(".")
         result = unittest.TestResult()
         with redirect_stdout(io.StringIO()):
@@ -110,7 +110,7 @@ class Bench:
 
     def killer(self, name: str, mutant: str, original: str) -> str:
         """Return a test of the suite that fails with the mutant and not with the program; empty when there is none."""
-        first = ROOMS.get(room_of(name))
+        first = STAGE_TESTS.get(stage_of(name))
         for module in sorted(MODULES, key=lambda module: module != first):
             for test in tests_of(module):
                 if not self.failure(test):
@@ -123,7 +123,7 @@ class Bench:
         return ""
 
 
-def room_of(name: str) -> str:
+def stage_of(name: str) -> str:
     """Return the file of the program that a mutant is of, by its name."""
     return name.split(": ")[1].split(".")[0] if ": " in name else ""
 
@@ -139,7 +139,7 @@ def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: 
     """Try mutants until there are none: (mutant, what killed it)."""
     code = 1
     try:
-        bench = Bench(f"bench{number}")
+        switch = MutantSwitch(f"switch{number}")
         program = json.loads(PROGRAM.read_text())
         makers = dict(mutants(program)) | {"": lambda: json.dumps(program)}
         while True:
@@ -147,12 +147,14 @@ def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: 
                 name = tasks.get(timeout=1)
             except Empty:
                 break
-            answers.put((name, *attempt(bench, makers[name](), name, killers.get(name), makers[""]() if renew else "")))
-        # The bench is as it was, so it was the mutants that failed.
-        answers.put(("", *attempt(bench, makers[""](), "", None, "")))
+            answers.put(
+                (name, *attempt(switch, makers[name](), name, killers.get(name), makers[""]() if renew else ""))
+            )
+        # The switch is as it was, so it was the mutants that failed.
+        answers.put(("", *attempt(switch, makers[""](), "", None, "")))
         answers.close()
         answers.join_thread()
-        stop(bench.switch)
+        stop(switch.process)
         code = 0
     except Exception:
         traceback.print_exc()
@@ -161,26 +163,26 @@ def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: 
         os._exit(code)  # PTF's thread that receives would not end
 
 
-def attempt(bench: Bench, program: str, name: str, killer: str | None, original: str) -> tuple[str, str]:
+def attempt(switch: MutantSwitch, program: str, name: str, killer: str | None, original: str) -> tuple[str, str]:
     """Return the test that found a mutant, and how it failed; empty if none.
 
     original: the program itself, if a test that is not known is to be looked for.
     """
     try:
-        bench.load(program)
+        switch.load(program)
     except Exception as error:
         return "load", str(error)[:200]
     if killer == CONNECTIONS:
         return (killer, how) if (how := connection_failure(program)) else ("", "")
     if killer and killer != MODEL:
-        return (killer, how) if (how := bench.failure(killer)) else ("", "")
-    if how := bench.failure(MODEL):
+        return (killer, how) if (how := switch.failure(killer)) else ("", "")
+    if how := switch.failure(MODEL):
         return MODEL, how
-    if original and (not name or room_of(name) in CONNECTION_ROOMS) and (how := connection_failure(program)):
+    if original and (not name or stage_of(name) in CONNECTION_STAGES) and (how := connection_failure(program)):
         return CONNECTIONS, how
     if original and name:
-        bench.load(program)
-        return bench.killer(name, program, original), ""
+        switch.load(program)
+        return switch.killer(name, program, original), ""
     return "", ""
 
 

@@ -93,7 +93,7 @@ def primitives(program: dict[str, Any]) -> Iterator[Mutation]:
 
 
 def sets_nothing(primitive: dict[str, Any]) -> bool:
-    """Whether a primitive makes a zero of a variable, which is one already, or sets a variable of the compiler's."""
+    """Return whether a primitive sets a variable to zero, which it is already, or sets a variable of the compiler's."""
     if primitive["op"] != "assign":
         return False
     target, value = primitive["parameters"]

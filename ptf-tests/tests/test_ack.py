@@ -101,7 +101,7 @@ class FullPortDropsBulkFirst(HostsTest):
         left = self.receive_all(SLOW, 2.0)
         self.assertLess(len(left), count, "the port was never full")
         self.assertLess(gone + len(acks), len(left), "too slow: no bulk waits any longer")
-        # What had come between two ACKs may have gone between them; those that waited then left before all bulk.
+        # Bulk that came between two ACKs may have left between them; ACKs that waited then left before all bulk.
         self.assertEqual(
             [frame for frame in left[: gone + len(acks)] if frame != bytes(bulk)], [bytes(ack) for ack in acks]
         )

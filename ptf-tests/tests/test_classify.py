@@ -69,7 +69,7 @@ class EachKeySelects(HostsTest):
 
 
 class HigherPriorityWins(HostsTest):
-    """Of entries that match, the one of highest priority decides, in whatever order they came."""
+    """The matching entry of highest priority decides, in any order of insertion."""
 
     def runTest(self):
         self.insert(
@@ -117,7 +117,7 @@ class UnregulatedClassHasNoFeedback(HostsTest):
 
 
 class DemotedPacketIsRegulated(HostsTest):
-    """What is above its queue's meter waits with the bulk, and has the bulk's feedback, whatever its class has."""
+    """A packet above its queue's meter waits with the bulk, and has the bulk's feedback, with any class."""
 
     def runTest(self):
         self.insert(

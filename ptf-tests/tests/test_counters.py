@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What enters and leaves each port's queue, by class, in packets and bytes."""
+"""Counters of the packets and bytes that enter and leave each port's queue, by class."""
 
 from accesspoint.ptf_tests.lib.base import PORTS, SLOW, STATION, UPLINK, HostsTest, class_entry, poll
 from accesspoint.ptf_tests.lib.packets import build_udp

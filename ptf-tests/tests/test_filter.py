@@ -81,7 +81,7 @@ class TimestampsAreSuperseded(FilterTest):
 
 
 class TimestampsMayStandBeforeTheirPadding(FilterTest):
-    """So do stacks that pad a header to its end, as RFC 9293 allows: ns-3 is one."""
+    """Some stacks pad a header to its end, as RFC 9293 allows: ns-3 is one."""
 
     def runTest(self):
         for version, first in ((4, 390), (6, 392)):
@@ -119,7 +119,7 @@ class EcnIsNeverLost(FilterTest):
 
 
 class EachChangeOfEcnIsKept(FilterTest):
-    """Of ACKs that wait those before a change are all sent: marked bytes are told from those that were not."""
+    """ACKs that wait before a change of ECN are all sent: marked bytes stay apart from unmarked ones."""
 
     def runTest(self):
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=380))
@@ -206,14 +206,14 @@ class UnknownFlowKeepsAll(FilterTest):
 
 
 class NotAllAreFiltered(FilterTest):
-    """Of ACKs that wait no more than fifteen in a row are filtered."""
+    """At most fifteen waiting ACKs in a row are filtered."""
 
     def runTest(self):
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=343))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(6)]
         acks = [build_ack(STATION, SLOW, number) for number in range(1, 41)]
         self.send(STATION, *bulk, *acks)
-        # A target may give each of those that are filtered its time.
+        # A target may spend the time of each filtered ACK.
         self.expect(SLOW, *bulk, acks[15], acks[31], acks[39], timeout=20)
         self.expect_nothing()
 
@@ -257,7 +257,7 @@ class FilterCanComeBack(HostsTest):
     """Switched off and on again, the filter stops no connection, however far that went in between."""
 
     def have_left(self, count):
-        """So many have been sent or filtered."""
+        """Return whether this number of ACKs has been sent or filtered."""
         counts = self.read_counts(UPLINK)
         return counts["sent"][0] + counts["filtered"][0] == count
 
@@ -298,7 +298,7 @@ class NumbersWrap(FilterTest):
 
 
 class NewUserOfAnIndexStartsAnew(FilterTest):
-    """What an earlier user of the flow index acknowledged says nothing about the next one."""
+    """ACKs of an earlier user of the flow index filter none of the next user's."""
 
     def runTest(self):
         first = ack_flow(310, generation=1)
@@ -372,7 +372,7 @@ class LostAckSupersedesNothing(FilterTest):
 
 
 class AckInTheBulksQueueSupersedesNothing(FilterTest):
-    """Where ACKs wait with the bulk, whose queue may be full, none is filtered."""
+    """ACKs that wait with the bulk, whose queue may be full, filter none."""
 
     def runTest(self):
         self.modify(prioritise_entry(0, filter=1))

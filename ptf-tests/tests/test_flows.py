@@ -166,7 +166,7 @@ class FlowIsItsFiveTuple(FlowsTest):
 
 
 class FlowIsBetweenTwoPorts(FlowsTest):
-    """Who takes a host's address, or moves, is of another flow: that of the old way counts and keeps what it has."""
+    """A host that takes another's address, or moves, has another flow: the old path's flow keeps its own counts."""
 
     def runTest(self):
         flow = flow_entry(STATION, UPLINK)

@@ -87,7 +87,7 @@ class AbsentPortGoesNowhere(HostsTest):
 
 
 class EveryKindOfFrameIsForwarded(HostsTest):
-    """What the program does not read it does not touch."""
+    """Frames that the program does not read pass unchanged."""
 
     def runTest(self):
         ethernet = build_ethernet(STATION, UPLINK)

@@ -21,7 +21,7 @@ def gate_entry(port, buffer=BUFFER, batch=BATCH):
 
 
 class GateTest(HostsTest):
-    """A gate test: frames that take the slow port a fifth of a second each, and tell their order."""
+    """A gate test: frames that take the slow port a fifth of a second each, and carry their order."""
 
     def prepare(self):
         super().prepare()
@@ -62,7 +62,7 @@ class GateClosesAtItsBuffer(GateTest):
         self.send_frames(2 * BUFFER)
         counts = self.read_counts(SLOW)
         admitted, refused = counts["arrived"][0], counts["refused"][0]
-        # What has left meanwhile made room in the open gate.
+        # Packets that have left meanwhile made room in the open gate.
         self.assertIn(admitted - BUFFER, range(counts["sent"][0] + 1))
         self.assertEqual(counts["refused"], (refused, 1000 * refused))
         self.expect_frames(range(admitted))
@@ -183,7 +183,7 @@ class LostPacketGivesBackItsPlace(GateTest):
 
 
 class DroppedPacketTakesNoPlace(GateTest):
-    """What feedback drops never was in the buffer."""
+    """A packet that feedback drops takes no place in the buffer."""
 
     def runTest(self):
         feedback = port_feedback(ALWAYS)

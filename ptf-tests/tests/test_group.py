@@ -78,7 +78,7 @@ class GroupTrafficIsClassified(GroupTest):
 
 
 class GroupTrafficIsCountedByPort(GroupTest):
-    """What comes in through a port enters the queues of all others and is counted when it leaves them."""
+    """A frame to the group enters the queues of all other ports and is counted when it leaves them."""
 
     def runTest(self):
         self.send_and_expect(STATION, build_udp(STATION, 9, size=300), (OTHER_STATION, UPLINK, SLOW))
@@ -96,7 +96,7 @@ class GroupTrafficIsCountedByPort(GroupTest):
 
 
 class GroupQueueIsTheDifference(GroupTest):
-    """What came in through other ports and has not left is in the queue: it falls with each frame that leaves."""
+    """A port's queue is the frames that came in through other ports and have not left: it falls with each that does."""
 
     def runTest(self):
         self.insert(class_entry(0))
@@ -254,7 +254,7 @@ class WhatIsOfNoFlowIsNotSplit(HostsTest):
 
 
 class WhatIsHeldIsRegulated(HostsTest):
-    """What waits with the bulk for others' sake has the bulk's feedback as well."""
+    """A packet that waits with the bulk because others do has the bulk's feedback as well."""
 
     def runTest(self):
         self.insert(class_entry(OTHER, queue=3, regulated=0), *port_feedback(ALWAYS))

@@ -25,7 +25,7 @@ from accesspoint.ptf_tests.lib.packets import (
 )
 
 ETHERNET_SIZE, IPV4_SIZE, IPV6_SIZE = 14, 20, 40  # bytes
-SHORTEST_TAGGED = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
+MIN_TAGGED_FRAME = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag
 
 
 class MalformedTest(HostsTest):
@@ -77,9 +77,9 @@ class CutFramesAreForwarded(MalformedTest):
         ):
             frames += cut(packet)
         tagged = build_ethernet(STATION, UPLINK) / Dot1Q(vlan=5) / build_udp(STATION, UPLINK, size=50).payload
-        frames += cut(tagged, SHORTEST_TAGGED)
+        frames += cut(tagged, MIN_TAGGED_FRAME)
         tagged = build_ethernet(STATION, UPLINK) / Dot1Q(vlan=5) / Dot1Q(vlan=6) / build_ack(STATION, UPLINK).payload
-        frames += cut(tagged, SHORTEST_TAGGED)
+        frames += cut(tagged, MIN_TAGGED_FRAME)
         session = b"\x11\0\0\1" + (42).to_bytes(2) + b"\0\x21"
         frames += cut(build_ethernet(STATION, UPLINK, type=0x8864) / session / build_ack(STATION, UPLINK).payload)
         self.insert(forward_entry(UPLINK, UPLINK, outer_vid=5), forward_entry(UPLINK, UPLINK, outer_vid=5, inner_vid=6))
@@ -109,7 +109,7 @@ class CutFramesAreMarkedWhenTheHeaderIsWhole(MalformedTest):
 
 
 class WrongVersionOrLengthIsNoIp(MalformedTest):
-    """Of all first bytes of an IP header only version 4 with 20 bytes or more, and version 6, are rewritten."""
+    """Only frames whose IP header begins with version 4 and 20 bytes or more, or with version 6, are rewritten."""
 
     def runTest(self):
         self.insert(*port_feedback(ALWAYS), *class_feedback(0, mark_only=1))

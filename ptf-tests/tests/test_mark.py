@@ -28,7 +28,7 @@ KINDS = (NOT_ECT, ECT1, ECT0)
 
 
 def port_feedback(feedback, port=UPLINK, ecn=KINDS):
-    """What leaves the port with one of these codepoints is marked with this probability (65535 = always)."""
+    """Entries that mark a port's egress packets of these codepoints with this probability (65535 = always)."""
     return [
         entry("port_feedback", {"egress_port": port, "ecn": kind}, "add_port_feedback", feedback=feedback)
         for kind in ecn
@@ -36,7 +36,7 @@ def port_feedback(feedback, port=UPLINK, ecn=KINDS):
 
 
 def class_feedback(feedback, class_id=0, mark_only=0, port=UPLINK, ecn=KINDS):
-    """What leaves the port in the class with one of these codepoints is marked with this probability, or only that."""
+    """Entries that mark a class's egress packets of these codepoints with this probability; `mark_only`: never drop."""
     match = {"egress_port": port, "class_id": class_id}
     action = {"feedback": feedback, "mark_only": mark_only}
     return [entry("class_feedback", {**match, "ecn": kind}, "add_class_feedback", **action) for kind in ecn]
@@ -94,7 +94,7 @@ class WrongChecksumStaysWrong(HostsTest):
 
 
 class CeStaysCe(HostsTest):
-    """A packet that carries CE goes on unchanged and does not count as marked."""
+    """A packet that carries CE is forwarded unchanged and does not count as marked."""
 
     def runTest(self):
         self.insert(*port_feedback(ALWAYS))
@@ -141,7 +141,7 @@ class PureAckIsSpared(HostsTest):
 
 
 class OtherThanIpIsDropped(HostsTest):
-    """What is not IP cannot be marked: feedback drops it, unless its class is not regulated or only marked."""
+    """A frame other than IP cannot be marked: feedback drops it, unless its class is not regulated or only marked."""
 
     def runTest(self):
         self.insert(*port_feedback(ALWAYS), class_entry(3, regulated=0, control=1))
@@ -217,10 +217,10 @@ class FeedbackIsExactAtItsEnds(HostsTest):
 
 
 class EachKindHasItsFeedback(HostsTest):
-    """What ECT(1), ECT(0) and packets that are not ECN-capable get of each term has nothing to do with the others."""
+    """Each term's feedback is apart for ECT(1), ECT(0) and packets that are not ECN-capable."""
 
     def expect_marked(self, *kinds):
-        """Of the three kinds of packets these are acted upon, the others go on as they are."""
+        """Expect feedback on these kinds of packets, and none on the others of the three."""
         for version in (4, 6):
             for ecn in KINDS:
                 packet = build_udp(STATION, UPLINK, ecn=ecn, version=version)

@@ -155,7 +155,7 @@ class ProgramFollowsThePolicy(AccessPointTest):
 
     def prepare(self) -> None:
         self.insert(cpu_session(), P4MulticastGroupEntry(FLOOD_GROUP, replicas=[(port, 1) for port in PORTS]))
-        # What a case reports does not keep the next one from reporting the same.
+        # A report of one case does not suppress the same report of the next.
         self.insert(*(P4DigestEntry(name, max_list_size=1, ack_timeout_ns=1) for name in DIGESTS))
         self.memory = Memory()
         self.next_index = INDICES_OF_OTHERS

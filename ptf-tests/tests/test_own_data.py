@@ -96,7 +96,7 @@ class WindowsAreScaled(OwnDataTest):
 
 
 class WindowsAreScaledOfIpv6(OwnDataTest):
-    """The same over IPv6."""
+    """Windows are scaled over IPv6, too."""
 
     index, version = 602, 6
 
@@ -186,7 +186,7 @@ class ConnectionOnUsedPortsOwesNothing(OwnDataTest):
 
 
 class DataOfOthersIsOvertaken(OwnDataTest):
-    """Whoever else waits is no reason to wait, and neither is what an earlier owner of the flow index left behind."""
+    """Data of other flows is no reason to wait, and neither is that of an earlier owner of the flow index."""
 
     index = 605
 

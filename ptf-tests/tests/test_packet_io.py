@@ -64,7 +64,7 @@ class PuntSelectsPackets(HostsTest):
 
 
 class PuntCopiesToController(HostsTest):
-    """A copied packet goes on as if nothing had happened; the controller gets it as it came."""
+    """A copied packet is forwarded as without the copy; the controller gets it as it came."""
 
     def prepare(self):
         super().prepare()
@@ -95,7 +95,7 @@ class PuntCopiesFlood(AccessPointTest):
 
 
 class PuntFollowsPriority(HostsTest):
-    """Of two entries that match, the one of higher priority acts."""
+    """The matching entry of higher priority acts."""
 
     def runTest(self):
         self.insert(
@@ -153,7 +153,7 @@ class PacketOutTooShortForEthernet(AccessPointTest):
 
 
 class PuntedPacketGoesOutAgain(HostsTest):
-    """What came in goes out again as it was: the controller can answer for the network."""
+    """A punted packet goes out again unchanged: the controller can answer for the network."""
 
     def runTest(self):
         self.insert(punt_entry("send_to_cpu", ingress_port=STATION))

@@ -56,7 +56,7 @@ class SegmentsWithoutDataArePureAcks(PureAckTest):
 
 
 class PaddedAckIsPure(PureAckTest):
-    """What Ethernet adds to a short frame is no data."""
+    """Padding that Ethernet adds to a short frame is no data."""
 
     def runTest(self):
         for version in (4, 6):
@@ -84,7 +84,7 @@ class OtherSegmentsAreNotPureAcks(PureAckTest):
 
 
 class EveryHeaderLengthIsKnown(PureAckTest):
-    """Of every header length there are pure ACKs, and segments that open, end or carry something."""
+    """Every header length has pure ACKs, and segments that open, end or carry something."""
 
     def runTest(self):
         for words in range(11):

@@ -22,7 +22,7 @@ CLASSES = {LOCAL: 3, UP: 2, DOWN: 1}
 
 
 def direction_entries() -> list:
-    """A class for each direction, so that counters tell the direction."""
+    """A class for each direction, so that counters show the direction."""
     return [class_entry(class_id, direction=direction) for direction, class_id in CLASSES.items()]
 
 

@@ -27,7 +27,7 @@ class ScalableTest(HostsTest):
         self.insert(class_entry(SCALABLE, queue=QUEUE, scalable=1), class_entry(BULK, scalable=0))
 
     def expect_scalable(self, scalable, bulk):
-        """So many packets were of scalable flows, so many of others, since the last time."""
+        """Expect these numbers of packets of scalable flows and of others, since the last time."""
         self.expect_queued(UPLINK, {QUEUE: scalable, 0: bulk})
         self.reset_counts()
 

@@ -28,7 +28,7 @@ class SparseTest(HostsTest):
             self.expect(UPLINK, packet)
 
     def expect_sparse(self, sparse, bulk):
-        """So many packets were sparse, so many bulk."""
+        """Expect these numbers of sparse and of bulk packets."""
         self.expect_counts(UPLINK, SPARSE, arrived=sparse, sent=sparse)
         self.expect_counts(UPLINK, BULK, arrived=bulk, sent=bulk)
         self.expect_queued(UPLINK, {6: sparse, 0: bulk})
@@ -92,7 +92,7 @@ class NewOwnerOfAnIndexIsSparse(SparseTest):
 
 
 class SparseRateCanChange(SparseTest):
-    """The rate of a flow is written beside its entry as well."""
+    """The rate of a flow can also be written by its direct meter alone."""
 
     def runTest(self):
         flow = flow_entry(STATION, UPLINK, flow_index=104)

@@ -231,7 +231,7 @@ class EachVlanHasItsFlows(TagsTest):
 
 
 class DeeperIsOpaque(TagsTest):
-    """A third tag, other codes and versions of PPPoE, and what it carries beside IP, are not looked into."""
+    """A third tag, other codes and versions of PPPoE, and its payloads other than IP, are not parsed."""
 
     def runTest(self):
         self.insert(class_entry(3, ip=0, control=0), class_entry(4, control=1), class_entry(5, ip=1))

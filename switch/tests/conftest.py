@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the P4Runtime tests share: a running switch, its clients and their programs."""
+"""Fixtures of the P4Runtime tests: a running switch, its clients and their programs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def access_point() -> Program:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Where a switch without program and interfaces listens."""
+    """Address of a running switch without program and interfaces."""
     address = free_address()
     with running(address, start_switch(address)):
         yield address

@@ -98,7 +98,7 @@ def switch(tmp_path: Path) -> Iterator[Switch]:
 
 @contextlib.contextmanager
 def started(directory: Path) -> Iterator[Switch]:
-    """On `left_in.pcap` there; nothing comes in on the right."""
+    """Start a switch on `left_in.pcap` in a directory; nothing comes in on the right."""
     address = free_address()
     left, right = str(directory / "left"), str(directory / "right")
     Path(f"{right}_in.pcap").write_bytes(PCAP)
@@ -255,7 +255,7 @@ def test_a_set_is_all_or_nothing(switch: Switch) -> None:
 
 
 def test_ports_that_are_files_go_and_do_not_come(switch: Switch) -> None:
-    """Those on interfaces do both: src/gnmi/tests.rs."""
+    """A port that is a file can be removed, not added; ports on interfaces can be both: src/gnmi/tests.rs."""
     left, right = (f"/interfaces/interface[name={port}]" for port in (switch.left, switch.right))
     files = grpc.StatusCode.FAILED_PRECONDITION
     refused(files, "start it on network interfaces", lambda: switch.set(update={id_of("veth9"): 9}))
@@ -315,7 +315,7 @@ def test_policies_are_made_bound_replaced_and_deleted(switch: Switch) -> None:
     assert switch.get(shaper, "JSON").popitem()[1] == {"cir": 1000000, "bc": 1500, "max-queue-depth-bytes": 20000}
     switch.set(replace={shaper: {"cir": "2000000"}})
     assert switch.get(shaper, "JSON").popitem()[1] == {"cir": 2000000}
-    # What a Get of the configuration answers can be set again.
+    # The answer to a Get of the configuration can be set again.
     config = switch.get("/qos", "JSON_IETF", "CONFIG").popitem()[1]
     switch.set(replace={"/qos": config})
     assert switch.get("/qos", "JSON_IETF", "CONFIG").popitem()[1] == config
@@ -430,7 +430,7 @@ def test_samples_and_changes(switch: Switch) -> None:
         beats = {"mode": "ON_CHANGE", "heartbeat_interval": SECOND // 10}
         async with Subscription(switch, "STREAM", (f"{interface}/state/id", beats), updates_only=True) as stream:
             assert [await stream.next() for _ in range(3)] == [True, {"id": 1}, {"id": 1}]
-        # What is not there yet, comes, changes and goes: nothing else is sent.
+        # A path that is not there yet, comes, changes and goes: nothing else is sent.
         for fields in ({"mode": "ON_CHANGE"}, often | {"suppress_redundant": True}, {"mode": "TARGET_DEFINED"}):
             async with Subscription(switch, "STREAM", (f"{model}/config", fields)) as stream:
                 assert await stream.next() is True

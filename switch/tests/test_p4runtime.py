@@ -564,7 +564,7 @@ def test_mutated_requests_never_harm(client: Client, method: str) -> None:
             if failure.code() == grpc.StatusCode.UNKNOWN:
                 assert all(error.canonical_code != rpc_code.INTERNAL for error in errors(failure))
             else:
-                # What is no protobuf at all is answered by the gRPC library.
+                # The gRPC library answers bytes that are no protobuf.
                 internal = failure.code() == grpc.StatusCode.INTERNAL
                 assert not internal or "failed to decode Protobuf" in failure.details()
     client.push(program=client.program)

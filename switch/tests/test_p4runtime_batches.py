@@ -195,7 +195,7 @@ def test_packets_meet_all_of_an_atomic_batch_or_none(client: Client, connect: An
     filler = [program.entry("ternary_table", [exact(2, number)], ("note", 0), priority=1) for number in range(8)]
 
     def batch(low: int, high: int) -> list[p4r.Update]:
-        # What stands between the two is more than the packet thread does between two looks at its ports.
+        # The updates between the two are more than the packet thread does between two polls of its ports.
         first = program.entry("lpm_table", [], ("note", low))
         last = program.entry("keyless_table", action=("note", high), is_default_action=True)
         return [modify(first), *(modify(entry) for entry in filler * 40), modify(last)]

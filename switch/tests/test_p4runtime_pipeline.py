@@ -164,7 +164,7 @@ def test_saved_and_committed(marked: Client, access_point: Program) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         marked.push("COMMIT", access_point)
     assert code(failure) == INVALID
-    # What is written now is written to the saved one.
+    # Writes go to the saved pipeline from now on.
     forward = access_point.entry("forward", [exact(1, 1), exact(2, 0), exact(3, 0)], ("forward_to", 1))
     number = access_point.id("digests", "source_digest_t")
     flood = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[p4r.Replica(port=b"\1")], metadata=b"m")
@@ -269,7 +269,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
 
 async def with_finsy(address: str, p4info: Path, work: Callable[[fy.Switch], Any]) -> Any:
-    """What `work` answers, done by finsy as the primary of a switch that runs this program."""
+    """Run `work` with finsy as the primary of a switch with this program, and return its answer."""
     answer = asyncio.get_running_loop().create_future()
 
     async def ready(switch: fy.Switch) -> None:

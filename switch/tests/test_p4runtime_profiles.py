@@ -136,7 +136,7 @@ def test_initial_entries_can_be_written(client: Client) -> None:
     first, second = client.read(table_entry=table)
     assert not first.is_const and not second.is_const
     assert client.outcomes(insert(first), delete(first)) == [EXISTS, OK]
-    # What was deleted stays away, also from a new pipeline that keeps the state.
+    # Deleted entries stay away, also from a new pipeline that keeps the state.
     client.push("RECONCILE_AND_COMMIT", client.program)
     assert client.read(table_entry=table) == [second]
     client.push("VERIFY_AND_COMMIT", client.program)

@@ -31,7 +31,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @contextlib.contextmanager
 def switch(*options: str) -> Iterator[str]:
-    """Where a switch with these options listens."""
+    """Run a switch with these options; yield its address."""
     address = free_address()
     process = start_switch(address, *options)
     try:
@@ -56,7 +56,7 @@ def credentials(trusted: Authority, of: Authority | None = None, name: str = "cl
 
 
 def answers(address: str, offered: grpc.ChannelCredentials | None) -> bool:
-    """Whether the server answers a client; one that it does not let in finds it unavailable."""
+    """Return whether the server answers a client; a rejected client gets UNAVAILABLE."""
     client = Client(address, credentials=offered)
     try:
         return bool(client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=WAIT).p4runtime_api_version)
@@ -89,7 +89,7 @@ def test_with_mutual_tls_the_server_knows_its_clients(authority: Authority, tmp_
 
 
 def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
-    """What a request is answered with."""
+    """Return the status code of a request's answer."""
     try:
         call()
     except grpc.RpcError as failure:
@@ -115,7 +115,7 @@ def test_a_certificate_s_name_says_what_its_client_may_do(authority: Authority, 
         primary.push(program=kinds)
         for name, codes in wanted.items():
             shown = credentials(authority, authority, name)
-            # Who knows the primary's election id is not the primary yet.
+            # A client that knows the primary's election id is not the primary yet.
             entry = kinds.entry("keyless_table", action=("note", 3), is_default_action=True)
             thief = Client(address, credentials=shown, program=kinds, election_id=1)
             assert code_of(lambda thief=thief, entry=entry: thief.write(modify(entry))) == codes[0]
@@ -157,13 +157,13 @@ def test_new_certificates_are_taken_over_while_it_serves(authority: Authority, t
         place(other)
         wait_for(other)
         assert not answers(address, credentials(authority, authority))
-        # What makes no sense changes nothing.
+        # Invalid files change nothing.
         files[0].write_text("no certificate")
         time.sleep(3)
         assert answers(address, credentials(other, other))
         place(authority)
         wait_for(authority)
-        # Who was here all the time did not notice.
+        # A client that was connected all the time did not notice.
         before.arbitrate(1)
         assert before.status()[1] == 1
         before.close()
@@ -198,7 +198,7 @@ def test_a_packet_out_without_a_cpu_port_is_refused(kinds: Program) -> None:
 
 
 def ends(address: str, *options: str) -> str:
-    """What a switch that does not start says."""
+    """Return the error output of a switch that does not start."""
     process = start_switch(address, *options)
     _, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 2

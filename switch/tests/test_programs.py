@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled test programs are those of their sources, as far as a p4c on PATH can tell."""
+"""The compiled test programs are those of their sources, as far as a p4c on PATH can compile them."""
 
 import json
 import shutil

@@ -60,7 +60,7 @@ def compare(case: Case, packets: int, seed: int, directory: Path) -> Verdict:
         frames = [(port, frame) for port, frame in frames if frame[12:14] not in TAGS]
         scouts = frames[:SCOUTS]
         entries = make_entries(case, program, seen_keys(case, scouts, as_tutorial(program, []), directory), rng)
-        # What the first entries do leads to other keys.
+        # The actions of the first entries lead to other keys.
         keys = seen_keys(case, scouts, as_tutorial(program, unique(program, entries)), directory)
         entries = unique(program, entries + make_entries(case, program, keys, rng))
         updates = copies() + [insert(entry) for entry in entries]
@@ -96,7 +96,7 @@ def compare(case: Case, packets: int, seed: int, directory: Path) -> Verdict:
 
 
 def reason(case: Case, frame: bytes, mine: Any, other: Any) -> str:
-    """Why the two may differ as they do; empty: nobody knows."""
+    """Return the known reason for a difference between the two; empty: none is known."""
     for known in case.reasons:
         if known.concerns(frame) and known.without(mine) == known.without(other):
             return known.name
@@ -201,7 +201,7 @@ def run(packets: int, seed: int, names: list[str], write: bool) -> int:
 
 
 def with_p4info(case: Case, directory: Path) -> Case:
-    """The case with a P4Info beside its JSON: compiled where the repository holds none."""
+    """Return the case with a P4Info next to its JSON: compiled where the repository holds none."""
     if case.p4info.exists():
         return case
     if not shutil.which("p4c-bm2-ss"):

@@ -13,7 +13,7 @@ from accesspoint.checks.conformance.client import Program, binary, update
 from tools.differences.programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 from tools.differences.switches import apswitch, write_pcap
 
-MOST = 24  # entries of a table
+MAX_ENTRIES = 24  # entries of a table
 
 
 def seen_keys(case: Case, frames: list[Frame], entries: dict[str, Any], directory: Path) -> dict[str, list[list[int]]]:
@@ -51,7 +51,7 @@ def make_entries(case: Case, program: Program, keys: dict[str, list[list[int]]],
         if table.is_const_table or not table.match_fields or not references or table.implementation_id:
             continue
         seen = keys.get(table.preamble.name, [])
-        for _ in range(min(table.size, MOST)):
+        for _ in range(min(table.size, MAX_ENTRIES)):
             values = rng.choice(seen) if seen else [rng.getrandbits(f.bitwidth) for f in table.match_fields]
             entry = p4r.TableEntry(table_id=table.preamble.id)
             ranked = False
@@ -150,13 +150,13 @@ def as_hex(value: bytes) -> str:
 
 
 def replicas() -> dict[int, list[dict[str, int]]]:
-    """Of the multicast groups and of the clone sessions."""
+    """Replicas of the multicast groups and of the clone sessions."""
     both = [{"egress_port": 1, "instance": 1}, {"egress_port": 3, "instance": 2}]
     return {1: both, 2: [{"egress_port": 2, "instance": 5}], 7: [{"egress_port": CPU_PORT, "instance": 1}]}
 
 
 def copies() -> list[Any]:
-    """The same as P4Runtime has them."""
+    """Updates of P4Runtime that write the replicas."""
     updates = []
     for number, ports in replicas().items():
         made = [p4r.Replica(egress_port=r["egress_port"], instance=r["instance"]) for r in ports]
@@ -172,7 +172,7 @@ def copies() -> list[Any]:
 
 def unique(program: Program, entries: list[Any]) -> list[Any]:
     """Each key once, and no more than a table holds."""
-    room = {table.preamble.id: min(table.size, MOST) for table in program.p4info.tables}
+    room = {table.preamble.id: min(table.size, MAX_ENTRIES) for table in program.p4info.tables}
     first: dict[Any, Any] = {}
     for entry in entries:
         key = (entry.table_id, tuple(sorted(field.SerializeToString() for field in entry.match)))

@@ -20,7 +20,7 @@ Frame = tuple[int, bytes]  # port, bytes
 
 
 class DifferencesError(Exception):
-    """One line that names what is missing and the mend."""
+    """A missing tool or file: one line that names it and the fix."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def controller(process: subprocess.Popen[bytes], log: Path, program: Program) ->
 
 
 def write_all(client: Client, updates: list[Any]) -> list[bool]:
-    """Which updates the switch took."""
+    """Write updates one by one, and return for each whether the switch accepted it."""
     taken = []
     for one in updates:
         try:
@@ -128,7 +128,7 @@ def counters(client: Client, program: Program) -> dict[str, Any]:
 
 @dataclass
 class Result:
-    """What a switch did with the packets."""
+    """A switch's results for the packets."""
 
     outputs: Outputs = field(default_factory=dict)
     taken: list[bool] = field(default_factory=list)

@@ -24,7 +24,7 @@ CONTROLLER = (
     "finsy", "grpcio", "fastapi", "uvicorn", "httptools", "sqlalchemy", "alembic", "psycopg[binary]", "pydantic", "prometheus-client", "typer",
     "httpx", "numpy", "nats-py", "cryptography",
 )  # fmt: skip
-"""What controller/ imports, as requirements.txt pins it."""
+"""Requirements of controller/, as requirements.txt pins them."""
 
 
 def build(out: Path, version: str, programs: Mapping[str, Path]) -> None:
@@ -97,7 +97,7 @@ def environment(to: Path) -> None:
 
 
 def finish(to: Path, name: str, version: str, out: Path) -> None:
-    """What every package has, and the package itself."""
+    """Add the files that every package has, and make the package."""
     docs = to / "usr/share/doc" / name
     put(docs / "copyright", f"Files: *\nLicense: Apache-2.0\n\n{(ROOT / 'LICENSE').read_text()}")
     put_packed(docs / "changelog.gz", (ROOT / "CHANGELOG.md").read_text())
@@ -130,7 +130,7 @@ def finish(to: Path, name: str, version: str, out: Path) -> None:
 
 
 def codename() -> str:
-    """Of the release of Debian that this is, as `deb12`."""
+    """Codename of this machine's release of Debian, as `deb12`."""
     text = Path("/etc/os-release").read_text()
     found = {key: value.strip('"') for key, _, value in (line.partition("=") for line in text.splitlines())}
     return f"{'deb' if found.get('ID') == 'debian' else found.get('ID', 'linux')}{found.get('VERSION_ID', '')}"

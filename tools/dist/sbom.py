@@ -73,7 +73,8 @@ def cargo(manifest: Path) -> Iterable[Component]:
 
 
 def python(wanted: list[str]) -> Iterable[Component]:
-    """What is asked for, and what that asks for, in the versions that are installed and tested."""
+    """Components for these requirements and for those of each of them, in the versions that are installed and
+    tested."""
     waiting: list[tuple[Requirement, tuple[str, ...]]] = [(Requirement(word), ()) for word in wanted]
     seen = dict[str, Component]()
     done = set[tuple[str, tuple[str, ...]]]()
@@ -95,5 +96,5 @@ def python(wanted: list[str]) -> Iterable[Component]:
 
 
 def applies(requirement: Requirement, extras: tuple[str, ...]) -> bool:
-    """Whether it is wanted on this system. extras: those of the package that asks for it."""
+    """Return whether a requirement applies to this system. extras: those of the package that has it."""
     return not requirement.marker or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))

@@ -23,7 +23,7 @@ CONFORMANCE = "p4runtime_conformance"
 
 
 def rust_environment() -> dict[str, str]:
-    """What cargo builds a program with that holds no path of this machine: neither rustc's, nor clang's in BPF objects."""
+    """Environment of cargo for a program without paths of this machine: neither rustc's, nor clang's in BPF objects."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     places = {home: "/cargo", str(ROOT): "/access-point"}
     build = {

@@ -32,7 +32,7 @@ def headline() -> str:
 
 
 def protected() -> str:
-    """Which traffic is protected beside CAKE, and which is not."""
+    """Summary of the traffic that is protected compared with CAKE, and of that which is not."""
     return overview.in_short(overview.kept(RESULTS), "docs/results")
 
 

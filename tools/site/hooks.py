@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs.yml adds to the pages of docs/: the reference, made from the code, and the project's own pages.
+"""Hooks of mkdocs.yml, which add to the pages of docs/: the reference, made from the code, and the project's own pages.
 
 Pages are written to be read in the checkout; links from there to sources, of which the site has none, become plain
 text.
@@ -17,7 +17,7 @@ from tools.site import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Of the checkout's root -> where they are on the site.
+# Pages of the checkout's root -> their places on the site.
 PROJECT = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -50,7 +50,7 @@ def expanded(nav: list[Any]) -> list[Any]:
 
 
 def title(page: Path) -> str:
-    """Its first heading."""
+    """First heading of a page."""
     return page.read_text().partition("\n")[0].lstrip("# ")
 
 

@@ -132,7 +132,7 @@ def typed(name: str, command: Any, level: int) -> list[str]:
 
 
 def usage(parse: Any) -> str:
-    """What a program with argparse prints for --help, its subcommands' too."""
+    """Return the output of --help of a program with argparse, its subcommands' too."""
     found: list[argparse.ArgumentParser] = []
     original = argparse.ArgumentParser.parse_args
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a lab in a user-mode Linux kernel of its own, for machines whose kernel lacks what the lab needs.
 
-It is a program that boots on this machine's own files, which it cannot change: what the lab writes stays in its memory,
-except in the directories that it is given. It has one CPU, and no network but its own.
+The kernel is a program that boots on this machine's own files, which it cannot change: writes of the lab stay in its
+memory, except in the directories that it is given. It has one CPU, and no network but its own.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ REAL, VIRTUAL = "real", "virtual"
 SIMULATED = "simulated"  # ns-3's: no kernel, no lab
 CLOCKS = (REAL, VIRTUAL, SIMULATED)
 _KEEPS_VIRTUAL_TIME = "CONFIG_UML_TIME_TRAVEL_SUPPORT=y"
-_CLOCK = "LAB_CLOCK"  # in the environment of what runs in there, beside INSIDE
-# What the kernel puts memory of its own in place of (topologies/kernels/init.sh).
+_CLOCK = "LAB_CLOCK"  # in the environment of what runs in there, next to INSIDE
+# Directories that the kernel mounts a tmpfs of its own over (topologies/kernels/init.sh).
 _COVERED = tuple(map(Path, ("/dev", "/run", "/tmp", "/var/tmp")))
 STOP_TIMEOUT = 5.0  # s
 TOO_LONG = 124  # as timeout(1)
@@ -49,17 +49,17 @@ class Kernel:
         return os.access(self.program, os.X_OK) and any(self.modules.glob("*/modules.dep"))
 
 
-# Of Debian's package user-mode-linux: no radios, but every queue discipline.
+# The kernel of Debian's package user-mode-linux: no radios, but every queue discipline.
 DEBIAN = Kernel(Path("/usr/bin/linux.uml"), Path("/usr/lib/uml/modules"))
 
 
 def with_radios() -> Kernel:
-    """The one that `make wifi-kernel` builds."""
+    """Return the kernel that `make wifi-kernel` builds."""
     return Kernel(directory() / "linux", directory() / "lib/modules")
 
 
 def directory() -> Path:
-    """Where `make wifi-kernel` puts the kernel and its modules."""
+    """Return the directory into which `make wifi-kernel` puts the kernel and its modules."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "programmable-access-point/wifi-kernel"
 
@@ -79,12 +79,12 @@ def of_virtual_time() -> Kernel:
 
 
 def inside() -> bool:
-    """Whether this program runs in such a kernel."""
+    """Return whether this program runs in such a kernel."""
     return INSIDE in os.environ
 
 
 def clock() -> str:
-    """What time is here: REAL, or VIRTUAL in a kernel that keeps it."""
+    """Return the kind of clock here: REAL, or VIRTUAL in a kernel that keeps it."""
     return os.environ.get(_CLOCK, REAL)
 
 
@@ -120,7 +120,7 @@ def run(
 
 
 def _covered(needed: list[Path]) -> list[Path]:
-    """Those directories that would not be seen in there, as in a clone in the system's temporary folder."""
+    """Return the directories that the kernel would hide, as a clone's in the system's temporary folder."""
     places = dict.fromkeys(path.resolve() for path in needed)
     return [path for path in places if any(path.is_relative_to(each) for each in _COVERED)]
 
@@ -176,7 +176,7 @@ def _exit_code(code: int) -> int:
 
 @contextlib.contextmanager
 def _terminal_kept() -> Iterator[None]:
-    """The kernel makes the terminal raw, and a killed one leaves it so."""
+    """Restore the terminal: the kernel makes it raw, and a killed one leaves it so."""
     if not sys.stdin.isatty():
         yield
         return

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What contention costs a cell of 802.11g: the more stations have something to send, the less all of them carry.
+"""Cost of contention in a cell of 802.11g: the more stations have something to send, the less all of them carry.
 
     python -m accesspoint.topologies.links.dcf
 
-prints what is left of it in the long run. Who transmits at the same time collides; each station's rate adaptation takes
-that for a bad channel and goes to lower rates, at which frames take many times as long. Sources: the DCF and its OFDM
-PHY: IEEE Std 802.11-2020, sections 10.3 and 18; its saturation: Bianchi, "Performance Analysis of the IEEE 802.11 DCF",
-IEEE JSAC 18(3), 2000; ARF, the rate adaptation: Kamerman, Monteban, "WaveLAN-II", Bell Labs Technical Journal 2(3),
-1997; what collisions make of it: Kim et al., "CARA", IEEE INFOCOM 2006.
+prints the capacity that is left in the long run. Stations that transmit at the same time collide; each station's rate
+adaptation takes that for a bad channel and goes to lower rates, at which frames take many times as long. Sources: the
+DCF and its OFDM PHY: IEEE Std 802.11-2020, sections 10.3 and 18; its saturation: Bianchi, "Performance Analysis of the
+IEEE 802.11 DCF", IEEE JSAC 18(3), 2000; ARF, the rate adaptation: Kamerman, Monteban, "WaveLAN-II", Bell Labs Technical
+Journal 2(3), 1997; its behaviour under collisions: Kim et al., "CARA", IEEE INFOCOM 2006.
 """
 
 import math
@@ -25,7 +25,7 @@ CONTROL = (6, 6, 12, 12, 24, 24, 24, 24)  # Mb/s, of the MAC's ACK after each of
 MAC_ACK, MAC_HEADER = 14, 36  # octets: QoS data with LLC and FCS, without Ethernet's header
 UP_AFTER, DOWN_AFTER = 10, 2  # frames in a row, of ARF
 DATA, ACK, PAYLOAD = 1500, 52, 1448  # octets of IP, with TCP timestamps; of a full segment's payload
-MOST = 10  # stations
+MAX_STATIONS = 10
 
 
 @dataclass
@@ -61,12 +61,13 @@ class _Sender:
 
 
 def airtime(octets: int, rate: int) -> float:
-    """Of a frame of the MAC at a rate in Mb/s (s)."""
+    """Return the airtime of a frame of the MAC at a rate in Mb/s (s)."""
     return PREAMBLE + EXTENSION + 4e-6 * math.ceil((22 + 8 * octets) / (4 * rate))
 
 
 class Cell:
-    """Stations, each with full frames, and an access point with TCP ACKs. Rate adaptation goes on from where it was."""
+    """Stations, each with full frames, and an access point with TCP ACKs. Rate adaptation keeps its state between
+    calls."""
 
     def __init__(self, stations: int, seed: int = 1) -> None:
         self._random = Random(seed)
@@ -100,8 +101,8 @@ class Cell:
 
 
 def saturation(stations: int, acks: bool, seconds: float = 120.0) -> tuple[float, float]:
-    """The payload that `stations` carry together in the long run (Mb/s), and the frames per second of an access point
-    beside them that always has TCP ACKs to send, if it has `acks`."""
+    """Return the payload that `stations` carry together in the long run (Mb/s), and the frames per second of an access
+    point that always has TCP ACKs to send to them, if it has `acks`."""
     data, answers = Cell(stations).contend(range(stations), acks, seconds)
     return round(data * PAYLOAD * 8 / seconds / 1e6, 2), round(answers / seconds, 1)
 
@@ -109,6 +110,6 @@ def saturation(stations: int, acks: bool, seconds: float = 120.0) -> tuple[float
 if __name__ == "__main__":
     print("stations  ACKs waiting  payload, Mb/s  frames of ACKs/s")
     for waiting in (False, True):
-        for number in range(1, MOST + 1):
+        for number in range(1, MAX_STATIONS + 1):
             mbit, frames = saturation(number, waiting)
             print(f"{number:8} {'yes' if waiting else 'no':>12} {mbit:14} {frames:17}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What wireless links do to packets, as models with a source each: from a seed to a trace that a link replays.
+"""Effects of wireless links on packets, as models with a source each: from a seed to a trace that a link replays.
 
     python -m accesspoint.topologies.links.effects hspa --rate 355kbit --seconds 120 --seed 1 --out hspa.trace
 
@@ -34,7 +34,7 @@ MCS = (1, 2, 3, 4, 6, 8, 9, 10)  # tenths of the rate of HT-MCS 7, for HT-MCS 0 
 
 def aggregation(random: Random, rate: float, seconds: float, *, phy: float = 65e6) -> Iterator[float]:
     """Wi-Fi's bursts: frames arrive an A-MPDU at a time, as many as fit into the longest PPDU, and in between other
-    stations have the air. Whoever wins it wins again with the same probability.
+    stations have the air. The station that wins it wins again with the same probability.
 
     rate: what the station gets (bit/s). phy: the rate on the air (bit/s). Sources: IEEE Std 802.11-2020 (A-MPDU,
     EDCA); overheads as in Hoiland-Jorgensen et al., "Ending the Anomaly", USENIX ATC 2017, section 2; access: Bianchi,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frames may be wrapped in between a station and the server: tags and sessions, which all of a host's traffic
-takes, and tunnels, which have addresses of their own.
+"""Encapsulations of frames between a station and the server: tags and sessions, which all of a host's traffic takes,
+and tunnels, which have addresses of their own.
 
     wrap("qinq", station, server)          # the hosts keep their addresses, on another interface
     address = tunnel("wireguard", station, server)   # of the server, at the tunnel's other end
@@ -31,7 +31,7 @@ INNER = "10.2.0"  # a tunnel's network
 WIREGUARD_PORT, VXLAN_PORT = 51820, 4789
 INTERFACES = {"802.1q": "vlan", "qinq": "qinq", "pppoe": "ppp0", "wireguard": "wg0", "vxlan": "vxlan0"}
 MTU = {"802.1q": 1500, "qinq": 1492, "pppoe": 1492}
-"""What IP has, so that no frame is longer than an untagged one, but for the one tag that every interface carries."""
+"""MTU of IP, so that no frame is longer than an untagged one, except for the one tag that every interface carries."""
 
 
 def wrap(kind: str, station: Any, server: Any, cc: str = "cubic") -> None:
@@ -55,7 +55,8 @@ def wrap(kind: str, station: Any, server: Any, cc: str = "cubic") -> None:
 
 
 def tunnel(kind: str, station: Any, server: Any, cc: str = "cubic") -> str:
-    """A tunnel between two hosts beside what they have; the server's address in it. Raises LabError."""
+    """Add a tunnel between two hosts, next to their own links, and return the server's address in it. Raises
+    LabError."""
     ends = {station: f"{INNER}.2", server: f"{INNER}.1"}
     name = INTERFACES[kind]
     keys = {host: _key() for host in ends} if kind == "wireguard" else {}
@@ -107,7 +108,7 @@ def _qinq(host: Any, base: str, _mac: str) -> None:
 
 
 def _pppoe(host: Any, base: str, mac: str) -> None:
-    """The session lasts as long as the program that holds it: until the host ends."""
+    """Start the program that holds a PPPoE session: the session lasts as long as that, until the host ends."""
     words = [sys.executable, "-m", "accesspoint.topologies.links.encapsulation", base, mac]
     process = host.popen(*words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = process.stdout.readline().decode().strip()
@@ -127,7 +128,7 @@ PPP_IP, NPMODE_PASS = 0x21, 0
 
 
 def hold_session(interface: str, mac: str) -> None:
-    """A PPPoE session with the host of this MAC address as an interface `ppp0`, as long as this program runs."""
+    """Hold a PPPoE session with the host of this MAC address as an interface `ppp0`, as long as this program runs."""
     session = socket.socket(AF_PPPOX, socket.SOCK_STREAM, PX_PROTO_OE)
     where = struct.pack("!H6s16s", SESSION, bytes.fromhex(mac.replace(":", "")), interface.encode())
     address = struct.pack("@H", AF_PPPOX) + struct.pack("@I", PX_PROTO_OE) + where

@@ -59,11 +59,11 @@ class PathLink:
     _switch: "subprocess.Popen[Any] | None" = None
 
     def blackhole(self) -> None:
-        """From now on packets vanish, and nobody is told."""
+        """Drop all packets from now on, without an error to anybody."""
         self._signal(signal.SIGSTOP)
 
     def restore(self) -> None:
-        """After `blackhole`: packets pass again; those that wait in the interfaces' own buffers pass late."""
+        """End `blackhole`: packets pass again; those that wait in the interfaces' own buffers pass late."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
@@ -73,8 +73,8 @@ class PathLink:
 
 
 class Paths:
-    """The hosts and links of one experiment or test, as a context manager. seed: of the links' chance; None: another
-    one each time."""
+    """The hosts and links of one experiment or test, as a context manager. seed: of the links' random numbers; None:
+    another one each time."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._seed = seed
@@ -163,7 +163,7 @@ class Paths:
 
 
 def _answers(link: PathLink) -> bool:
-    """Whether a packet comes through: an echo that is answered."""
+    """Return whether a ping over the link is answered."""
     words = ["ping", "-c1", "-W1", "-i0.2", "-I", link.a_if, link.b_ip]
     return " 0% packet loss" in link.a.run(*words, check=False)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers: what Linux itself can put at a bottleneck, and the kernel that has it. Imports nothing of Mininet."""
+"""The peers: queue disciplines that Linux itself has for a bottleneck, and the kernel that has them. Imports nothing of
+Mininet."""
 
 import functools
 import platform
@@ -13,7 +14,7 @@ from accesspoint.topologies.targets import Port
 
 FULL_FRAME = 1514  # bytes
 PACKAGE = "user-mode-linux"
-DELAY = "netem"  # what keeps the links' delay
+DELAY = "netem"  # keeps the links' delay
 _TRIAL = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 3028 limit 15140", "cake": "bandwidth 1mbit", "fq_codel": ""}
 
 
@@ -29,7 +30,7 @@ class Peer:
     shapes: bool = False
 
     def commands(self, port: Port) -> list[str]:
-        """What follows `tc qdisc add dev INTERFACE`, for the interface that a port's packets leave through."""
+        """Return the words that follow `tc qdisc add dev INTERFACE`, for the interface of a port's egress."""
         own = f"{self.kind} {self.options}".format(rate=port.rate, limit=port.limit)
         if self.shapes:
             return [f"root {own}"]
@@ -38,7 +39,7 @@ class Peer:
         return [bucket, f"parent 1: {own}"]
 
     def needs(self) -> set[str]:
-        """The disciplines that the kernel must have, beside its built-in FIFOs."""
+        """Return the disciplines that the kernel must have, in addition to its built-in FIFOs."""
         return ({self.kind, DELAY} if self.shapes else {self.kind, DELAY, "tbf"}) - {"pfifo"}
 
 
@@ -54,7 +55,7 @@ PEERS = {
 
 
 def find(name: str) -> Peer:
-    """Raises LabError when it is unknown."""
+    """Return the peer of that name. Raises LabError when it is unknown."""
     if name not in PEERS:
         raise LabError(f"peer '{name}' is unknown: choose one of {', '.join(PEERS)}")
     return PEERS[name]
@@ -79,7 +80,7 @@ def kernel_for(names: list[str]) -> kernel.Kernel | None:
 
 @functools.cache
 def has(kind: str) -> bool:
-    """Whether this kernel has a queue discipline, or can load it: it is tried in a network namespace of its own."""
+    """Return whether this kernel has a queue discipline, or can load it: tried in a network namespace of its own."""
     if not shutil.which("tc"):
         raise LabError("tc is missing: install it with `apt install iproute2`")
     words = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", kind, *_TRIAL[kind].split()]

@@ -17,7 +17,7 @@ MAX_RTT = 10.0  # s
 
 
 class ProfileError(ValueError):
-    """A link profile or one of its values that cannot be: one line that names it and the mend."""
+    """An invalid link profile, or an invalid value of one: one line that names it and the fix."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LinkProfile:
     up_trace: str | None = None
 
     def describe(self) -> str:
-        """`14/1 Mb/s, 4 ms`"""
+        """Return the profile in words, as `14/1 Mb/s, 4 ms`."""
         played = "".join(
             f", {way} from {Path(trace).name}"
             for way, trace in (("down", self.down_trace), ("up", self.up_trace))
@@ -51,11 +51,12 @@ class LinkProfile:
         return f"{self.down / 1e6:g}/{self.up / 1e6:g} Mb/s, {self.rtt * 1e3:g} ms{played}"
 
     def down_model(self) -> dict[str, object]:
-        """What the link to a station does, as `apswitch --link` takes it; it has half of the base round trip."""
+        """Return the model of the link to a station, as `apswitch --link` takes it, with half of the base round
+        trip."""
         return self._model(self.down, self.down_trace, self.down_limit)
 
     def up_model(self) -> dict[str, object]:
-        """What the uplink does."""
+        """Return the model of the uplink, with the other half of the base round trip."""
         return self._model(self.up, self.up_trace, self.up_limit)
 
     def _model(self, rate: int, trace: str | None, limit: int) -> dict[str, object]:
@@ -80,12 +81,12 @@ PROFILES = {
 
 
 def link_options(model: Mapping[str, object]) -> str:
-    """A link's model as `apswitch --link` takes it."""
+    """Return a link's model as `apswitch --link` takes it."""
     return ",".join(f"{key}={value}" for key, value in model.items())
 
 
 def parse_rate(text: str) -> int:
-    """`8mbit` -> 8000000 (bit/s). Raises ProfileError."""
+    """Return a rate in bit/s: `8mbit` -> 8000000. Raises ProfileError."""
     value = _quantity(text, _RATE_UNITS, "rate", "8mbit or 600kbit")
     if not MIN_RATE <= value <= MAX_RATE:
         raise ProfileError(f"rate '{text}' is out of range: give 8kbit to 10gbit")
@@ -93,7 +94,7 @@ def parse_rate(text: str) -> int:
 
 
 def parse_time(text: str) -> float:
-    """`20ms` -> 0.02 (s). Raises ProfileError."""
+    """Return a time in s: `20ms` -> 0.02. Raises ProfileError."""
     value = _quantity(text, _TIME_UNITS, "time", "20ms")
     if value > MAX_RTT:
         raise ProfileError(f"time '{text}' is out of range: give 0ms to {MAX_RTT:g}s")
@@ -115,7 +116,7 @@ def link_profile(
     down_trace: Path | None = None,
     up_trace: Path | None = None,
 ) -> LinkProfile:
-    """The named profile, with what is given in place of its own values. Raises ProfileError."""
+    """Return the named profile; a value that is given replaces the profile's own. Raises ProfileError."""
     if name not in PROFILES:
         raise ProfileError(f"link profile '{name}' is unknown: choose one of {', '.join(PROFILES)}")
     profile = PROFILES[name]

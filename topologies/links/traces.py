@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded links: when packets can be delivered, in the trace format of Mahimahi.
+"""Recorded links: the times at which packets can be delivered, in the trace format of Mahimahi.
 
 Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; mm-link(1): each line is a time in
 ms and one opportunity to deliver a packet of 1500 bytes; after its last time the trace starts again. `apswitch --link`
@@ -15,7 +15,7 @@ MAX_TIME = 2**32 - 1  # ms
 
 
 class TraceError(ValueError):
-    """A trace that cannot be: one line that names the file, its line, and what is wrong."""
+    """An invalid trace: one line that names the file, its line, and the mistake."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Trace:
 
 
 def read(path: Path) -> Trace:
-    """Raises TraceError."""
+    """Read a trace from a file. Raises TraceError."""
     try:
         return parse(path.read_text(errors="replace"))
     except OSError as error:
@@ -56,7 +56,7 @@ def read(path: Path) -> Trace:
 
 
 def parse(text: str) -> Trace:
-    """Raises TraceError, which names the line."""
+    """Parse a trace. Raises TraceError, which names the line."""
     times: list[int] = []
     for number, line in enumerate(text.splitlines(), start=1):
         word = line.strip()

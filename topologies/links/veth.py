@@ -14,15 +14,15 @@ from accesspoint.topologies.requirements import LabError
 ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33  # socket(7)
 MTU = 9216  # bytes
-LONGEST = 1 << 16  # bytes of a frame
+MAX_FRAME = 1 << 16  # bytes
 # Segments must cross the lab one by one, as they would cross the air: no segmentation or merging in between.
 OFFLOADS = ["tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"]
 
 
 def make(ports: tuple[int, ...]) -> tuple[dict[int, str], dict[int, str]]:
-    """A pair for each port; the switch's ends and the far ones, by port. Within `contain.own_network`.
+    """Make a pair for each port; return the switch's ends and the far ones, by port. Within `contain.own_network`.
 
-    Nothing but what is sent travels on them. Raises LabError."""
+    The pairs carry no traffic of the kernel's own. Raises LabError."""
     switch, host = ({port: f"{end}{port}" for port in ports} for end in ("switch", "host"))
     for scope in ("all", "default"):
         disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
@@ -57,20 +57,20 @@ class Wires:
             self.poll.register(end, select.EPOLLIN)
 
     def send(self, port: int, frame: bytes) -> None:
-        """Into the switch."""
+        """Send a frame into the switch."""
         self.sockets[port].send(frame)
 
     def receive(self, timeout: float) -> list[tuple[int, bytes]]:
-        """What is there, with its port; waits for it (s)."""
+        """Return the frames that are there, each with its port; wait up to `timeout` s for the first."""
         frames = []
         for number, _ in self.poll.poll(timeout):
             port = self.ports[number]
             while True:
                 try:
-                    frame, address = self.sockets[port].recvfrom(LONGEST)
+                    frame, address = self.sockets[port].recvfrom(MAX_FRAME)
                 except BlockingIOError:
                     break
-                except OSError as error:  # told once when the interface goes down
+                except OSError as error:  # reported once when the interface goes down
                     if error.errno != errno.ENETDOWN:
                         raise
                     break
@@ -81,7 +81,7 @@ class Wires:
 
 @contextmanager
 def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A switch while the block runs. log: what it prints."""
+    """Run a switch while the block runs. log: takes its output."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
         try:

@@ -23,7 +23,7 @@ GRPC_PORT, THRIFT_PORT = 9559, 9090
 
 
 class WithController(ApSwitch):
-    """A switch of this project as the access point of a Mininet script: AccessPoint and its kin are this.
+    """A switch of this project as the access point of a Mininet script: base of AccessPoint and Bmv2AccessPoint.
 
     Args:
         name: in Mininet; it ends in a number.
@@ -32,7 +32,7 @@ class WithController(ApSwitch):
         uplink: the port that leads to the network, or the name of the node behind it; None: the last port.
         features: what it does beyond forwarding.
         directory: takes configuration and logs; None: a temporary one, which goes when the access point stops.
-        rest_port: where REST and the live page answer; 0: any free port.
+        rest_port: of REST and the live page; 0: any free port.
         program: a folder with `ap.json` and `ap.p4info.txtpb` that p4c made of a changed program; None: the project's.
         settings: more of the controller's configuration, as `{"ncr": {"alpha": 0.1}}`.
     """
@@ -71,7 +71,7 @@ class WithController(ApSwitch):
 
     @property
     def rest_url(self) -> str:
-        """Where REST and the live page answer; empty while it does not run."""
+        """URL of REST and the live page; empty while the controller does not run."""
         return self.controller.url if self.controller else ""
 
     @property
@@ -93,7 +93,7 @@ class WithController(ApSwitch):
 
     @property
     def capacities(self) -> dict[int, Port]:
-        """What its links ask of its ports."""
+        """Rates and limit of each port, by its link's model."""
         models = {port: self.model(port) for port in self.wired}
         rates = {port: self._rate(port, model) for port, model in models.items()}
         down = sum(rate for port, rate in rates.items() if port != self.uplink)
@@ -127,7 +127,7 @@ class WithController(ApSwitch):
             raise
 
     def connected(self) -> bool:
-        """For Mininet's `waitConnected`."""
+        """Return whether the controller runs, for Mininet's `waitConnected`."""
         return self.controller is not None
 
     def stop(self, deleteIntfs: bool = True) -> None:
@@ -157,8 +157,8 @@ class WithController(ApSwitch):
         return str(end.node.name) if end else ""
 
     def _plain_packets(self, port: int) -> None:
-        """Mininet's hosts leave checksums and segments to their interfaces, which a veth never does: here packets are
-        on a wire."""
+        """Switch offloads off at the host: Mininet's hosts leave checksums and segments to their interfaces, and a
+        veth does neither."""
         end = self._other_end(port)
         if end and not isinstance(end.node, ApSwitch):
             end.node.pexec(["ethtool", "-K", end.name, *OFFLOADS])
@@ -173,7 +173,7 @@ class AccessPoint(WithController):
 
 
 class Bmv2AccessPoint(WithController, Bmv2Switch):
-    """The same with BMv2's `simple_switch_grpc`."""
+    """AccessPoint on BMv2's `simple_switch_grpc`."""
 
 
 def _compiled(directory: Path) -> dict[str, Path]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller as a process beside the access points that it runs."""
+"""The controller as a process next to the access points that it runs."""
 
 import importlib.util
 import json
@@ -31,10 +31,9 @@ def entry(
     settings: Mapping[str, Any] = MappingProxyType({}),
     capacity: Literal["auto"] | None = None,
 ) -> dict[str, Any]:
-    """What a controller's configuration says of an access point (accesspoint.controller.config.AccessPointConfig).
-    uplink: its
-    port, None for the last one. settings: more of the configuration, as {"ncr": {"alpha": 0.1}}. capacity: of every
-    port; None: the port's rate."""
+    """Return an access point's part of a controller's configuration
+    (accesspoint.controller.config.AccessPointConfig). uplink: its port, None for the last one. settings: more of the
+    configuration, as {"ncr": {"alpha": 0.1}}. capacity: of every port; None: the port's rate."""
     uplink = max(ports) if uplink is None else uplink
     return {
         "name": access_point.name,
@@ -58,7 +57,7 @@ def entry(
 
 @dataclass
 class RunningController:
-    """One that answers: REST at `url`, for who has the `token`."""
+    """A controller that answers: REST at `url`, for a client with the `token`."""
 
     process: "subprocess.Popen[bytes]"
     url: str
@@ -73,12 +72,12 @@ def start(
 ) -> RunningController:
     """Starts a controller and returns once every access point is ready. Raises LabError.
 
-    directory: takes its configuration, log and state. rest: where REST answers; port 0: any. stats: a CSV file for
-    what it measures.
+    directory: takes its configuration, log and state. rest: REST's address; port 0: any. stats: a CSV file for its
+    measurements.
     """
     config = directory / "controller.json"
     config.write_text(json.dumps({"access_points": list(access_points)}, indent=2) + "\n")
-    # It begins with these settings, whatever was changed in an earlier one.
+    # The controller begins with these settings, not with those of an earlier one.
     for kept in directory.glob("controller.db*"):
         kept.unlink()
     command = [_python(), "-m", "accesspoint.controller", "--config", str(config), "--rest", rest]

@@ -125,7 +125,7 @@ class Lab:
 
     @staticmethod
     def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
-        """What a lab with these links asks of an access point's ports. The last one is the uplink."""
+        """Return an access point's ports in a lab with these links. The last one is the uplink."""
         sharing = 1 if profile.shared else stations
         ports = {number: Port(profile.down, profile.up, profile.down_limit) for number in range(1, sharing + 1)}
         return ports | {sharing + 1: Port(profile.up, profile.down * sharing, profile.up_limit)}
@@ -222,7 +222,7 @@ class Lab:
         self._ports.release()
 
     def controller_config(self) -> list[dict[str, Any]]:
-        """What the controller is told about the access points."""
+        """Return the access points' part of the controller's configuration."""
         return [
             controllers.entry(access_point, self.ports, self.features, settings=self._settings, capacity=self._capacity)
             for access_point in self.access_points

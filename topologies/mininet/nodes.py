@@ -69,7 +69,7 @@ class EndHost(Namespaced):
 
 
 class Air(Namespaced):
-    """What stations share in front of an access point's port: a bridge that takes no time."""
+    """The medium that stations share in front of an access point's port: a bridge that takes no time."""
 
     BRIDGE = "air"
 
@@ -132,18 +132,18 @@ class ApSwitch(Switch):
 
     @property
     def wired(self) -> dict[int, Any]:
-        """Its interfaces by port, without `lo`."""
+        """Interfaces by port, without `lo`."""
         return {port: intf for port, intf in sorted(self.intfs.items()) if intf.name != "lo"}
 
     def wiring(self) -> Wiring:
-        """What it is started with."""
+        """Arguments of the switch's start."""
         names = {port: intf.name for port, intf in self.wired.items()}
         models = {port: self.model(port) for port in names}
         links = {port: link_options(model) for port, model in models.items() if model}
         return Wiring(names, self.grpc, self.thrift, self.device_id, self.log, links, self.seed)
 
     def model(self, port: int) -> Mapping[str, object]:
-        """What a port does to the packets that leave it, as ApLink takes it."""
+        """Return the link model of a port's egress, as ApLink takes it."""
         model: Mapping[str, object] = self.wired[port].link.model
         return model
 

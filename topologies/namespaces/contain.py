@@ -33,7 +33,7 @@ class Ended(SystemExit):
 
 
 class NotPermitted(OSError):
-    """The system grants no namespaces: one line with the mend."""
+    """Namespaces that the system does not grant: one line with the fix."""
 
 
 def run(main: Callable[[], int]) -> int:
@@ -86,7 +86,7 @@ def own_network() -> None:
 
 
 def end_with_parent() -> None:
-    """For `preexec_fn`: the process ends when the thread that started it does."""
+    """End this process when the thread that started it does; a `preexec_fn`."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

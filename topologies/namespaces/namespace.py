@@ -52,7 +52,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """This thread is in here for the block; a socket that it makes stays in here. Raises LabError."""
+        """Enter the namespace with this thread for the block; sockets made there stay in there. Raises LabError."""
         with open("/proc/thread-self/ns/net", "rb") as before, open(f"/proc/{self.pid}/ns/net", "rb") as here:
             if _libc.setns(here.fileno(), CLONE_NEWNET) != 0:
                 raise LabError(

@@ -29,7 +29,7 @@ namespace
 constexpr size_t HEADER = 14;
 constexpr size_t ADDRESS = 6;
 /// Below, the field is a length (IEEE Std 802.3, 3.2.6): ns-3 keeps no LLC header to put behind it.
-constexpr uint16_t LEAST_TYPE = 0x600;
+constexpr uint16_t MIN_ETHERTYPE = 0x600;
 
 /// By handle; Python may ask for one that is there no more.
 std::map<uint64_t, AccessPoint*>&
@@ -293,7 +293,7 @@ AccessPoint::Receive(Ptr<NetDevice> device,
                      NetDevice::PacketType)
 {
     auto aps = Use();
-    if (!aps || protocol < LEAST_TYPE)
+    if (!aps || protocol < MIN_ETHERTYPE)
     {
         return;
     }

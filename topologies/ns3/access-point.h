@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-// Of apswitch.h, which is included by the source alone: a scene needs no more than this header.
+// Types of apswitch.h, which only the source includes: a scene needs no more than this header.
 struct aps_switch;
 
 namespace ns3
@@ -62,12 +62,12 @@ class AccessPoint : public Object
     /** Frames that the device behind a port took and dropped before its own queue. */
     uint64_t GetRefused(uint16_t port) const;
 
-    /** For the calls in calls.cc that Python makes: names this access point, and no other after it. */
+    /** For the calls in c_api.cc that Python makes: names this access point, and no other after it. */
     uint64_t GetHandle() const;
     /** The one of a handle; null: there is none, or it is there no more. */
     static AccessPoint* Find(uint64_t handle);
 
-    // What follows is for those calls.
+    // The rest is for those calls.
 
     /** The switch, at the time of now; null: it cannot be used. */
     aps_switch* Use();
@@ -117,7 +117,7 @@ class AccessPoint : public Object
     void Wake();
     void Changed(size_t index, uint32_t before, uint32_t now);
     void Refill(size_t index);
-    /** How many frames more the device has room for. */
+    /** Number of frames that the device still has room for. */
     uint32_t GetRoom(const Port& port) const;
 
     uint64_t m_handle;
@@ -133,7 +133,7 @@ class AccessPoint : public Object
     void (*m_told)() = nullptr;
     EventId m_telling;
     std::deque<Message> m_messages;
-    /** Of the frame that is being handed in. */
+    /** Bytes of the frame that is being handed in. */
     std::vector<uint8_t> m_frame;
 };
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ns-3's wheel, and our C++ compiled against it: one shared library of all sources of this folder and of `transports`.
 
-`python -m accesspoint.topologies.ns3.build` compiles it, as `make ns3` does. What is compiled lies in out/ns3 below a
-hash of all that it is made from: a change makes another one, and what did not change is not compiled again.
+`python -m accesspoint.topologies.ns3.build` compiles it, as `make ns3` does. Each output in out/ns3 has a hash of all
+its inputs in its name: a change makes another file, and unchanged sources are not compiled again.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from accesspoint.topologies.requirements import ROOT, LabError
 
 VERSION = "3.44"
-"""Of ns-3: headers and bindings change from one to the next."""
+"""Version of ns-3: headers and bindings change from one to the next."""
 
 HERE = Path(__file__).resolve().parent
 BUILDS = ROOT / "out/ns3"
@@ -46,7 +46,7 @@ def wheel() -> Path:
 
 
 def version() -> str:
-    """Of the wheel. Raises LabError."""
+    """Return the wheel's version. Raises LabError."""
     wheel()
     return importlib.metadata.version("ns3")
 
@@ -60,7 +60,7 @@ def compiler() -> str:
 
 
 def sources() -> list[Path]:
-    """What is compiled."""
+    """Return the C++ sources."""
     return sorted([*HERE.glob("*.cc"), *HERE.glob("transports/*.cc")])
 
 
@@ -82,7 +82,7 @@ def library() -> Path:
 
 
 def scene(source: Path) -> Path:
-    """A scene of one's own, compiled to a library beside ours. Raises LabError."""
+    """Compile a scene of one's own to a library, and return that. Raises LabError."""
     ns3, ours = wheel(), library()
     try:
         made = BUILDS / f"{source.stem}-{_digest(_made_from(ns3), ours.name, source)}.so"
@@ -94,7 +94,7 @@ def scene(source: Path) -> Path:
 
 
 def _made_from(ns3: Path) -> str:
-    """What every file is compiled with."""
+    """Return a digest of the inputs that every file is compiled with."""
     headers = [*HERE.glob("*.h"), *HERE.glob("transports/*.h"), ROOT / "switch/c/apswitch.h"]
     return _digest(version(), compiler(), *FLAGS, str(ns3), *sorted(headers))
 
@@ -104,7 +104,7 @@ def _includes(ns3: Path) -> list[str]:
 
 
 def _shared(ns3: Path) -> list[str]:
-    """What makes a shared library on those of ns-3."""
+    """Return the linker options of a shared library on those of ns-3."""
     libraries = [f"-l:libns{VERSION}-{module}.so" for module in MODULES]
     lib = ns3 / "lib64"
     return ["-shared", "-Wl,--no-undefined", f"-L{lib}", f"-Wl,-rpath,{lib}", *libraries]
@@ -119,7 +119,7 @@ def _digest(*parts: str | Path) -> str:
 
 
 def _compile(to: Path, *words: str) -> None:
-    """Whoever compiles the same at the same time makes the same file. Raises LabError."""
+    """Compile to a file, atomically: a concurrent compilation of the same makes the same file. Raises LabError."""
     with tempfile.TemporaryDirectory(dir=BUILDS) as directory:
         part = Path(directory) / to.name
         command = [compiler(), *FLAGS, *words, "-o", str(part)]

@@ -61,7 +61,7 @@ def library() -> ctypes.CDLL:
 
 
 class Cell:
-    """One simulation; there is one at a time in a process, and its seed makes it again to the byte."""
+    """A simulation, one at a time in a process; a run with the same seed is the same to the byte."""
 
     def __init__(self, **settings: Setting) -> None:
         """Raises LabError for what a cell cannot be, and what it does not know."""
@@ -87,7 +87,7 @@ class Cell:
         self.end()  # of who never entered it
 
     def end(self) -> None:
-        """Nothing of it is to be used any more."""
+        """End the simulation; nothing of it can be used afterwards."""
         if not self._cell:
             return
         cell, self._cell = self._cell, None

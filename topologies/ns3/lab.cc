@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab.h"
 
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/boolean.h"
 #include "ns3/config.h"
@@ -24,16 +24,16 @@ using namespace ns3;
 namespace
 {
 
-/// Of TCP with timestamps (RFC 7323) in an Ethernet frame of 1514 bytes.
+/// Payload of TCP with timestamps (RFC 7323) in an Ethernet frame of 1514 bytes.
 constexpr uint32_t SEGMENT = 1448;
 /// Linux's net.ipv4.tcp_rmem and tcp_wmem, at most.
 constexpr uint32_t BUFFER = 4 << 20;
-/// Of the wires between hosts and ports: not the bottleneck, and no delay but a frame's own.
+/// Rate of the wires between hosts and ports: not the bottleneck, and no delay but a frame's own.
 const char* const WIRE = "1Gbps";
-/// What Linux has on an Ethernet device (txqueuelen), packets.
+/// Queue of an Ethernet device in Linux (txqueuelen), packets.
 const char* const HOST_QUEUE = "1000p";
-/// Of what is counted or sent, s. Below, a run would be all counting.
-constexpr double SHORTEST = 0.001;
+/// Smallest interval of counts and packets, s: below it, a run would spend its time on counting.
+constexpr double MIN_INTERVAL = 0.001;
 
 } // namespace
 
@@ -58,7 +58,7 @@ BeginLab(uint32_t seed)
     // Linux: TCP_DELACK_MIN, TCP_RTO_MIN.
     Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(40)));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
-    // Who asked in vain asks again with the next packet, as on Linux; ns-3 waits for 100 s.
+    // An ARP request without an answer is repeated with the next packet, as on Linux; ns-3 waits for 100 s.
     Config::SetDefault("ns3::ArpCache::DeadTimeout", TimeValue(Seconds(1)));
     Config::SetDefault("ns3::ArpCache::PendingQueueSize", UintegerValue(100));
 }
@@ -124,7 +124,7 @@ HasAddress(Ptr<Node> host)
     return ip && ip->GetNInterfaces() > 1 && ip->GetNAddresses(1);
 }
 
-/// Of a lab, which says what is wrong in its error: station 1 is the first. It and the server have addresses.
+/// Find a station of a lab, from 1; null, with the lab's error set, if it is not there or it or the server has no address.
 Ptr<Node>
 Station(Lab* lab, uint32_t station)
 {
@@ -142,11 +142,11 @@ Station(Lab* lab, uint32_t station)
     return host;
 }
 
-/// Whether traffic can have this interval; `what`: the traffic, and what is done.
+/// Check that traffic can have this interval, or set the lab's error; `what`: the traffic, and its action.
 bool
 IsInterval(Lab* lab, const char* what, double interval)
 {
-    if (interval >= SHORTEST && interval <= LATEST)
+    if (interval >= MIN_INTERVAL && interval <= MAX_TIME)
     {
         return true;
     }
@@ -176,7 +176,7 @@ Find(Lab* lab, uint32_t transfer, uint32_t stream)
 
 extern "C"
 {
-/// Of its access point, for ap_call() and the like; 0: it has none.
+/// Handle of the lab's access point, for ap_call() and the like; 0: it has none.
 uint64_t
 lab_access_point(Lab* lab)
 {
@@ -220,7 +220,7 @@ lab_transfer(Lab* lab,
         Fail(lab, "a transfer has 1 to ", most, " streams, and a lab up to 900 transfers");
         return -1;
     }
-    if (!(start >= Simulator::Now().GetSeconds()) || !(stop >= start) || stop > LATEST)
+    if (!(start >= Simulator::Now().GetSeconds()) || !(stop >= start) || stop > MAX_TIME)
     {
         Fail(lab, "a transfer from ", start, " to ", stop,
              " s cannot be: it starts from now on, and stops after, up to 1000000 s");
@@ -264,7 +264,7 @@ lab_arrived(Lab* lab, uint32_t transfer, uint32_t stream, size_t* length)
     return arrived.data();
 }
 
-/// When all of a stream's octets had arrived, s; 0: they have not, or it is not there, which lab_error() says.
+/// Time at which all of a stream's octets had arrived, s; 0: not yet, or there is no such stream (lab_error()).
 double
 lab_finished(Lab* lab, uint32_t transfer, uint32_t stream)
 {
@@ -281,7 +281,7 @@ lab_probe(Lab* lab, uint32_t station, double start, double interval)
     {
         return -1;
     }
-    if (!(start >= Simulator::Now().GetSeconds()) || start > LATEST)
+    if (!(start >= Simulator::Now().GetSeconds()) || start > MAX_TIME)
     {
         Fail(lab, "a probe from ", start, " s cannot be: it starts from now on, up to 1000000 s");
         return -1;
@@ -320,7 +320,7 @@ lab_run(Lab* lab, double until)
     {
         Fail(lab, "time cannot go back to ", until, " s: give a later time");
     }
-    else if (!(until <= LATEST))
+    else if (!(until <= MAX_TIME))
     {
         Fail(lab, "time cannot go to ", until, " s: give one of up to 1000000 s");
     }

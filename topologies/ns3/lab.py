@@ -72,10 +72,10 @@ class Transfer:
     streams: int
     interval: float
     kept: list[tuple[npt.NDArray[np.uint64], float | None]] = field(default_factory=list, compare=False, repr=False)
-    """Of each connection, once the lab has ended."""
+    """Arrivals and time of completion of each connection, once the lab has ended."""
 
     def keep(self) -> None:
-        """Before the lab's end."""
+        """Copy the measurements out of the simulation, before the lab ends."""
         self.kept[:] = [(self.arrived(stream), self.finished(stream)) for stream in range(self.streams)]
 
     def arrived(self, stream: int = 0) -> npt.NDArray[np.uint64]:
@@ -99,7 +99,7 @@ class Transfer:
         return total * 8 / self.interval / 1e6
 
     def finished(self, stream: int = 0) -> float | None:
-        """When all octets of a connection had arrived (s of the simulation); None: they have not."""
+        """Return the time at which all octets of a connection had arrived (s of the simulation), or None."""
         self._look_for(stream)
         if self.kept:
             return self.kept[stream][1]
@@ -121,7 +121,7 @@ class Probe:
     """The answers, once the lab has ended."""
 
     def keep(self) -> None:
-        """Before the lab's end."""
+        """Copy the measurements out of the simulation, before the lab ends."""
         self.kept[:] = [self.answers()]
 
     def answers(self) -> tuple[npt.NDArray[np.float64], int]:
@@ -162,7 +162,7 @@ class Lab:
 
     @property
     def handle(self) -> int:
-        """Of the access point, for `virtual`; 0: there is none."""
+        """Handle of the access point, for `virtual`; 0: there is none."""
         return int(self.library.lab_access_point(self.pointer))
 
     def check(self) -> None:
@@ -230,7 +230,7 @@ class Lab:
         self.check()
 
     def end(self) -> None:
-        """Of all of it, what was measured alone can be used after."""
+        """End the simulation; its measurements can still be read afterwards."""
         if self._pointer is None:
             return
         if self.controlled:
@@ -271,11 +271,11 @@ def config(
     settings: Mapping[str, Any] = MappingProxyType({}),
     uplink: int | None = None,
 ) -> AccessPointConfig:
-    """What the controller is told.
+    """Return the controller's configuration.
 
     Args:
         ports: number -> rate (bit/s, or "auto"), and limit of its queues (packets), as its link has them.
-        features: what the access point does beyond forwarding; all of it unless told otherwise.
+        features: of the access point, beyond forwarding; all of them by default.
         settings: more of the configuration, as {"ncr": {"alpha": 0.1}}.
         uplink: its port; None: the last one.
     """

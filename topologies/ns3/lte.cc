@@ -24,11 +24,11 @@ namespace
 /// Paper 000, section 4.1.3.
 constexpr uint16_t BLOCKS_DOWN = 50;
 constexpr uint16_t BLOCKS_UP = 25;
-/// Of the modem from the mast, m, and the cell's power, dBm: both directions have I_TBS 24 then, which are 30.6 Mb/s of 50
-/// blocks and 15.3 of 25 (3GPP TS 36.213, table 7.1.7.2.1-1), the nearest to the paper's rates.
+/// Distance of the modem from the mast, m, and the cell's power, dBm: both directions have I_TBS 24 then, which are 30.6
+/// Mb/s of 50 blocks and 15.3 of 25 (3GPP TS 36.213, table 7.1.7.2.1-1), the nearest to the paper's rates.
 constexpr double DISTANCE = 1600;
 constexpr double POWER = 27;
-/// Of all that is behind the PGW's tunnels: the modem's address, and the terminal's network.
+/// Network of the addresses behind the PGW's tunnels: the modem's address, and the terminal's network.
 const char* const BEHIND = "7.0.0.0";
 const char* const MASK_BEHIND = "255.0.0.0";
 const char* const HOME = "7.1.0.0";

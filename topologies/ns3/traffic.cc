@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "traffic.h"
 
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/enum.h"
 #include "ns3/inet-socket-address.h"

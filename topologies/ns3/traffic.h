@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts of a lab do: TCP as much as goes, and probes of the round trip. Both keep what they measure.
+// Traffic of a lab's hosts: TCP at full speed, and probes of the round trip. Both keep their measurements.
 #ifndef TRAFFIC_H
 #define TRAFFIC_H
 
@@ -20,23 +20,23 @@ namespace ns3
 /** From now until then; never less than 0, as a time in s may be rounded to below the one that it was made from. */
 Time Until(Time then);
 
-/** What a transfer is like. Times are of the simulation. */
+/** Options of a transfer. Times are of the simulation. */
 struct TransferOptions
 {
     Time start;
     /** From then on nothing more is handed to the sockets; what they have is still sent. */
     Time stop;
-    /** Of the sender, by the name of its TypeId: "ns3::TcpCubic". */
+    /** Congestion control of the sender, by the name of its TypeId: "ns3::TcpCubic". */
     std::string congestion;
     bool ecn = true;
     /** Connections, side by side. */
     uint32_t streams = 1;
-    /** Of the sockets' buffers, bytes; 0: ns-3's defaults. */
+    /** Size of the sockets' buffers, bytes; 0: ns-3's defaults. */
     uint32_t window = 0;
     /** Octets to send on each connection, then it is closed; 0: as much as goes. */
     uint64_t bytes = 0;
     uint16_t port = 0;
-    /** Of what is counted; not 0. */
+    /** Interval of the counts; not 0. */
     Time interval;
 };
 
@@ -56,7 +56,7 @@ class Transfer : public Object
     const std::vector<uint64_t>& GetArrived(uint32_t stream) const;
     /** The sender's socket of a connection; null before it starts. Its traces are ns-3's. */
     Ptr<Socket> GetSocket(uint32_t stream) const;
-    /** When all `bytes` of a connection had arrived; 0: they have not. */
+    /** Time at which all `bytes` of a connection had arrived; 0: not yet. */
     Time GetFinished(uint32_t stream) const;
 
   protected:
@@ -96,7 +96,7 @@ class Transfer : public Object
 class RoundTripProbe : public Object
 {
   public:
-    /** Of one probe that was answered; seconds. */
+    /** Times of one probe that was answered; seconds. */
     struct Answer
     {
         double sent;

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller in simulated time: an event loop whose clock is ns-3's, and P4Runtime to a switch in this process.
 
-The session, learning and the ticks are the coroutines of `accesspoint.controller.agent.access_point`, as they are
-beside any
-switch. ns-3 rings when the next of them is due (`ap_alarm`), and when the switch has something to say; whatever can run
-then runs, and takes no time. So a run depends on its seed alone.
+The session, learning and the ticks are the coroutines of `accesspoint.controller.agent.access_point`, as with any
+switch. ns-3 rings when the next of them is due (`ap_alarm`), and when the switch has sent something; then all
+coroutines that can run do, and take no time. So a run depends on its seed alone.
 """
 
 import asyncio
@@ -35,14 +34,14 @@ METHODS = {
     "GetForwardingPipelineConfig": 3,
     "Capabilities": 4,
 }
-"""As aps_method."""
+"""Numbers of aps_method."""
 NS = 1_000_000_000
 
 _Callback = ctypes.CFUNCTYPE(None)
 
 
 class Bytes(ctypes.Structure):
-    """aps_bytes: of the library until its next call."""
+    """aps_bytes: owned by the library until its next call."""
 
     _fields_ = (("data", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
@@ -52,7 +51,7 @@ class Bytes(ctypes.Structure):
 
 @functools.cache
 def load() -> ctypes.CDLL:
-    """Our C++ in ns-3, as it is at the first call: one process has one of it. Raises LabError."""
+    """Load the project's C++ in ns-3, as it is at the first call: a process has it once. Raises LabError."""
     path = build.library()
     # Lazily, which ctypes does not: ns-3's LTE needs a module that has a window, of a library that no wheel brings.
     linker = ctypes.CDLL(None)
@@ -74,11 +73,12 @@ def load() -> ctypes.CDLL:
 
 
 _simulations: list[str] = []
-"""What the one that there is belongs to."""
+"""Kind of the one simulation of this process; empty: there is none."""
 
 
 def claim(kind: str) -> None:
-    """Before a simulation is made. Raises LabError when ns-3's, of which a process has one, is somebody's."""
+    """Claim ns-3's simulator, of which a process has one, before a simulation is made. Raises LabError when it is in
+    use."""
     if _simulations:
         raise LabError(
             f"a {_simulations[0]} is there already, and ns-3 has one simulator in a process: leave that one first"
@@ -87,7 +87,7 @@ def claim(kind: str) -> None:
 
 
 def release() -> None:
-    """After it has ended."""
+    """Release ns-3's simulator after the simulation has ended."""
     _simulations.clear()
 
 
@@ -98,12 +98,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._library = library
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
-        """A heap: when (ns), in which order they were asked for, what."""
+        """A heap of (time in ns, order of the requests, timer)."""
         self._count = itertools.count()
         self._ring = _Callback(self.run_ready)
         self._running = False
         self.failure: BaseException | None = None
-        """What ended a callback that nobody waits for; the first one."""
+        """First exception of a callback that nobody waits for."""
 
     def time(self) -> float:
         """Simulated seconds."""
@@ -143,7 +143,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -151,47 +151,47 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         # Never early: who is called looks at the time.
         heapq.heappush(self._timers, (math.ceil(when * NS), next(self._count), timer))
         return timer
 
     def create_future(self) -> "asyncio.Future[Any]":
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> "asyncio.Task[Any]":
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Nobody waits for what failed: the run is over."""
+        """Keep the exception and end the run, as nobody waits for it."""
         error = context.get("exception")
         self.failure = self.failure or (error if error else RuntimeError(context.get("message", "unknown")))
 
     def get_debug(self) -> bool:
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         return False
 
     def is_running(self) -> bool:
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         return self._running
 
     def is_closed(self) -> bool:
-        """As of any event loop."""
+        """Implement asyncio.AbstractEventLoop."""
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """What was cancelled is passed over when its time comes."""
+        """Do nothing: a cancelled timer is skipped when its time comes."""
 
 
 class InProcess:
@@ -202,13 +202,13 @@ class InProcess:
         self.library, self.loop, self.handle = library, loop, handle
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
-        """As `Transport.call`."""
+        """Implement `Transport.call`."""
         answer = Bytes()
         result = self.library.ap_call(self.handle, METHODS[method], request, len(request), ctypes.byref(answer))
         return self.answered(result, answer)
 
     def answered(self, result: int, answer: Bytes) -> bytes:
-        """What came back; raises `RpcError`."""
+        """Return the bytes of an answer. Raises `RpcError`."""
         if result == STATUS:
             raise RpcError(rpc_status.Status.FromString(answer.get()))
         if result == ERROR:
@@ -216,15 +216,15 @@ class InProcess:
         return answer.get()
 
     def stream(self) -> "InProcessStream":
-        """As `Transport.stream`."""
+        """Implement `Transport.stream`."""
         return InProcessStream(self)
 
     async def close(self) -> None:
-        """As `Transport.close`."""
+        """Implement `Transport.close`."""
 
 
 class InProcessStream:
-    """As `accesspoint.controller.agent.transport.Stream`."""
+    """A stream, as `accesspoint.controller.agent.transport.Stream`."""
 
     def __init__(self, to: InProcess) -> None:
         self._to = to
@@ -238,7 +238,7 @@ class InProcessStream:
             self._end("the access point has ended")
 
     def send(self, message: bytes) -> None:
-        """As `Stream.send`."""
+        """Implement `Stream.send`."""
         answer = Bytes()
         if self._open:
             result = self._to.library.ap_stream_send(
@@ -249,11 +249,11 @@ class InProcessStream:
             except RpcError as error:
                 self._open = False
                 self._messages.put_nowait(error)
-            # What it is answered with is there already, also before the simulation runs.
+            # The answer is there already, also before the simulation runs.
             self._take()
 
     async def receive(self) -> bytes:
-        """As `Stream.receive`."""
+        """Implement `Stream.receive`."""
         message = await self._messages.get()
         if isinstance(message, RpcError):
             self._messages.put_nowait(message)  # for who asks again
@@ -261,7 +261,7 @@ class InProcessStream:
         return message
 
     def close(self) -> None:
-        """As `Stream.close`."""
+        """Implement `Stream.close`."""
         self._open = False
         # Also one that has ended: C has our callback until then.
         if self._stream is not None:
@@ -272,7 +272,7 @@ class InProcessStream:
         self.close()  # C has our callback
 
     def _tell(self) -> None:
-        """ns-3 calls it: the switch has said something."""
+        """Take the switch's messages. Called by ns-3 when there are some."""
         self._take()
         self._to.loop.run_ready()
 
@@ -336,7 +336,7 @@ class Controlled:
             self.loop.failure = self.loop.failure or task.exception() or RuntimeError("it has ended")
 
     def stop(self) -> None:
-        """Before the simulation ends."""
+        """Stop the controller, before the simulation ends."""
         self.loop.failure = None  # what ended it was told; its coroutines end, too
         self._task.cancel()
         self.loop.run_ready()

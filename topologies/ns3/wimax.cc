@@ -26,7 +26,7 @@ using namespace ns3;
 namespace
 {
 
-/// Of the frame, for the uplink (paper 000, section 4.1.2).
+/// Share of the frame for the uplink (paper 000, section 4.1.2).
 constexpr double SHARE_UP = 0.25;
 /// A transfer alone, down or up, comes nearest to the paper's rates with these (docs/decisions/0031-wimax.md).
 constexpr uint32_t BANDWIDTH = 10'000'000; // Hz
@@ -65,7 +65,7 @@ class Phy : public SimpleOfdmWimaxPhy
     }
 };
 
-/// Of a frame, what the uplink has without the gap behind it.
+/// Symbols of a frame that the uplink has, without the gap behind them.
 uint32_t
 SymbolsUp(Ptr<WimaxPhy> phy)
 {
@@ -192,7 +192,8 @@ wimax_new(uint32_t seed,
         device->Attach(air);
         device->GetNode()->AddDevice(device);
     }
-    // What goes up first: ns-3 sends what it cannot classify, as an answer before the second flow is there, on the first.
+    // The uplink's flow is the first: ns-3 sends packets that it cannot classify, as an answer before the second flow is
+    // there, on the first.
     // Its grants come by themselves (UGS): a modem of ns-3 asks for no more while its queue is full.
     WimaxHelper helper;
     auto phy = tower->GetPhy();

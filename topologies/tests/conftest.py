@@ -47,7 +47,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def privileged() -> None:
-    """For tests that make network namespaces."""
+    """Skip a test that makes network namespaces when it does not run as root."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
 

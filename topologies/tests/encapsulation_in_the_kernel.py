@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_wrapping.py runs in a kernel that has all of it: a lab for each kind of wrapping, with what was on the
-wire, and a peer's lab whose links change."""
+"""Program of test_encapsulation.py, for a kernel that has all of it: a lab for each kind of encapsulation, with the
+frames on the wire, and a peer's lab whose links change."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ RATE = 2_000_000
 
 
 def wrapped(kind: str, directory: Path) -> dict[str, Any]:
-    """What ping says, and which kinds of frames passed the access point on its way."""
+    """Return ping's output, and the kinds of frames that passed the access point meanwhile."""
     with PeerLab(PROFILES["testbed"], directory, peer="cake") as lab:
         station, server = lab.stations[0], lab.server
         if kind in TUNNELS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_wifi.py runs in the user-mode kernel: writes to two places, then ends with code 7 or sleeps."""
+"""Program of test_wifi.py in the user-mode kernel: writes to two places, then ends with code 7 or sleeps."""
 
 import sys
 import time

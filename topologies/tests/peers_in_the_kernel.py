@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_peers.py runs in a kernel that has the queue disciplines: labs of two
-peers, and what was measured in them."""
+"""Program of test_peers.py in a kernel that has the queue disciplines: labs of two peers, and their measurements."""
 
 import json
 import sys
@@ -17,7 +16,7 @@ PROFILE = link_profile("testbed", down="2mbit", up="1mbit", rtt="20ms")
 
 
 def measure(peer: str, directory: Path) -> dict[str, Any]:
-    """What ping, tc and iperf3 say."""
+    """Return the results of ping, tc and iperf3."""
     with PeerLab(PROFILE, directory, peer=peer) as lab:
         station, server = lab.stations[0], lab.server
         pings = station.run("ping", "-c", "4", "-i", "0.2", server.IP())

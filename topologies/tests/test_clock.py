@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual time: who asks for it without its kernel is told so; where the kernel is, the machine cannot disturb it."""
+"""Virtual time: without its kernel it is refused in one line; with the kernel the machine cannot disturb it."""
 
 import json
 import shutil

@@ -34,7 +34,7 @@ def test_a_seed_is_a_trace(name: str, tmp_path: Path) -> None:
 def test_an_even_pace_has_its_rate() -> None:
     times = list(evenly(iter([(0.5, 1e6), (0.25, 0.0), (1e9, 2e6)]), 1.0))
     assert len(times) == int((0.5 * 1e6 + 0.25 * 2e6) / FRAME_BITS)
-    # What the last opportunity before the gap lacks is made up for behind it.
+    # The unused part of the last opportunity before the gap counts behind it.
     first = 41 * FRAME_BITS / 1e6
     assert times[40] == pytest.approx(first)
     assert times[41] == pytest.approx(0.75 + (FRAME_BITS - (0.5 - first) * 1e6) / 2e6)
@@ -67,7 +67,7 @@ def test_rate_steps_go_to_a_neighbour() -> None:
     per_tenth = [0] * 600
     for time_ in trace.times:
         per_tenth[min(time_ // 100, 599)] += 1
-    # What MCS 0 to 7 carry in a tenth of a second; other tenths hold a step.
+    # Packets that MCS 0 to 7 carry in a tenth of a second; other tenths hold a step.
     whole = [round(65e6 * mcs / 10 / FRAME_BITS / 10) for mcs in effects.MCS]
     steady = [count for before, count in pairwise(per_tenth) if abs(before - count) <= 1]
     levels = [min(range(8), key=lambda mcs: abs(whole[mcs] - count)) for count in steady]

@@ -24,7 +24,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def kill(part: Part) -> None:
-    """By SIGKILL; nobody starts it again before `look`."""
+    """Kill a process by SIGKILL; `look` restarts it."""
     os.kill(part.pid, signal.SIGKILL)
     assert part.process is not None
     part.process.wait()
@@ -113,7 +113,7 @@ def test_a_killed_engine_stops_no_tick(fleet: Fleet) -> None:
     try:
         fleet.looking(lambda: of(fleet, "ap2")["state"] == "connecting", "the service says that it hears nothing")
         assert "nothing was heard of its agent" in of(fleet, "ap2")["problem"]
-        # What is confirmed while the engine is away is kept, and brought to the agents afterwards.
+        # A change that is confirmed while the engine is away is kept, and sent to the agents afterwards.
         answer = fleet.ask("PATCH", "/access-points/ap2/class-weights", json={"downlink": 13})
         assert answer.status_code == 200, answer.text
     finally:

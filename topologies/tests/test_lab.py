@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("privileged")
 
 
 def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
-    """What a lab prints that runs these commands of the prompt."""
+    """Return the output of a lab that runs these commands of the prompt."""
     process = start(
         "-m", "accesspoint.topologies.lab", *options, *(word for command in commands for word in ("--exec", command))
     )

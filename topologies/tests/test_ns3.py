@@ -62,8 +62,8 @@ def test_a_transfer_alone_has_what_a_cell_of_lte_carries() -> None:
 
 
 def test_a_transfer_alone_has_what_a_cell_of_wimax_carries() -> None:
-    """Of 360 symbols in a frame of 10 ms, 24 bytes each (IEEE 802.16-2004, table 215), a quarter goes up; a part of
-    both is gaps, maps, ranging, and headers."""
+    """A quarter of the 360 symbols in a frame of 10 ms, 24 bytes each (IEEE 802.16-2004, table 215), goes up; a part of
+    both directions is gaps, maps, ranging, and headers."""
     carried: list[tuple[Literal["down", "up"], float]] = [("down", 0.75), ("up", 0.25)]
     for direction, share in carried:
         with labs.wimax(1, queue=1024, delay=0.002) as lab:

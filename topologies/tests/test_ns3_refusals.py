@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ns-3 is not to be asked is refused in one line, and what one simulation of a process leaves to the next is
-nothing. Each test is a process of its own: what went wrong here ended it."""
+"""Requests that would end ns-3 are refused in one line, and one simulation of a process leaves nothing to the next.
+Each test is a process of its own: such a request used to end it."""
 
 import os
 import subprocess
@@ -292,7 +292,7 @@ ADDED = [
 
 
 def test_a_cell_is_not_given_what_ns3_cannot_do() -> None:
-    """And goes on without it, as if it had not been asked."""
+    """A cell runs on without a refused request, as if there had been none."""
     calls = [
         f"    refused(cell.add, {what!r}, {told if 'station' in told else f'station=1, {told}'})"
         for what, told, _ in ADDED

@@ -71,7 +71,7 @@ def transport(name: str, options: dict[str, int]) -> str:
 
 @dataclass
 class InNs3:
-    """One of ours in the place of a model: it is told what the model would be told."""
+    """A congestion control of the project in ns-3, with the interface of its model."""
 
     library: ctypes.CDLL
     name: str
@@ -162,7 +162,7 @@ def test_another_definition_is_noticed(name: str, option: str, value: int) -> No
     ids=["none", "one", "three", "scattered", "in turn", "many"],
 )
 def test_what_is_sent_and_lost_is_counted(library: ctypes.CDLL, name: str, lost: list[int]) -> None:
-    """Of a real connection, whose headers say it: a SYN is neither, a fast retransmission is both."""
+    """Counts agree with the headers of a real connection: a SYN is neither, a fast retransmission is both."""
     numbers, counts = (ctypes.c_uint32 * len(lost))(*lost), (ctypes.c_uint64 * 4)()
     arrived = library.counted(transport(name, {}).encode(), 200_000, numbers, ctypes.c_size_t(len(lost)), counts)
     sent, again, real, real_again = counts

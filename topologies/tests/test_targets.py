@@ -28,7 +28,7 @@ def bmv2(privileged: None) -> None:
 
 
 def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
-    """What a lab on BMv2 prints that runs these commands of the prompt."""
+    """Return the output of a lab on BMv2 that runs these commands of the prompt."""
     words = [word for command in commands for word in ("--exec", command)]
     process = start("-m", "accesspoint.topologies.lab", "--target", "bmv2", *options, *words)
     output, _ = process.communicate(timeout=90)

@@ -141,10 +141,10 @@ def test_a_missing_kernel_module_is_named(start: Start, tmp_path: Path) -> None:
 MAKE = """
 import sys
 from pathlib import Path
-from accesspoint.topologies import labs
+from accesspoint.topologies import lab_kinds
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import LabError
-WifiLab = labs.lab_class("mininet-wifi")
+WifiLab = lab_kinds.lab_class("mininet-wifi")
 print(sorted(WifiLab(PROFILES["testbed"], Path("."), stations=5).ports))
 for options in ({"stations": 65}, {"access_points": 4}, {"air": "thick"}, {"places": (2,)}):
     try:
@@ -207,7 +207,7 @@ def test_a_kernel_that_dies_is_told(start: Start, tmp_path: Path) -> None:
 
 
 def documented_commands() -> list[str]:
-    """What docs/wifi.md shows at the lab's prompt."""
+    """Return the commands that docs/wifi.md shows at the lab's prompt."""
     match = re.search(r"^```sh\n# in the lab\n(.*?)^```", (ROOT / "docs/wifi.md").read_text(), re.M | re.S)
     assert match
     return match[1].splitlines()

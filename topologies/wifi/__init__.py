@@ -28,13 +28,13 @@ class _SystemPackages(MetaPathFinder):
 
 
 def is_installed() -> bool:
-    """Whether Mininet-WiFi is, for this Python or the system's."""
+    """Return whether Mininet-WiFi is installed, for this Python or the system's."""
     return bool(importlib.util.find_spec("mn_wifi") or PathFinder.find_spec("mn_wifi", SYSTEM_PACKAGES))
 
 
 def use_system_packages() -> None:
-    """To be called before anything imports a module of Mininet: Mininet-WiFi may need a newer one than `topologies` has
-    bound. More than one call does no harm."""
+    """Make the system's packages importable. To be called before anything imports a module of Mininet: Mininet-WiFi may
+    need a newer one than `topologies` has bound. More than one call does no harm."""
     if any(isinstance(finder, _SystemPackages) for finder in sys.meta_path):
         return
     if not any(name.startswith("mininet.") for name in sys.modules):

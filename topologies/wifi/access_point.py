@@ -23,7 +23,7 @@ class P4AP(WithController, LabAP):
         super().__init__(name, profile, radio=profile.down_model(), **params)
 
     def deleteIntfs(self, checkName: bool = True) -> None:
-        """The radio is Mininet-WiFi's to remove."""
+        """Delete the wires' interfaces; Mininet-WiFi removes the radio."""
         for port, intf in self.wired.items():
             if port != 1:
                 subprocess.run(["ip", "link", "delete", intf.name], check=False, capture_output=True)

@@ -38,7 +38,7 @@ RADIOS = Path("/sys/kernel/debug/ieee80211")
 
 
 class WifiLab(Lab):
-    """A running wireless lab: what `Lab` is, on radios.
+    """A running wireless lab: `Lab` on radios.
 
     An access point's radio is its port 1, shared by its stations, the uplink port 2; each has the link profile's rate,
     and the radios carry more. The lab, its radios included, is in a network namespace of its own and ends with it.
@@ -74,7 +74,7 @@ class WifiLab(Lab):
 
     @staticmethod
     def switch_ports(profile: LinkProfile, stations: int) -> dict[int, Port]:
-        """Whatever the number of stations: the radio and the uplink."""
+        """Return two ports for any number of stations: the radio and the uplink."""
         return {
             1: Port(profile.down, profile.up, profile.down_limit),
             2: Port(profile.up, profile.down, profile.up_limit),
@@ -130,7 +130,8 @@ class WifiLab(Lab):
                 self._ask_again(station)
 
     def _ask_again(self, station: WifiStation) -> None:
-        """For an association that failed: the kernel asks an access point three times within a second, and no more."""
+        """Repeat an association that failed: the kernel asks an access point three times within a second, and no
+        more."""
         wanted = station.wintfs[0].associatedTo
         if not station.access_point() and not station.tries_again:
             station.connect(wanted or self.net.aps[0].wintfs[0])
@@ -179,7 +180,8 @@ class WifiLab(Lab):
 
 
 def _remove_radios(node: Any) -> None:
-    """Those in the node's namespace. A namespace, and a radio in it, may last until its last connection gives up."""
+    """Remove the radios in the node's namespace. A namespace, and a radio in it, may last until its last connection
+    gives up."""
     words = str(node.pexec("iw", "phy")[0]).split()
     for name in (after for before, after in pairwise(words) if before == "Wiphy"):
         node.pexec("hwsim_mgmt", "-x", name)
@@ -199,7 +201,7 @@ def _end_daemons() -> None:
 
 def _forget_earlier_networks() -> None:
     """Mininet-WiFi keeps the network of a process in class attributes. Raises LabError when radios of another one are
-    there: it tells its own by the process id, which two labs may share."""
+    there: it recognises its own by the process id, which two labs may share."""
     Mac80211Hwsim.reset()
     Mobility.aps, Mobility.stations, Mobility.mobileNodes, Mobility.ac = [], [], [], None
     wmediumd_mode.set_mode(0)

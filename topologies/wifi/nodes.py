@@ -28,11 +28,11 @@ NETWORK = """network={{
     bssid={radio.mac}
     scan_freq={frequency}
 }}
-"""  # wpa_supplicant.conf(5); the one channel, so that nobody looks at all of them first
+"""  # wpa_supplicant.conf(5); the one channel, so that no station scans all of them first
 
 
 class _OnRadio:
-    """What stations and access points have in common. mac80211_hwsim counts the frames that its full queue dropped."""
+    """Radio of a station or access point. mac80211_hwsim counts the frames that its full queue dropped."""
 
     wintfs: dict[int, Any]
     pexec: Any
@@ -57,7 +57,7 @@ class WifiStation(_OnRadio, EndHost, Station):
 
     @property
     def tries_again(self) -> bool:
-        """Whether it does so by itself when an association has failed."""
+        """Return whether the station repeats a failed association by itself."""
         return self._supplicant is not None
 
     def connect(self, radio: Any) -> None:
@@ -71,7 +71,7 @@ class WifiStation(_OnRadio, EndHost, Station):
         self.wintfs[0].setConnected(radio)
 
     def _authenticate(self, interface: str, network: str) -> None:
-        """By a wpa_supplicant for this network alone, in place of an earlier one's."""
+        """Authenticate by a wpa_supplicant for this network alone, in place of an earlier one's."""
         if self._supplicant:
             stop_process(self._supplicant)
         # The user-mode kernel has no /dev/stdin.
@@ -100,7 +100,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
     radios = frozenset({1})
 
     def __init__(self, name: str, radio: dict[str, object], **params: Any) -> None:
-        # What Mininet-WiFi's nodes have beside Mininet's.
+        # Attributes that Mininet-WiFi's nodes have in addition to Mininet's.
         self.wintfs: dict[int, Any] = {}
         self.wports: dict[Any, int] = {}
         self._radio = Radio(radio)
@@ -108,7 +108,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
 
     @property
     def wired(self) -> dict[int, Any]:
-        """Its interfaces by port. Mininet-WiFi lists a radio under several numbers."""
+        """Interfaces by port. Mininet-WiFi lists a radio under several numbers."""
         radio = self.wintfs[0]
         radio.link = self._radio
         others = [intf for _, intf in sorted(self.intfs.items()) if intf.name not in ("lo", radio.name)]
@@ -120,7 +120,7 @@ class _AccessPoint(_OnRadio, ApSwitch):
         super().start(controllers)
 
     def deleteIntfs(self, checkName: bool = True) -> None:
-        """Nothing to do: they go with the lab's network namespace."""
+        """Do nothing: interfaces go with the lab's network namespace."""
 
 
 class LabAP(_AccessPoint, AP):

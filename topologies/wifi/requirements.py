@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a wireless lab needs beside what a wired one does. Whatever is missing is named in one line, with the mend."""
+"""Requirements of a wireless lab, in addition to those of a wired one. A missing one is named in one line, with the
+fix."""
 
 import importlib
 import platform
@@ -25,8 +26,8 @@ TOOLS = {
 
 
 def check(wmediumd: bool = False, wpa2: bool = False) -> bool:
-    """Whether the lab needs the user-mode kernel, since this one has no mac80211_hwsim. Raises LabError for the first
-    thing missing: Mininet-WiFi, a tool, the kernel module.
+    """Check the requirements, and return whether the lab needs the user-mode kernel since this one has no
+    mac80211_hwsim. Raises LabError for the first thing missing: Mininet-WiFi, a tool, the kernel module.
 
     wmediumd, wpa2: whether that daemon, and wpa_supplicant, are needed too.
     """
@@ -52,7 +53,7 @@ def check(wmediumd: bool = False, wpa2: bool = False) -> bool:
 
 
 def has_radios() -> bool:
-    """Whether this kernel has mac80211_hwsim, or can load it."""
+    """Return whether this kernel has mac80211_hwsim, or can load it."""
     if Path(f"/sys/module/{MODULE}").exists():
         return True
     modprobe = ["modprobe", "--dry-run", "--quiet", MODULE]
@@ -60,7 +61,8 @@ def has_radios() -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Of Mininet-WiFi, the Mininet below it, and hostapd. Raises LabError when Mininet-WiFi cannot be imported."""
+    """Return the versions of Mininet-WiFi, the Mininet below it, and hostapd. Raises LabError when Mininet-WiFi cannot
+    be imported."""
     use_system_packages()
     try:
         found = {name: str(importlib.import_module(f"{name}.net").VERSION) for name in ("mn_wifi", "mininet")}

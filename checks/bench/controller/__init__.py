@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent's ticks, the service and a fleet cost, beside a real switch and a real engine."""
+"""Costs of an agent's ticks, of the service and of a fleet, with a real switch and a real engine."""

@@ -28,7 +28,7 @@ from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controlle
 from accesspoint.topologies.requirements import LabError
 
 PACKETS_PER_SECOND = 4000
-"""Of all flows together."""
+"""Rate of all flows together."""
 UNEVEN = 4
 """The first flow of an access point sends so many times what its last one does."""
 SWING = 0.5
@@ -38,14 +38,14 @@ SIZE = 1000
 SECONDS = 12.0
 """More than the 1000 ticks that the controller's percentiles are over."""
 SETTLE_SECONDS = 3.0
-"""After all flows are known, until their rates are."""
+"""Time from all flows being known to their rates being known."""
 
 SENDER = "--send"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """So many active flows; `name` begins the names of the results, `goals` are theirs, all of them at most."""
+    """A number of active flows; `name` begins the names of the results, `goals` are their upper bounds."""
 
     name: str
     flows: int
@@ -57,7 +57,7 @@ SETTINGS = (
     Setting("agent_1000", 1000, {"p99_ms": 10.0, "missed": 0.001}),
 )
 CAPACITY_BPS = PACKETS_PER_SECOND * SIZE * 8
-"""What the uplink carries: the mean of what is offered."""
+"""Capacity of the uplink: the mean of the offered load."""
 PORTS = [
     {"port": 1, "role": "station", "capacity_bps": 10 * CAPACITY_BPS},
     {"port": 2, "role": "uplink", "capacity_bps": CAPACITY_BPS},
@@ -97,7 +97,7 @@ def children(process: int) -> list[int]:
 
 @contextlib.contextmanager
 def sending(made: Lab, flows: int) -> Iterator[None]:
-    """So many active flows, as long as this lasts."""
+    """Keep `flows` flows active while the block runs."""
     command = [
         sys.executable,
         "-m",

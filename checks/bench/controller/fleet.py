@@ -40,7 +40,7 @@ from accesspoint.topologies.requirements import LabError
 
 AGENTS = 1000
 SEEN_SECONDS = 60.0
-"""How long the service may take until it has heard of all."""
+"""Bound on the time until the service has received the state of all access points."""
 SETTLE_SECONDS = 15.0
 """After that, until history is on its way, too."""
 SECONDS = 20.0
@@ -66,7 +66,7 @@ TEXT_FAILOVER = f"from a primary agent's kill -9 to its backup's first tick, {FL
 
 
 def config(number: int) -> AccessPointConfig:
-    """One of them."""
+    """Configuration of an access point."""
     ports = [
         {"port": 1, "role": "station", "capacity_bps": 14_000_000},
         {"port": 2, "role": "uplink", "capacity_bps": 1_000_000},
@@ -75,7 +75,7 @@ def config(number: int) -> AccessPointConfig:
 
 
 async def seen() -> Observation:
-    """What an agent tells."""
+    """Return an observation as an agent publishes it."""
     control = Control(lambda name: None)
     control.prepare([config(0)])
     found = control.observe("ap0")
@@ -205,7 +205,7 @@ def replica(directory: Path) -> Iterator[Fleet]:
 
 
 def ready(fleet: Fleet) -> int:
-    """How many access points the service shows as ready."""
+    """Count the access points that the service shows as ready."""
     return sum(
         entry["state"] == "ready"
         for offset in range(0, AGENTS, PAGE)
@@ -214,7 +214,7 @@ def ready(fleet: Fleet) -> int:
 
 
 def wait_until_seen(fleet: Fleet, agents: Part) -> None:
-    """Until the service has heard of all; raises LabError."""
+    """Wait until the service shows all access points as ready. Raises LabError."""
     deadline = time.monotonic() + SEEN_SECONDS
     while (number := ready(fleet)) < AGENTS:
         if agents.process is None or agents.process.poll() is not None:
@@ -225,7 +225,7 @@ def wait_until_seen(fleet: Fleet, agents: Part) -> None:
 
 
 def first(error: BaseException) -> LabError:
-    """What went wrong, of what several requests at once ended with, in one line."""
+    """Return the first error of several concurrent requests, in one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return LabError(" ".join(str(error).split()) or type(error).__name__)
@@ -307,8 +307,8 @@ def send_one(within: Namespace, frame: bytes) -> None:
 
 
 async def first_tick(fleet: Fleet, killed: float) -> float:
-    """When the loop of the access point began to tick again, by what its agent says a second later: 10 ms too late at
-    most. In seconds since the epoch; raises TimeoutError."""
+    """Return the time at which the loop of the access point resumed its ticks, by its agent's report a second later: 10
+    ms too late at most. In seconds since the epoch; raises TimeoutError."""
     keys = fleet.directory / "engine"
     server = f"tls://127.0.0.1:{fleet.engine_port}"
     client = Engine([server], keys / "ca.pem", Credentials.load(keys / "service.creds"), "benchmark")
@@ -328,7 +328,7 @@ async def first_tick(fleet: Fleet, killed: float) -> float:
 
 
 def last_line(part: Part) -> str:
-    """What a process said last."""
+    """Return the last line of a process's log."""
     return part.log.read_text(errors="replace").strip().rpartition("\n")[2]
 
 

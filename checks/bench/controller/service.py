@@ -68,7 +68,7 @@ async def ask(controller: Controller) -> list[float]:
 
 
 def api(made: Lab) -> dict[str, float]:
-    """The API, and the ticks beside it."""
+    """Measure the API under load, and the ticks meanwhile."""
     made.start_switch()
     controller = made.controller()
     made.introduce(controller)
@@ -80,7 +80,7 @@ def api(made: Lab) -> dict[str, float]:
 
 
 def history(directory: Path) -> dict[str, float]:
-    """What a day of busy ports takes, and the time that an hour of it takes."""
+    """Measure the size of a day of busy ports in the history, and the time to read an hour of it."""
     file = directory / "history.db"
     engine, chance = connect(f"sqlite:///{file}"), random.Random(1)
     archive = Archive(engine)

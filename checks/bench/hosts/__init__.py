@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the hosts' transports, always beside a peer in the same run."""
+"""Speed of the hosts' transports, always compared with a peer in the same run."""

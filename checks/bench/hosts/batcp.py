@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BATCP beside kernel MPTCP: how much of the sum of two links reaches a program, and how fast it is without a limit.
+"""BATCP compared with kernel MPTCP: the part of two links' sum that reaches a program, and the speed without a limit.
 
 The ceiling of shaped links is what their rates leave for payload: 1448 of the 1514 octets of a full frame (Ethernet 14,
 IPv4 20, TCP with timestamps 32), less what the link loses. A transfer counts from its first SYN to the receiver's word

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BATCP without a limit, like with like: octets from memory to memory over two bare veths, no file and no hash.
 
-Beside it in each round: one kernel MPTCP socket over both, one TCP, and two TCPs at the same time. Told are medians of
-the ratios within a round, as others may use the machine.
+Compared in each round: one kernel MPTCP socket over both, one TCP, and two TCPs at the same time. Results are medians
+of the ratios within a round, as others may use the machine.
 """
 
 import json
@@ -22,12 +22,12 @@ ROUNDS = 7
 
 
 def memory(links: list[PathLink], octets: int) -> float:
-    """kbit/s from memory to memory over BATCP without a key. Raises LabError."""
+    """Throughput from memory to memory over BATCP without a key, kbit/s. Raises LabError."""
     return _memory(links, octets)
 
 
 def sealed(links: list[PathLink], octets: int) -> float:
-    """The same with a key: encrypted and authenticated. Raises LabError."""
+    """Throughput as of `memory`, with a key: encrypted and authenticated. Raises LabError."""
     with tempfile.NamedTemporaryFile("w", suffix=".key") as key:  # for its owner's eyes only
         key.write(secrets.token_hex(16))
         key.flush()

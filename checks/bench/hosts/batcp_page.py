@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a page of 50 objects takes over BATCP's proxies, beside plain TCP: links of 60 ms, as those of LTE.
+"""Load time of a page of 50 objects over BATCP's proxies, compared with plain TCP: links of 60 ms, as those of LTE.
 
 Six connections at a time, as a browser has, a new one for each object. The clock of an object runs from connect to its
 first byte; rounds are interleaved, ratios are taken within a round.

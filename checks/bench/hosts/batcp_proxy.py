@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stream through BATCP's proxies reaches over two unshaped links, beside direct TCP over one of them.
+"""Throughput of a stream through BATCP's proxies over two unshaped links, compared with direct TCP over one of them.
 
 All ends run on this machine, so the ratio is one of CPU time per byte: a proxied byte passes three TCP connections.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BATCP over two links that are far from alike, 50 Mbit/s with 20 ms and 20 Mbit/s with 80 ms, beside kernel MPTCP.
+"""BATCP over two unlike links, 50 Mbit/s with 20 ms and 20 Mbit/s with 80 ms, compared with kernel MPTCP.
 
 A file of 50 MB, counted as `batcp` counts: from the first SYN to the receiver's word that all is there.
 """

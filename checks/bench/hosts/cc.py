@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a congestion control in BPF costs, and whether it agrees with the kernel's own (what tcp_av reaches: tcp_av.py).
+"""Cost of a congestion control in BPF, and its agreement with the kernel's own (throughput of tcp_av: tcp_av.py).
 
-Processor time per byte stands beside that of the kernel's cubic, at full speed over a veth: the time of both ends'
+Processor time per byte is compared with that of the kernel's cubic, at full speed over a veth: the time of both ends'
 processes and of the kernel's threads for network interrupts, by bytes received. Windows are opened as far as the
-options go, since a small window costs by itself, whoever keeps it small: what is compared is the work of the control.
-Vegas with its own options stands beside it. Rounds are interleaved, ratios are of medians.
+options go, since a small window costs by itself, for any control: only the work of the control is compared. Vegas with
+its own options is measured as well. Rounds are interleaved, ratios are of medians.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ def measure(step: Step) -> Measured:
 
 
 def agreement() -> tuple[list[Row], dict[str, object]]:
-    """Rate and RTT of what the kernel has too, beside its own: 1 is equal."""
+    """Rate and RTT of the controls that the kernel has too, compared with its own: 1 is equal."""
     compared = compare_kernels()
     model = ", ".join(f"{key} {value}" for key, value in UML_LINK.items())
     found = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the CWND middleware costs with 100 connections that send through one congested uplink.
+"""Cost of the CWND middleware with 100 connections that send through one congested uplink.
 
 All of its work is done in its own system calls (the BPF program runs inside the daemon's read of the iterator, nothing
-hangs on a hook), so the CPU time of daemon and guardian is everything. Beside it, in the same rounds: reading the same
-connections as text, as `ss` prints them, at the same pace.
+hangs on a hook), so the CPU time of daemon and guardian is everything. Compared with it, in the same rounds: reading
+the same connections as text, as `ss` prints them, at the same pace.
 """
 
 import resource

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ten terminals of one cell carry with the CWND middleware, beside what they carry without, at 4, 64 and 256 ms.
+"""Throughput of ten terminals of one cell with the CWND middleware, compared with none, at 4, 64 and 256 ms.
 
 The cell is wired: an uplink of 19 Mbit/s (paper 002's BW_max), where nothing contends for the air. Its buffer lets the
-RTT ratio cross 6 at 256 ms, as it did in the paper, whose RTTs were up to 12 s. BW_max and f(n) are what
-`hosts cwnd calibrate` makes of the same cell without the middleware, with one terminal and with ten.
+RTT ratio cross 6 at 256 ms, as it did in the paper, whose RTTs were up to 12 s. BW_max and f(n) come from
+`hosts cwnd calibrate` in the same cell without the middleware, with one terminal and with ten.
 """
 
 import json

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether tcp_av keeps its target beside the kernel's cubic, whatever the buffer, with losses and marks, before and
-after 10 s without a link; and how soon it gives way where the link cannot carry the target.
+"""Throughput of tcp_av against its target, next to the kernel's cubic, with any buffer, with losses and marks, before
+and after 10 s without a link; and the time until it gives way where the link cannot carry the target.
 
-A cell is a link of 20 Mbit/s and 20 ms with the buffer of one of paper 004's access points (Table I). Its rate is what
-the peer has acknowledged in `SPAN` s from `SETTLE` s after the start, or after the link is back. Cells run `AT_ONCE` at
-a time.
+A cell is a link of 20 Mbit/s and 20 ms with the buffer of one of paper 004's access points (Table I). Its rate is that
+of the bytes that the peer has acknowledged in `SPAN` s from `SETTLE` s after the start, or after the link is back.
+Cells run `AT_ONCE` at a time.
 """
 
 import concurrent.futures

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed and memory of the switch, beside a bare forwarder, BMv2 or another build of itself."""
+"""Speed and memory of the switch, compared with a bare forwarder, BMv2 or another build of itself."""

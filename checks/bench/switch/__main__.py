@@ -100,7 +100,7 @@ def switching(step: Step, beside: Path | None) -> Measured:
 
 
 def memory(step: Step, beside: Path | None) -> Measured:
-    """Of a table that is full."""
+    """Measure the memory of a switch whose table of flows is full."""
     step(f"memory with {MANY_FLOWS} flows")
     own = memory_bytes(MANY_FLOWS) / 1e6
     text = f"resident memory of apswitch with {MANY_FLOWS} flows, MB"

@@ -82,7 +82,7 @@ class Trials:
     writes: list[float] = field(default_factory=list)
 
     def full(self) -> bool:
-        """Whether nothing is lost alone."""
+        """Return whether the switch loses LOSS at most without writes."""
         return statistics.median(self.alone) <= LOSS
 
 
@@ -120,7 +120,7 @@ def measure(step: Step) -> Measured:
 
 
 def rows(trials: dict[float, Trials], missing: dict[float, str]) -> list[Row]:
-    """From the trials at each load, the highest first, and why there are none at others."""
+    """Make rows of the trials at each load, the highest first, and of the reasons why there are none at others."""
     full = next((load for load, one in trials.items() if one.full()), None)
     if full is None:
         why = f"packets are lost at {min(trials):g} of the peak already" if trials else min(missing.values())

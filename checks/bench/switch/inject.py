@@ -64,7 +64,7 @@ class TestRun(Structure):
 
 
 def libbpf() -> ctypes.CDLL:
-    """What iproute2 uses as well, so it is there."""
+    """Load libbpf, which iproute2 needs as well. Raises LabError when it is missing."""
     try:
         library = ctypes.CDLL("libbpf.so.1", use_errno=True)
     except OSError as error:
@@ -84,7 +84,7 @@ def libbpf() -> ctypes.CDLL:
 
 
 def checked(what: str, result: Any) -> Any:
-    """What libbpf returned. Raises LabError when that is an error."""
+    """Return libbpf's result. Raises LabError when that is an error."""
     if result is None or result < 0:
         raise LabError(f"{what}: {os.strerror(ctypes.get_errno())}")
     return result

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the switch's I/O threads (`--io-threads`) are good for, as far as two cores can tell.
+"""Gain of the switch's I/O threads (`--io-threads`), as far as two cores can show it.
 
-Sender and switch fill both cores already, so threads cannot make it faster here. What would bound the rate where there
-are cores enough is the thread that has most to do: its CPU time per packet is measured instead.
+Sender and switch fill both cores already, so threads cannot make it faster here. With enough cores the busiest thread
+would bound the rate: its CPU time per packet is measured instead.
 """
 
 from __future__ import annotations

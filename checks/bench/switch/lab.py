@@ -19,7 +19,7 @@ TRAFFIC = ROOT / "target/release/apswitch-bench"
 
 
 def on(core: int) -> tuple[str, ...]:
-    """What to put before a command that shall run on this core only."""
+    """Return the words to put before a command that shall run on this core only."""
     return "taskset", "-c", str(core)
 
 

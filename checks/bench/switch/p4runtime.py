@@ -31,7 +31,7 @@ ELECTION = 100  # above that of bench.program
 
 
 def measure(step: Step, beside: Path | None = None) -> Measured:
-    """All of it, on a switch that may use every core. beside: another build of apswitch, in turn with it."""
+    """Measure all rows, on a switch that may use every core. beside: another build of apswitch, in turn with it."""
     builds = [target for target in targets(beside) if target.name in ("apswitch", "beside")]
     found: dict[str, list[dict[str, float]]] = {target.name: [] for target in builds}
     for number in range(PAIRS if beside else 1):

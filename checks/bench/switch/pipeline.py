@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program costs without any port (`cargo bench`), in CPU time: other work on the machine counts little."""
+"""Cost of the program without any port (`cargo bench`), in CPU time: other work on the machine counts little."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packet rate, overload, latency and memory of a switch on veth, beside a bare forwarder on the same veths."""
+"""Packet rate, overload, latency and memory of a switch on veth, compared with a bare forwarder on the same veths."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Target:
 
 
 def p4_switch(binary: str | Path, *options: str) -> list[str | Path]:
-    """Both switches take the arguments of simple_switch_grpc; the lab's loopback is its own, so the port is free."""
+    """Return the command line of a switch: both take the arguments of simple_switch_grpc. The lab's loopback is its
+    own, so the port is free."""
     ports = ["-i", f"{STATION_PORT}@left", "-i", f"{UPLINK_PORT}@right"]
     return [binary, "--device-id", "1", *ports, *options, "--no-p4", "--", "--grpc-server-addr", ADDRESS]
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section 5: who is primary, and who is told so."""
+"""Section 5: the primary, and the notifications to all clients."""
 
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.bench import Bench
 from accesspoint.checks.conformance.client import Client, exact, insert, name_of
+from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
 
 OK, BACKUP, NO_PRIMARY = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
@@ -29,9 +29,9 @@ def ends(client: Client, *codes: grpc.StatusCode) -> None:
         fail(f"the stream goes on, with status {name_of(message.status.code)}")
 
 
-def denied(client: Client, bench: Bench, why: str) -> None:
+def denied(client: Client, fixture: Fixture, why: str) -> None:
     """A Write of this client is refused."""
-    entry = bench.entry("lpm_table", action=("say", 1))
+    entry = fixture.entry("lpm_table", action=("say", 1))
     try:
         client.write(insert(entry))
     except grpc.RpcError as failure:
@@ -41,115 +41,115 @@ def denied(client: Client, bench: Bench, why: str) -> None:
 
 
 @check("5.3", "the first client with an election id becomes primary", None)
-def first_is_primary(bench: Bench) -> None:
-    client = bench.connect()
-    number = bench.next_election()
+def first_is_primary(fixture: Fixture) -> None:
+    client = fixture.connect()
+    number = fixture.next_election()
     client.arbitrate(number)
     told(client, OK, number, "the client")
 
 
 @check("5.3", "a client without an election id never becomes primary", None)
-def no_id_is_backup(bench: Bench) -> None:
-    number = bench.next_election()
-    primary = bench.connect().become_primary(number)
-    backup = bench.connect()
+def no_id_is_backup(fixture: Fixture) -> None:
+    number = fixture.next_election()
+    primary = fixture.connect().become_primary(number)
+    backup = fixture.connect()
     backup.arbitrate(None)
     told(backup, BACKUP, number, "the client without an election id")
     expect(primary.receives_nothing(), True, "the primary is not told of a backup")
 
 
 @check("5.3", "a lower election id makes a backup, whose Write is denied")
-def lower_is_backup(bench: Bench) -> None:
-    backup = bench.connect(program=bench.program)
-    backup.arbitrate(bench.election - 5)
-    told(backup, BACKUP, bench.election, "the backup")
-    denied(backup, bench, "a backup")
+def lower_is_backup(fixture: Fixture) -> None:
+    backup = fixture.connect(program=fixture.program)
+    backup.arbitrate(fixture.election - 5)
+    told(backup, BACKUP, fixture.election, "the backup")
+    denied(backup, fixture, "a backup")
 
 
 @check("5.3", "a higher election id takes over; the old primary is told and denied")
-def higher_takes_over(bench: Bench) -> None:
-    old, number = bench.client, bench.next_election()
-    new = bench.connect(program=bench.program)
+def higher_takes_over(fixture: Fixture) -> None:
+    old, number = fixture.client, fixture.next_election()
+    new = fixture.connect(program=fixture.program)
     new.arbitrate(number)
     told(old, BACKUP, number, "the old primary")
     told(new, OK, number, "the new primary")
-    denied(old, bench, "the old primary")
-    bench.client = new
-    bench.insert(bench.entry("lpm_table", action=("say", 1)))
+    denied(old, fixture, "the old primary")
+    fixture.client = new
+    fixture.insert(fixture.entry("lpm_table", action=("say", 1)))
 
 
 @check("5.3", "election ids are 128 bits wide")
-def wide_ids(bench: Bench) -> None:
-    high = (1 << 64) + bench.next_election()
-    client = bench.connect(program=bench.program)
+def wide_ids(fixture: Fixture) -> None:
+    high = (1 << 64) + fixture.next_election()
+    client = fixture.connect(program=fixture.program)
     client.arbitrate(high)
-    told(bench.client, BACKUP, high, "the old primary")
+    told(fixture.client, BACKUP, high, "the old primary")
     told(client, OK, high, "the client with high = 1")
-    low = bench.connect()
+    low = fixture.connect()
     low.arbitrate((1 << 64) - 1)
     told(low, BACKUP, high, "the client with the highest low half")
-    bench.client = client
-    bench.remember_election(high)
+    fixture.client = client
+    fixture.remember_election(high)
 
 
 @check("5.3", "an election id that another live client has ends the stream", None)
-def used_id(bench: Bench) -> None:
-    number = bench.next_election()
-    bench.connect().become_primary(number)
-    second = bench.connect()
+def used_id(fixture: Fixture) -> None:
+    number = fixture.next_election()
+    fixture.connect().become_primary(number)
+    second = fixture.connect()
     second.arbitrate(number)
     ends(second, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 @check("5.3", "an unknown device ends the stream with NOT_FOUND", None)
-def unknown_device(bench: Bench) -> None:
-    client = bench.connect(device_id=bench.place.device_id + 77)
-    client.arbitrate(bench.next_election())
+def unknown_device(fixture: Fixture) -> None:
+    client = fixture.connect(device_id=fixture.place.device_id + 77)
+    client.arbitrate(fixture.next_election())
     ends(client, grpc.StatusCode.NOT_FOUND)
 
 
 @check("5.3", "another device on the same stream ends it with FAILED_PRECONDITION", None)
-def other_device(bench: Bench) -> None:
-    number = bench.next_election()
-    client = bench.connect().become_primary(number)
-    client.arbitrate(number, device_id=bench.place.device_id + 77)
+def other_device(fixture: Fixture) -> None:
+    number = fixture.next_election()
+    client = fixture.connect().become_primary(number)
+    client.arbitrate(number, device_id=fixture.place.device_id + 77)
     ends(client, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 @check("5.3", "another role on the same stream ends it with FAILED_PRECONDITION", None)
-def other_role(bench: Bench) -> None:
-    number = bench.next_election()
-    client = bench.connect().become_primary(number)
+def other_role(fixture: Fixture) -> None:
+    number = fixture.next_election()
+    client = fixture.connect().become_primary(number)
     client.arbitrate(number, role={"name": "another"})
     ends(client, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 @check("5.3", "a primary may raise its election id and stays primary", None)
-def raises_its_id(bench: Bench) -> None:
-    client = bench.connect().become_primary(bench.next_election())
-    number = bench.next_election()
+def raises_its_id(fixture: Fixture) -> None:
+    client = fixture.connect().become_primary(fixture.next_election())
+    number = fixture.next_election()
     client.arbitrate(number)
     told(client, OK, number, "the client")
 
 
 @check("5.3", "a primary that lowers its election id leaves none; it comes back with the highest")
-def downgrade(bench: Bench) -> None:
-    client, number = bench.client, bench.election
-    backup = bench.connect()
+def downgrade(fixture: Fixture) -> None:
+    client, number = fixture.client, fixture.election
+    backup = fixture.connect()
     backup.arbitrate(number - 5)
     told(backup, BACKUP, number, "the backup")
     client.arbitrate(number - 3)
     told(client, NO_PRIMARY, number, "the client that stepped down")
     told(backup, NO_PRIMARY, number, "the backup, when the primary stepped down")
-    denied(client, bench, "a client that stepped down")
+    denied(client, fixture, "a client that stepped down")
     client.arbitrate(number)
     told(client, OK, number, "the client that came back")
 
 
 @check("5.4", "backups are told when the primary disconnects, with the highest election id", None)
-def primary_leaves(bench: Bench) -> None:
-    number = bench.next_election()
-    primary, backup = bench.connect().become_primary(number), bench.connect()
+def primary_leaves(fixture: Fixture) -> None:
+    number = fixture.next_election()
+    primary, backup = fixture.connect().become_primary(number), fixture.connect()
     backup.arbitrate(number - 5)
     told(backup, BACKUP, number, "the backup")
     primary.close()
@@ -161,18 +161,18 @@ def primary_leaves(bench: Bench) -> None:
 
 
 @check("5.4", "entries outlive the client that wrote them")
-def state_outlives(bench: Bench) -> None:
-    entry = bench.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 5))
-    bench.insert(entry)
-    bench.client.close()
-    heir = bench.connect(program=bench.program)
-    bench.client = heir.become_primary(bench.next_election())
-    bench.found(bench.entry("exact_table"), [entry], "after a change of the primary")
+def state_outlives(fixture: Fixture) -> None:
+    entry = fixture.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 5))
+    fixture.insert(entry)
+    fixture.client.close()
+    heir = fixture.connect(program=fixture.program)
+    fixture.client = heir.become_primary(fixture.next_election())
+    fixture.found(fixture.entry("exact_table"), [entry], "after a change of the primary")
 
 
-def roles(bench: Bench, name: str) -> Client:
+def roles(fixture: Fixture, name: str) -> Client:
     """A primary of a role. Raises NotApplicable where there are none."""
-    client = bench.connect(role=name, program=getattr(bench, "program", None))
+    client = fixture.connect(role=name, program=getattr(fixture, "program", None))
     try:
         client.arbitrate(1)
         status = client.status()
@@ -185,20 +185,20 @@ def roles(bench: Bench, name: str) -> Client:
 
 
 @check("5.1", "each role has a primary of its own")
-def roles_apart(bench: Bench) -> None:
-    roles(bench, "conformance-a").write()
-    expect(bench.client.receives_nothing(), True, "the default role hears nothing of another role")
-    other = bench.connect(role="conformance-b")
+def roles_apart(fixture: Fixture) -> None:
+    roles(fixture, "conformance-a").write()
+    expect(fixture.client.receives_nothing(), True, "the default role hears nothing of another role")
+    other = fixture.connect(role="conformance-b")
     other.arbitrate(1)
     told(other, OK, 1, "the first client of another role")
-    bench.insert(bench.entry("lpm_table", action=("say", 1)))
+    fixture.insert(fixture.entry("lpm_table", action=("say", 1)))
 
 
 @check("5.1", "Write with a role that nobody has named is NOT_FOUND")
-def unknown_role(bench: Bench) -> None:
-    roles(bench, "conformance-c")
+def unknown_role(fixture: Fixture) -> None:
+    roles(fixture, "conformance-c")
     try:
-        bench.client.write(insert(bench.entry("lpm_table", action=("say", 1))), role="conformance-unheard")
+        fixture.client.write(insert(fixture.entry("lpm_table", action=("say", 1))), role="conformance-unheard")
     except grpc.RpcError as failure:
         expect(failure.code(), grpc.StatusCode.NOT_FOUND, "Write with an unknown role")
     else:
@@ -206,11 +206,11 @@ def unknown_role(bench: Bench) -> None:
 
 
 @check("5.1", "the primary of one role is not primary of another")
-def role_of_another(bench: Bench) -> None:
-    roles(bench, "conformance-d")
-    wrong = bench.election
+def role_of_another(fixture: Fixture) -> None:
+    roles(fixture, "conformance-d")
+    wrong = fixture.election
     try:
-        bench.client.write(insert(bench.entry("lpm_table", action=("say", 1))), role="conformance-d")
+        fixture.client.write(insert(fixture.entry("lpm_table", action=("say", 1))), role="conformance-d")
     except grpc.RpcError as failure:
         expect(failure.code(), grpc.StatusCode.PERMISSION_DENIED, f"Write for a role with id {wrong} of another")
     else:
@@ -218,8 +218,8 @@ def role_of_another(bench: Bench) -> None:
 
 
 @check("5.2", "a role config that nobody agreed on is INVALID_ARGUMENT")
-def unknown_config(bench: Bench) -> None:
-    client = bench.connect(role="conformance-e")
+def unknown_config(fixture: Fixture) -> None:
+    client = fixture.connect(role="conformance-e")
     config = {"type_url": "type.googleapis.com/p4.v1.Unheard", "value": b"\1"}
     client.arbitrate(1, role=p4r.Role(name="conformance-e", config=config))
     ends(client, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.bench import Bench
 from accesspoint.checks.conformance.client import binary, exact
+from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
@@ -17,48 +17,48 @@ PROFILE, SELECTOR = 13, 14  # requests
 FLOWS = 200
 
 
-def call(bench: Bench, value: int, hit: int | None = None) -> p4r.Action:
+def call(fixture: Fixture, value: int, hit: int | None = None) -> p4r.Action:
     action = ("say", value) if hit is None else ("say_both", value, hit)
-    return bench.entry("lpm_table", action=action).action.action
+    return fixture.entry("lpm_table", action=action).action.action
 
 
-def member(bench: Bench, number: int, value: int, profile: str = "group_selector") -> p4r.ActionProfileMember:
-    profile_id = bench.program.id("action_profiles", profile)
-    return p4r.ActionProfileMember(action_profile_id=profile_id, member_id=number, action=call(bench, value))
+def member(fixture: Fixture, number: int, value: int, profile: str = "group_selector") -> p4r.ActionProfileMember:
+    profile_id = fixture.program.id("action_profiles", profile)
+    return p4r.ActionProfileMember(action_profile_id=profile_id, member_id=number, action=call(fixture, value))
 
 
 def group(
-    bench: Bench, number: int, weights: dict[int, int], max_size: int = 8, **fields: Any
+    fixture: Fixture, number: int, weights: dict[int, int], max_size: int = 8, **fields: Any
 ) -> p4r.ActionProfileGroup:
     members = [p4r.ActionProfileGroup.Member(member_id=m, weight=w, **fields) for m, w in weights.items()]
-    profile_id = bench.program.id("action_profiles", "group_selector")
+    profile_id = fixture.program.id("action_profiles", "group_selector")
     return p4r.ActionProfileGroup(action_profile_id=profile_id, group_id=number, members=members, max_size=max_size)
 
 
-def entry(bench: Bench, table: str, key: int, **action: Any) -> p4r.TableEntry:
-    made = bench.entry(table, [exact(1, key)])
+def entry(fixture: Fixture, table: str, key: int, **action: Any) -> p4r.TableEntry:
+    made = fixture.entry(table, [exact(1, key)])
     made.action.CopyFrom(p4r.TableAction(**action))
     return made
 
 
-def shot(bench: Bench, key: int, *parts: p4r.ActionProfileAction) -> p4r.TableEntry:
+def shot(fixture: Fixture, key: int, *parts: p4r.ActionProfileAction) -> p4r.TableEntry:
     actions = p4r.ActionProfileActionSet(action_profile_actions=parts)
-    return entry(bench, "selector_table", key, action_profile_action_set=actions)
+    return entry(fixture, "selector_table", key, action_profile_action_set=actions)
 
 
-def part(bench: Bench, value: int, weight: int = 1, **fields: Any) -> p4r.ActionProfileAction:
-    return p4r.ActionProfileAction(action=call(bench, value), weight=weight, **fields)
+def part(fixture: Fixture, value: int, weight: int = 1, **fields: Any) -> p4r.ActionProfileAction:
+    return p4r.ActionProfileAction(action=call(fixture, value), weight=weight, **fields)
 
 
-def chosen(bench: Bench) -> Counter[int]:
+def chosen(fixture: Fixture) -> Counter[int]:
     """The answers of many flows of key 1."""
-    return Counter(one.value for one in bench.ask_all(SELECTOR, [(1, 0, flow * 0x01010101) for flow in range(FLOWS)]))
+    return Counter(one.value for one in fixture.ask_all(SELECTOR, [(1, 0, flow * 0x01010101) for flow in range(FLOWS)]))
 
 
-def with_members(bench: Bench) -> None:
+def with_members(fixture: Fixture) -> None:
     """Three members of the selector. Raises NotApplicable where groups are not offered."""
     try:
-        bench.insert(*(member(bench, number, 10 * number) for number in (1, 2, 3)))
+        fixture.insert(*(member(fixture, number, 10 * number) for number in (1, 2, 3)))
     except grpc.RpcError as failure:
         if failure.code() == grpc.StatusCode.UNIMPLEMENTED:
             raise NotApplicable("the server has one-shot programming only (UNIMPLEMENTED)") from None
@@ -66,194 +66,196 @@ def with_members(bench: Bench) -> None:
 
 
 @check("9.2.1", "an entry runs the action of its member, also when the member is modified")
-def member_action(bench: Bench) -> None:
-    bench.insert(member(bench, 1, 10, "profile"))
-    bench.insert(entry(bench, "profile_table", 1, action_profile_member_id=1))
-    answer = bench.ask(PROFILE, 1)
+def member_action(fixture: Fixture) -> None:
+    fixture.insert(member(fixture, 1, 10, "profile"))
+    fixture.insert(entry(fixture, "profile_table", 1, action_profile_member_id=1))
+    answer = fixture.ask(PROFILE, 1)
     expect((answer.value, answer.hit), (10, 1), "the member's answer, and its hit")
-    bench.modify(member(bench, 1, 11, "profile"))
-    expect(bench.ask(PROFILE, 1).value, 11, "the modified member's answer")
-    expect(bench.ask(PROFILE, 2).value, 0, "the answer without an entry")
+    fixture.modify(member(fixture, 1, 11, "profile"))
+    expect(fixture.ask(PROFILE, 1).value, 11, "the modified member's answer")
+    expect(fixture.ask(PROFILE, 2).value, 0, "the answer without an entry")
 
 
 @check("9.2.1", "members are read one by one, by profile, and all together")
-def read_members(bench: Bench) -> None:
-    one, two, other = member(bench, 1, 10), member(bench, 2, 20), member(bench, 1, 30, "profile")
-    bench.insert(one, two, other)
+def read_members(fixture: Fixture) -> None:
+    one, two, other = member(fixture, 1, 10), member(fixture, 2, 20), member(fixture, 1, 30, "profile")
+    fixture.insert(one, two, other)
     profile_id = one.action_profile_id
-    bench.found(p4r.ActionProfileMember(), [one, two, other], "all members")
-    bench.found(p4r.ActionProfileMember(action_profile_id=profile_id), [one, two], "members of one profile")
-    bench.found(p4r.ActionProfileMember(action_profile_id=profile_id, member_id=2), [two], "one member")
+    fixture.found(p4r.ActionProfileMember(), [one, two, other], "all members")
+    fixture.found(p4r.ActionProfileMember(action_profile_id=profile_id), [one, two], "members of one profile")
+    fixture.found(p4r.ActionProfileMember(action_profile_id=profile_id, member_id=2), [two], "one member")
 
 
 @check("9.2.1", "a member that is there cannot be inserted; one that is not, neither modified nor deleted")
-def member_errors(bench: Bench) -> None:
-    one = member(bench, 1, 10, "profile")
-    bench.refused("MODIFY", one, MISSING, why="a member that is not there")
-    bench.refused("DELETE", one, MISSING, why="a member that is not there")
-    bench.insert(one)
-    bench.refused("INSERT", one, EXISTS, why="a member that is there")
+def member_errors(fixture: Fixture) -> None:
+    one = member(fixture, 1, 10, "profile")
+    fixture.refused("MODIFY", one, MISSING, why="a member that is not there")
+    fixture.refused("DELETE", one, MISSING, why="a member that is not there")
+    fixture.insert(one)
+    fixture.refused("INSERT", one, EXISTS, why="a member that is there")
     bare = p4r.ActionProfileMember(action_profile_id=one.action_profile_id, member_id=2)
-    bench.refused("INSERT", bare, INVALID, why="a member without an action")
+    fixture.refused("INSERT", bare, INVALID, why="a member without an action")
 
 
 @check("9.2.1", "a full profile answers RESOURCE_EXHAUSTED")
-def full_profile(bench: Bench) -> None:
-    bench.insert(*(member(bench, number, number, "profile") for number in range(1, 5)))
-    bench.refused("INSERT", member(bench, 5, 5, "profile"), FULL, why="a fifth member of a profile of four")
+def full_profile(fixture: Fixture) -> None:
+    fixture.insert(*(member(fixture, number, number, "profile") for number in range(1, 5)))
+    fixture.refused("INSERT", member(fixture, 5, 5, "profile"), FULL, why="a fifth member of a profile of four")
 
 
 @check("9.2.1", "a member in use cannot be deleted")
-def member_in_use(bench: Bench) -> None:
-    one = member(bench, 1, 10, "profile")
-    bench.insert(one)
-    bench.insert(entry(bench, "profile_table", 1, action_profile_member_id=1))
-    bench.refused("DELETE", one, IN_USE, why="a member that an entry uses")
-    bench.delete(entry(bench, "profile_table", 1, action_profile_member_id=1))
-    bench.delete(one)
+def member_in_use(fixture: Fixture) -> None:
+    one = member(fixture, 1, 10, "profile")
+    fixture.insert(one)
+    fixture.insert(entry(fixture, "profile_table", 1, action_profile_member_id=1))
+    fixture.refused("DELETE", one, IN_USE, why="a member that an entry uses")
+    fixture.delete(entry(fixture, "profile_table", 1, action_profile_member_id=1))
+    fixture.delete(one)
 
 
 @check("9.2.1", "an entry with a member that is not there is NOT_FOUND")
-def missing_member(bench: Bench) -> None:
-    one = entry(bench, "profile_table", 1, action_profile_member_id=77)
-    bench.refused("INSERT", one, MISSING, why="an entry with an unknown member")
+def missing_member(fixture: Fixture) -> None:
+    one = entry(fixture, "profile_table", 1, action_profile_member_id=77)
+    fixture.refused("INSERT", one, MISSING, why="an entry with an unknown member")
 
 
 @check("9.2.2", "a group spreads flows over its members, by their weights")
-def spreads(bench: Bench) -> None:
-    with_members(bench)
-    bench.insert(group(bench, 1, {1: 1, 2: 3}))
-    bench.insert(entry(bench, "selector_table", 1, action_profile_group_id=1))
-    count = chosen(bench)
+def spreads(fixture: Fixture) -> None:
+    with_members(fixture)
+    fixture.insert(group(fixture, 1, {1: 1, 2: 3}))
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_group_id=1))
+    count = chosen(fixture)
     expect(set(count), {10, 20}, "answers of the group's flows")
     if count[20] <= count[10]:
         fail(f"of {FLOWS} flows {count[10]} took the member of weight 1 and {count[20]} that of weight 3")
 
 
 @check("9.2.2", "a flow stays with its member")
-def stays(bench: Bench) -> None:
-    with_members(bench)
-    bench.insert(group(bench, 1, {1: 1, 2: 1, 3: 1}))
-    bench.insert(entry(bench, "selector_table", 1, action_profile_group_id=1))
+def stays(fixture: Fixture) -> None:
+    with_members(fixture)
+    fixture.insert(group(fixture, 1, {1: 1, 2: 1, 3: 1}))
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_group_id=1))
     for flow in (1, 0x0A000001, 0xFFFFFFFF):
-        answers = {bench.ask(SELECTOR, 1, 0, flow).value for _ in range(10)}
+        answers = {fixture.ask(SELECTOR, 1, 0, flow).value for _ in range(10)}
         expect(len(answers), 1, f"members that flow {flow:#x} took")
 
 
 @check("9.2.2", "MODIFY changes a group's members")
-def modify_group(bench: Bench) -> None:
-    with_members(bench)
-    bench.insert(group(bench, 1, {1: 1, 2: 1}))
-    bench.insert(entry(bench, "selector_table", 1, action_profile_group_id=1))
-    bench.modify(group(bench, 1, {3: 1}))
-    expect(set(chosen(bench)), {30}, "answers of the modified group's flows")
-    bench.found(p4r.ActionProfileGroup(), [group(bench, 1, {3: 1})], "the modified group")
+def modify_group(fixture: Fixture) -> None:
+    with_members(fixture)
+    fixture.insert(group(fixture, 1, {1: 1, 2: 1}))
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_group_id=1))
+    fixture.modify(group(fixture, 1, {3: 1}))
+    expect(set(chosen(fixture)), {30}, "answers of the modified group's flows")
+    fixture.found(p4r.ActionProfileGroup(), [group(fixture, 1, {3: 1})], "the modified group")
 
 
 @check("9.2.2", "an entry of a selector may name a member")
-def member_of_selector(bench: Bench) -> None:
-    with_members(bench)
-    bench.insert(entry(bench, "selector_table", 1, action_profile_member_id=2))
-    expect(bench.ask(SELECTOR, 1).value, 20, "the member's answer")
+def member_of_selector(fixture: Fixture) -> None:
+    with_members(fixture)
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_member_id=2))
+    expect(fixture.ask(SELECTOR, 1).value, 20, "the member's answer")
 
 
 @check("9.2.2", "groups are read as they were written")
-def read_groups(bench: Bench) -> None:
-    with_members(bench)
-    one, two = group(bench, 1, {1: 1, 2: 3}), group(bench, 9, {})
-    bench.insert(one, two)
-    bench.found(p4r.ActionProfileGroup(), [one, two], "all groups")
+def read_groups(fixture: Fixture) -> None:
+    with_members(fixture)
+    one, two = group(fixture, 1, {1: 1, 2: 3}), group(fixture, 9, {})
+    fixture.insert(one, two)
+    fixture.found(p4r.ActionProfileGroup(), [one, two], "all groups")
     by_id = p4r.ActionProfileGroup(action_profile_id=one.action_profile_id, group_id=9)
-    bench.found(by_id, [two], "one group")
+    fixture.found(by_id, [two], "one group")
 
 
 @check("9.2.2", "group errors: there already, not there, unknown member, in use")
-def group_errors(bench: Bench) -> None:
-    with_members(bench)
-    one = group(bench, 1, {1: 1})
-    bench.refused("MODIFY", one, MISSING, why="a group that is not there")
-    bench.refused("DELETE", one, MISSING, why="a group that is not there")
-    bench.refused("INSERT", group(bench, 1, {77: 1}), MISSING, why="a group with an unknown member")
-    bench.insert(one)
-    bench.refused("INSERT", one, EXISTS, why="a group that is there")
-    bench.refused("DELETE", member(bench, 1, 10), IN_USE, why="a member that a group has")
-    bench.insert(entry(bench, "selector_table", 1, action_profile_group_id=1))
-    bench.refused("DELETE", one, IN_USE, why="a group that an entry uses")
-    missing = entry(bench, "selector_table", 2, action_profile_group_id=77)
-    bench.refused("INSERT", missing, MISSING, why="an entry with an unknown group")
+def group_errors(fixture: Fixture) -> None:
+    with_members(fixture)
+    one = group(fixture, 1, {1: 1})
+    fixture.refused("MODIFY", one, MISSING, why="a group that is not there")
+    fixture.refused("DELETE", one, MISSING, why="a group that is not there")
+    fixture.refused("INSERT", group(fixture, 1, {77: 1}), MISSING, why="a group with an unknown member")
+    fixture.insert(one)
+    fixture.refused("INSERT", one, EXISTS, why="a group that is there")
+    fixture.refused("DELETE", member(fixture, 1, 10), IN_USE, why="a member that a group has")
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_group_id=1))
+    fixture.refused("DELETE", one, IN_USE, why="a group that an entry uses")
+    missing = entry(fixture, "selector_table", 2, action_profile_group_id=77)
+    fixture.refused("INSERT", missing, MISSING, why="an entry with an unknown group")
 
 
 @check("9.2.2", "weight 0, a member twice and another max_size are INVALID_ARGUMENT")
-def wrong_groups(bench: Bench) -> None:
-    with_members(bench)
-    bench.refused("INSERT", group(bench, 1, {1: 0}), INVALID, why="a group with weight 0")
-    twice = group(bench, 1, {1: 1})
+def wrong_groups(fixture: Fixture) -> None:
+    with_members(fixture)
+    fixture.refused("INSERT", group(fixture, 1, {1: 0}), INVALID, why="a group with weight 0")
+    twice = group(fixture, 1, {1: 1})
     twice.members.add(member_id=1, weight=1)
-    bench.refused("INSERT", twice, INVALID, why="a group with a member twice")
-    bench.insert(group(bench, 1, {1: 1}))
-    bench.refused("MODIFY", group(bench, 1, {1: 1}, max_size=7), INVALID, why="a group with another max_size")
+    fixture.refused("INSERT", twice, INVALID, why="a group with a member twice")
+    fixture.insert(group(fixture, 1, {1: 1}))
+    fixture.refused("MODIFY", group(fixture, 1, {1: 1}, max_size=7), INVALID, why="a group with another max_size")
 
 
 @check("9.2.2", "a watched port is a port that there is, and is read as it was written")
-def watch_port(bench: Bench) -> None:
-    with_members(bench)
-    port, unsupported = max([bench.home, *bench.place.ports]), rpc_code.UNIMPLEMENTED
-    missing = group(bench, 1, {1: 1}, watch_port=binary(77))
-    bench.refused("INSERT", missing, INVALID, unsupported, why="a group that watches a port that is not there")
-    if bench.place.ports:
-        watching = group(bench, 1, {1: 1, 2: 1}, watch_port=binary(port))
-        bench.insert(watching)
-        bench.found(p4r.ActionProfileGroup(), [watching], "the group with watched ports")
+def watch_port(fixture: Fixture) -> None:
+    with_members(fixture)
+    port, unsupported = max([fixture.home, *fixture.place.ports]), rpc_code.UNIMPLEMENTED
+    missing = group(fixture, 1, {1: 1}, watch_port=binary(77))
+    fixture.refused("INSERT", missing, INVALID, unsupported, why="a group that watches a port that is not there")
+    if fixture.place.ports:
+        watching = group(fixture, 1, {1: 1, 2: 1}, watch_port=binary(port))
+        fixture.insert(watching)
+        fixture.found(p4r.ActionProfileGroup(), [watching], "the group with watched ports")
 
 
 @check("9.2.2", "a member whose watched port is down is not chosen, until it is up again", ports=2)
-def port_down(bench: Bench) -> None:
-    with_members(bench)
-    port = list(bench.place.ports)[1]
-    watching = group(bench, 1, {1: 1, 2: 1})
+def port_down(fixture: Fixture) -> None:
+    with_members(fixture)
+    port = list(fixture.place.ports)[1]
+    watching = group(fixture, 1, {1: 1, 2: 1})
     watching.members[0].watch_port = binary(port)
-    bench.insert(watching)
-    bench.insert(entry(bench, "selector_table", 1, action_profile_group_id=1))
-    expect(set(chosen(bench)), {10, 20}, "answers of flows while the port is up")
-    with bench.down(port):
-        bench.until(lambda: set(chosen(bench)) == {20}, "flows take the member without a watched port only")
-    bench.until(lambda: set(chosen(bench)) == {10, 20}, "flows take both members when the port is up again")
+    fixture.insert(watching)
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_group_id=1))
+    expect(set(chosen(fixture)), {10, 20}, "answers of flows while the port is up")
+    with fixture.down(port):
+        fixture.until(lambda: set(chosen(fixture)) == {20}, "flows take the member without a watched port only")
+    fixture.until(lambda: set(chosen(fixture)) == {10, 20}, "flows take both members when the port is up again")
 
 
 @check("9.2.3", "a one-shot group spreads flows, and is read as it was written")
-def one_shot(bench: Bench) -> None:
-    one = shot(bench, 1, part(bench, 1), part(bench, 2, 3), part(bench, 2))
-    bench.insert(one)
-    bench.found(bench.entry("selector_table"), [one], "the one-shot entry")
-    expect(set(chosen(bench)), {1, 2}, "answers of its flows")
+def one_shot(fixture: Fixture) -> None:
+    one = shot(fixture, 1, part(fixture, 1), part(fixture, 2, 3), part(fixture, 2))
+    fixture.insert(one)
+    fixture.found(fixture.entry("selector_table"), [one], "the one-shot entry")
+    expect(set(chosen(fixture)), {1, 2}, "answers of its flows")
 
 
 @check("9.2.3", "MODIFY replaces a one-shot group, DELETE takes it away with its members")
-def one_shot_changes(bench: Bench) -> None:
-    bench.insert(shot(bench, 1, *(part(bench, value) for value in range(1, 7))))
-    bench.modify(shot(bench, 1, part(bench, 9, 2)))
-    expect(set(chosen(bench)), {9}, "answers of the modified entry's flows")
-    bench.delete(shot(bench, 1))
-    bench.insert(shot(bench, 2, *(part(bench, value) for value in range(1, 9))))
-    expect(bench.ask(SELECTOR, 1).value, 0, "the answer after DELETE")
+def one_shot_changes(fixture: Fixture) -> None:
+    fixture.insert(shot(fixture, 1, *(part(fixture, value) for value in range(1, 7))))
+    fixture.modify(shot(fixture, 1, part(fixture, 9, 2)))
+    expect(set(chosen(fixture)), {9}, "answers of the modified entry's flows")
+    fixture.delete(shot(fixture, 1))
+    fixture.insert(shot(fixture, 2, *(part(fixture, value) for value in range(1, 9))))
+    expect(fixture.ask(SELECTOR, 1).value, 0, "the answer after DELETE")
 
 
 @check("9.2.3", "weight 0 and more weight than the selector allows are INVALID_ARGUMENT")
-def wrong_one_shot(bench: Bench) -> None:
-    bench.refused("INSERT", shot(bench, 1, part(bench, 1, 0)), INVALID, why="a one-shot action of weight 0")
-    too_much = shot(bench, 1, part(bench, 1, 5), part(bench, 2, 4))
-    bench.refused("INSERT", too_much, INVALID, FULL, why="one-shot actions of weight 9 in groups of 8")
+def wrong_one_shot(fixture: Fixture) -> None:
+    fixture.refused("INSERT", shot(fixture, 1, part(fixture, 1, 0)), INVALID, why="a one-shot action of weight 0")
+    too_much = shot(fixture, 1, part(fixture, 1, 5), part(fixture, 2, 4))
+    fixture.refused("INSERT", too_much, INVALID, FULL, why="one-shot actions of weight 9 in groups of 8")
 
 
 @check("9.2.3", "a selector's entries are either one-shot or of members and groups")
-def not_both(bench: Bench) -> None:
-    with_members(bench)
-    bench.insert(entry(bench, "selector_table", 1, action_profile_member_id=1))
-    bench.refused("INSERT", shot(bench, 2, part(bench, 1)), INVALID, why="a one-shot entry beside one with a member")
+def not_both(fixture: Fixture) -> None:
+    with_members(fixture)
+    fixture.insert(entry(fixture, "selector_table", 1, action_profile_member_id=1))
+    fixture.refused(
+        "INSERT", shot(fixture, 2, part(fixture, 1)), INVALID, why="a one-shot entry beside one with a member"
+    )
 
 
 @check("9.2.3", "beside one-shot entries a selector has no members and no groups of its own")
-def nothing_beside(bench: Bench) -> None:
-    bench.insert(shot(bench, 1, part(bench, 1)))
-    bench.refused("INSERT", member(bench, 1, 5), INVALID, why="a member beside a one-shot entry")
-    bench.refused("INSERT", group(bench, 1, {}), INVALID, why="a group beside a one-shot entry")
+def nothing_beside(fixture: Fixture) -> None:
+    fixture.insert(shot(fixture, 1, part(fixture, 1)))
+    fixture.refused("INSERT", member(fixture, 1, 5), INVALID, why="a member beside a one-shot entry")
+    fixture.refused("INSERT", group(fixture, 1, {}), INVALID, why="a group beside a one-shot entry")

@@ -3,8 +3,8 @@
 
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.bench import Bench, answer_of
 from accesspoint.checks.conformance.client import binary
+from accesspoint.checks.conformance.fixture import Fixture, answer_of
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
@@ -20,136 +20,136 @@ def sessions(number: int = 0) -> p4r.PacketReplicationEngineEntry:
 
 
 @check("9.5.1", "a packet leaves once for each replica, which knows its instance", ports=2)
-def replicas(bench: Bench) -> None:
-    first, second = list(bench.place.ports)[:2]
-    bench.insert(bench.group(5, (first, 1), (first, 2), (second, 3)))
-    found = [(one.port, one.replica) for one in bench.answers(3, MULTICAST, b=5)]
+def replicas(fixture: Fixture) -> None:
+    first, second = list(fixture.place.ports)[:2]
+    fixture.insert(fixture.group(5, (first, 1), (first, 2), (second, 3)))
+    found = [(one.port, one.replica) for one in fixture.answers(3, MULTICAST, b=5)]
     expect(sorted(found), sorted([(first, 1), (first, 2), (second, 3)]), "ports and instances of the replicas")
 
 
 @check("9.5.1", "one replica, to where the packet came from")
-def one_replica(bench: Bench) -> None:
-    bench.insert(bench.group(5, (bench.home, 7)))
-    expect(bench.ask(MULTICAST, b=5).replica, 7, "the replica's instance")
+def one_replica(fixture: Fixture) -> None:
+    fixture.insert(fixture.group(5, (fixture.home, 7)))
+    expect(fixture.ask(MULTICAST, b=5).replica, 7, "the replica's instance")
 
 
 @check("9.5.1", "a group that is not there, or not any more, drops")
-def no_group(bench: Bench) -> None:
-    bench.silent(MULTICAST, b=6)
-    bench.insert(bench.group(6, (bench.home, 1)))
-    bench.ask(MULTICAST, b=6)
-    bench.delete(bench.group(6))
-    bench.silent(MULTICAST, b=6)
+def no_group(fixture: Fixture) -> None:
+    fixture.silent(MULTICAST, b=6)
+    fixture.insert(fixture.group(6, (fixture.home, 1)))
+    fixture.ask(MULTICAST, b=6)
+    fixture.delete(fixture.group(6))
+    fixture.silent(MULTICAST, b=6)
 
 
 @check("9.5.1", "MODIFY replaces the replicas")
-def modify_group(bench: Bench) -> None:
-    bench.insert(bench.group(5, (bench.home, 1), (bench.home, 2)))
-    bench.modify(bench.group(5, (bench.home, 9)))
-    expect(bench.ask(MULTICAST, b=5).replica, 9, "the replica's instance")
+def modify_group(fixture: Fixture) -> None:
+    fixture.insert(fixture.group(5, (fixture.home, 1), (fixture.home, 2)))
+    fixture.modify(fixture.group(5, (fixture.home, 9)))
+    expect(fixture.ask(MULTICAST, b=5).replica, 9, "the replica's instance")
 
 
 @check("9.5.1", "while a replica's port is down, its backup takes its place (1.5)", ports=2)
-def backup(bench: Bench) -> None:
-    port = list(bench.place.ports)[1]
-    group = bench.group(5, (port, 1))
-    group.replicas[0].backup_replicas.add(port=binary(bench.home), instance=2)
-    if bench.outcome("INSERT", group) == rpc_code.UNIMPLEMENTED or not any(
-        one.backup_replicas for found in bench.read(groups(5)) for one in found.multicast_group_entry.replicas
+def backup(fixture: Fixture) -> None:
+    port = list(fixture.place.ports)[1]
+    group = fixture.group(5, (port, 1))
+    group.replicas[0].backup_replicas.add(port=binary(fixture.home), instance=2)
+    if fixture.outcome("INSERT", group) == rpc_code.UNIMPLEMENTED or not any(
+        one.backup_replicas for found in fixture.read(groups(5)) for one in found.multicast_group_entry.replicas
     ):
         raise NotApplicable("the server has no backup replicas")
 
     def goes_to(instance: int) -> bool:
-        number, frame = bench.request(MULTICAST, b=5)
-        bench.send(frame)
-        found = bench.collect(number, 1, 0.2)
+        number, frame = fixture.request(MULTICAST, b=5)
+        fixture.send(frame)
+        found = fixture.collect(number, 1, 0.2)
         return [answer_of(*one).replica for one in found] == [instance]
 
     expect(goes_to(1), True, "the replica gets the packet while its port is up")
-    with bench.down(port):
-        bench.until(lambda: goes_to(2), "the backup gets it while the port is down")
-    bench.until(lambda: goes_to(1), "the replica gets it again")
+    with fixture.down(port):
+        fixture.until(lambda: goes_to(2), "the backup gets it while the port is down")
+    fixture.until(lambda: goes_to(1), "the replica gets it again")
 
 
 @check("9.5.1", "groups are read as they were written, one and all")
-def read_groups(bench: Bench) -> None:
-    one, two = bench.group(5, (bench.home, 1), (bench.home, 2)), bench.group(6)
-    bench.insert(one, two)
+def read_groups(fixture: Fixture) -> None:
+    one, two = fixture.group(5, (fixture.home, 1), (fixture.home, 2)), fixture.group(6)
+    fixture.insert(one, two)
     wrapped = [p4r.PacketReplicationEngineEntry(multicast_group_entry=group) for group in (one, two)]
-    bench.found(groups(), wrapped, "all groups")
-    bench.found(groups(5), wrapped[:1], "one group")
+    fixture.found(groups(), wrapped, "all groups")
+    fixture.found(groups(5), wrapped[:1], "one group")
 
 
 @check("9.5.1", "a port is given as bytes", since="1.4.0")
-def port_as_bytes(bench: Bench) -> None:
-    group = p4r.MulticastGroupEntry(multicast_group_id=7, replicas=[p4r.Replica(port=binary(bench.home), instance=1)])
-    bench.insert(group)
-    bench.found(groups(7), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
-    bench.ask(MULTICAST, b=7)
+def port_as_bytes(fixture: Fixture) -> None:
+    group = p4r.MulticastGroupEntry(multicast_group_id=7, replicas=[p4r.Replica(port=binary(fixture.home), instance=1)])
+    fixture.insert(group)
+    fixture.found(groups(7), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
+    fixture.ask(MULTICAST, b=7)
 
 
 @check("9.5.1", "metadata is kept and returned", since="1.4.0")
-def group_metadata(bench: Bench) -> None:
-    group = bench.group(5, (bench.home, 1))
+def group_metadata(fixture: Fixture) -> None:
+    group = fixture.group(5, (fixture.home, 1))
     group.metadata = b"note"
-    bench.insert(group)
-    bench.found(groups(5), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
+    fixture.insert(group)
+    fixture.found(groups(5), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
 
 
 @check("9.5.1", "group 0, a replica twice, a group twice and an unknown one are refused")
-def group_errors(bench: Bench) -> None:
-    bench.refused("INSERT", bench.group(0, (bench.home, 1)), INVALID, why="multicast group 0")
-    twice = bench.group(5, (bench.home, 1), (bench.home, 1))
-    bench.refused("INSERT", twice, INVALID, why="a group with a replica twice")
-    bench.refused("MODIFY", bench.group(5), MISSING, why="a group that is not there")
-    bench.refused("DELETE", bench.group(5), MISSING, why="a group that is not there")
-    bench.insert(bench.group(5))
-    bench.refused("INSERT", bench.group(5), EXISTS, why="a group that is there")
+def group_errors(fixture: Fixture) -> None:
+    fixture.refused("INSERT", fixture.group(0, (fixture.home, 1)), INVALID, why="multicast group 0")
+    twice = fixture.group(5, (fixture.home, 1), (fixture.home, 1))
+    fixture.refused("INSERT", twice, INVALID, why="a group with a replica twice")
+    fixture.refused("MODIFY", fixture.group(5), MISSING, why="a group that is not there")
+    fixture.refused("DELETE", fixture.group(5), MISSING, why="a group that is not there")
+    fixture.insert(fixture.group(5))
+    fixture.refused("INSERT", fixture.group(5), EXISTS, why="a group that is there")
 
 
 @check("9.5.2", "a clone leaves beside its packet, as a packet of its own")
-def clone(bench: Bench) -> None:
-    bench.insert(bench.session(5, (bench.home, 4)))
-    found = [(one.instance_type, one.replica) for one in bench.answers(2, CLONE, b=5)]
+def clone(fixture: Fixture) -> None:
+    fixture.insert(fixture.session(5, (fixture.home, 4)))
+    found = [(one.instance_type, one.replica) for one in fixture.answers(2, CLONE, b=5)]
     expect(sorted(found), [(0, 0), (1, 4)], "instance types and instances of packet and clone")
 
 
 @check("9.5.2", "a session may have several replicas", ports=2)
-def several_clones(bench: Bench) -> None:
-    first, second = list(bench.place.ports)[:2]
-    bench.insert(bench.session(5, (first, 1), (second, 2)))
-    found = [(one.port, one.instance_type) for one in bench.answers(3, CLONE, b=5)]
+def several_clones(fixture: Fixture) -> None:
+    first, second = list(fixture.place.ports)[:2]
+    fixture.insert(fixture.session(5, (first, 1), (second, 2)))
+    found = [(one.port, one.instance_type) for one in fixture.answers(3, CLONE, b=5)]
     expect(sorted(found), sorted([(first, 0), (first, 1), (second, 1)]), "ports and instance types")
 
 
 @check("9.5.2", "packet_length_bytes cuts the clone, not the packet")
-def cut_clone(bench: Bench) -> None:
-    bench.insert(bench.session(5, (bench.home, 1), packet_length_bytes=40))
-    packet, copy = sorted(bench.answers(2, CLONE, b=5, payload=bytes(100)), key=lambda one: one.instance_type)
+def cut_clone(fixture: Fixture) -> None:
+    fixture.insert(fixture.session(5, (fixture.home, 1), packet_length_bytes=40))
+    packet, copy = sorted(fixture.answers(2, CLONE, b=5, payload=bytes(100)), key=lambda one: one.instance_type)
     expect(len(packet.frame), 14 + 16 + 8 + 100, "bytes of the packet")
     expect(len(copy.frame) < len(packet.frame) - 40, True, f"the clone ({len(copy.frame)} bytes) is cut")
 
 
 @check("9.5.2", "a session that is not there clones nothing")
-def no_session(bench: Bench) -> None:
-    expect(bench.ask(CLONE, b=66).instance_type, 0, "the packet's instance type")
+def no_session(fixture: Fixture) -> None:
+    expect(fixture.ask(CLONE, b=66).instance_type, 0, "the packet's instance type")
 
 
 @check("9.5.2", "sessions are modified, deleted and read as they were written")
-def session_changes(bench: Bench) -> None:
-    one = bench.session(5, (bench.home, 1), (bench.home, 2))
-    bench.insert(one)
-    bench.found(sessions(), [p4r.PacketReplicationEngineEntry(clone_session_entry=one)], "all sessions")
-    bench.modify(bench.session(5, (bench.home, 6)))
-    expect(sorted(one.replica for one in bench.answers(2, CLONE, b=5)), [0, 6], "instances of packet and clone")
-    bench.delete(bench.session(5))
-    bench.ask(CLONE, b=5)
+def session_changes(fixture: Fixture) -> None:
+    one = fixture.session(5, (fixture.home, 1), (fixture.home, 2))
+    fixture.insert(one)
+    fixture.found(sessions(), [p4r.PacketReplicationEngineEntry(clone_session_entry=one)], "all sessions")
+    fixture.modify(fixture.session(5, (fixture.home, 6)))
+    expect(sorted(one.replica for one in fixture.answers(2, CLONE, b=5)), [0, 6], "instances of packet and clone")
+    fixture.delete(fixture.session(5))
+    fixture.ask(CLONE, b=5)
 
 
 @check("9.5.2", "session 0, a session twice and an unknown one are refused")
-def session_errors(bench: Bench) -> None:
-    bench.refused("INSERT", bench.session(0, (bench.home, 1)), INVALID, why="clone session 0")
-    bench.refused("MODIFY", bench.session(5, (bench.home, 1)), MISSING, why="a session that is not there")
-    bench.refused("DELETE", bench.session(5), MISSING, why="a session that is not there")
-    bench.insert(bench.session(5, (bench.home, 1)))
-    bench.refused("INSERT", bench.session(5, (bench.home, 1)), EXISTS, why="a session that is there")
+def session_errors(fixture: Fixture) -> None:
+    fixture.refused("INSERT", fixture.session(0, (fixture.home, 1)), INVALID, why="clone session 0")
+    fixture.refused("MODIFY", fixture.session(5, (fixture.home, 1)), MISSING, why="a session that is not there")
+    fixture.refused("DELETE", fixture.session(5), MISSING, why="a session that is not there")
+    fixture.insert(fixture.session(5, (fixture.home, 1)))
+    fixture.refused("INSERT", fixture.session(5, (fixture.home, 1)), EXISTS, why="a session that is there")

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from accesspoint.checks.conformance.bench import Bench
+from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import check, fail
 
 WIDTHS = (5, 13, 33, 48, 64)
@@ -40,140 +40,140 @@ def shifts(width: int) -> list[tuple[int, int]]:
     return [(value, by) for value in (top, half | 1) for by in {0, 1, width - 1, width, min(width + 1, 31), 31}]
 
 
-def run(bench: Bench, op: int, cases: list[tuple[int, int, int, int]], b: int = 0) -> list[int]:
+def run(fixture: Fixture, op: int, cases: list[tuple[int, int, int, int]], b: int = 0) -> list[int]:
     """The results of (width, x, y, _) in order."""
     frames = []
     for width, x, y, _ in cases:
         payload = x.to_bytes(16, "big") + y.to_bytes(16, "big") + bytes(20)
-        frames.append(bench.request(op, width if width != LONG else 0, b, 0, payload))
-    return [int.from_bytes(frame[22:38], "big") for frame in bench.pass_all(frames)]
+        frames.append(fixture.request(op, width if width != LONG else 0, b, 0, payload))
+    return [int.from_bytes(frame[22:38], "big") for frame in fixture.pass_all(frames)]
 
 
-def agree(bench: Bench, op: int, name: str, cases: list[tuple[int, int, int, int]], b: int = 0) -> None:
+def agree(fixture: Fixture, op: int, name: str, cases: list[tuple[int, int, int, int]], b: int = 0) -> None:
     """The results are the wanted ones, the last of each case."""
-    for (width, x, y, wanted), found in zip(cases, run(bench, op, cases, b), strict=True):
+    for (width, x, y, wanted), found in zip(cases, run(fixture, op, cases, b), strict=True):
         if found != wanted:
             fail(f"bit<{width}> {x:#x} {name} {y:#x} is {found:#x} instead of {wanted:#x}")
 
 
 def at_all_widths(
-    bench: Bench, op: int, name: str, operator: Operator, pairs: Callable[[int], list[tuple[int, int]]] = operands
+    fixture: Fixture, op: int, name: str, operator: Operator, pairs: Callable[[int], list[tuple[int, int]]] = operands
 ) -> None:
     cases = [(w, x, y, operator(w, x, y) & ((1 << w) - 1)) for w in WIDTHS for x, y in pairs(w)]
-    agree(bench, op, name, cases)
+    agree(fixture, op, name, cases)
 
 
 @check("v1.operators", "unsigned + - * and unary - wrap around", "operators")
-def arithmetic(bench: Bench) -> None:
-    at_all_widths(bench, 1, "+", lambda w, x, y: x + y)
-    at_all_widths(bench, 2, "-", lambda w, x, y: x - y)
-    at_all_widths(bench, 3, "*", lambda w, x, y: x * y)
-    at_all_widths(bench, 10, "negated, beside", lambda w, x, y: -x)
+def arithmetic(fixture: Fixture) -> None:
+    at_all_widths(fixture, 1, "+", lambda w, x, y: x + y)
+    at_all_widths(fixture, 2, "-", lambda w, x, y: x - y)
+    at_all_widths(fixture, 3, "*", lambda w, x, y: x * y)
+    at_all_widths(fixture, 10, "negated, beside", lambda w, x, y: -x)
 
 
 @check("v1.operators", "unsigned |+| and |-| saturate", "operators")
-def saturating(bench: Bench) -> None:
-    at_all_widths(bench, 4, "|+|", lambda w, x, y: saturate(w, x + y))
-    at_all_widths(bench, 5, "|-|", lambda w, x, y: saturate(w, x - y))
+def saturating(fixture: Fixture) -> None:
+    at_all_widths(fixture, 4, "|+|", lambda w, x, y: saturate(w, x + y))
+    at_all_widths(fixture, 5, "|-|", lambda w, x, y: saturate(w, x - y))
 
 
 @check("v1.operators", "& | ^ ~", "operators")
-def bitwise(bench: Bench) -> None:
-    at_all_widths(bench, 6, "&", lambda w, x, y: x & y)
-    at_all_widths(bench, 7, "|", lambda w, x, y: x | y)
-    at_all_widths(bench, 8, "^", lambda w, x, y: x ^ y)
-    at_all_widths(bench, 9, "inverted, beside", lambda w, x, y: ~x)
+def bitwise(fixture: Fixture) -> None:
+    at_all_widths(fixture, 6, "&", lambda w, x, y: x & y)
+    at_all_widths(fixture, 7, "|", lambda w, x, y: x | y)
+    at_all_widths(fixture, 8, "^", lambda w, x, y: x ^ y)
+    at_all_widths(fixture, 9, "inverted, beside", lambda w, x, y: ~x)
 
 
 @check("v1.operators", "<< and >>, also by the width and more", "operators")
-def shift(bench: Bench) -> None:
-    at_all_widths(bench, 11, "<<", lambda w, x, y: x << y, shifts)
-    at_all_widths(bench, 12, ">>", lambda w, x, y: x >> y, shifts)
+def shift(fixture: Fixture) -> None:
+    at_all_widths(fixture, 11, "<<", lambda w, x, y: x << y, shifts)
+    at_all_widths(fixture, 12, ">>", lambda w, x, y: x >> y, shifts)
 
 
 @check("v1.operators", "signed + - * and unary - wrap around", "operators")
-def signed_arithmetic(bench: Bench) -> None:
-    at_all_widths(bench, 13, "signed +", lambda w, x, y: signed(w, x) + signed(w, y))
-    at_all_widths(bench, 14, "signed -", lambda w, x, y: signed(w, x) - signed(w, y))
-    at_all_widths(bench, 18, "signed *", lambda w, x, y: signed(w, x) * signed(w, y))
-    at_all_widths(bench, 27, "signed, negated, beside", lambda w, x, y: -signed(w, x))
+def signed_arithmetic(fixture: Fixture) -> None:
+    at_all_widths(fixture, 13, "signed +", lambda w, x, y: signed(w, x) + signed(w, y))
+    at_all_widths(fixture, 14, "signed -", lambda w, x, y: signed(w, x) - signed(w, y))
+    at_all_widths(fixture, 18, "signed *", lambda w, x, y: signed(w, x) * signed(w, y))
+    at_all_widths(fixture, 27, "signed, negated, beside", lambda w, x, y: -signed(w, x))
 
 
 @check("v1.operators", "signed |+| and |-| saturate at both ends", "operators")
-def signed_saturating(bench: Bench) -> None:
-    at_all_widths(bench, 15, "signed |+|", lambda w, x, y: saturate_signed(w, signed(w, x) + signed(w, y)))
-    at_all_widths(bench, 16, "signed |-|", lambda w, x, y: saturate_signed(w, signed(w, x) - signed(w, y)))
+def signed_saturating(fixture: Fixture) -> None:
+    at_all_widths(fixture, 15, "signed |+|", lambda w, x, y: saturate_signed(w, signed(w, x) + signed(w, y)))
+    at_all_widths(fixture, 16, "signed |-|", lambda w, x, y: saturate_signed(w, signed(w, x) - signed(w, y)))
 
 
 @check("v1.operators", "signed >> keeps the sign, signed << wraps around", "operators")
-def signed_shift(bench: Bench) -> None:
-    at_all_widths(bench, 17, "signed >>", lambda w, x, y: signed(w, x) >> y, shifts)
-    at_all_widths(bench, 26, "signed <<", lambda w, x, y: signed(w, x) << y, shifts)
+def signed_shift(fixture: Fixture) -> None:
+    at_all_widths(fixture, 17, "signed >>", lambda w, x, y: signed(w, x) >> y, shifts)
+    at_all_widths(fixture, 26, "signed <<", lambda w, x, y: signed(w, x) << y, shifts)
 
 
 @check("v1.operators", "unsigned < <= == != and ?:", "operators")
-def compare(bench: Bench) -> None:
-    at_all_widths(bench, 19, "<", lambda w, x, y: int(x < y))
-    at_all_widths(bench, 20, "<=", lambda w, x, y: int(x <= y))
-    at_all_widths(bench, 23, "==", lambda w, x, y: int(x == y))
-    at_all_widths(bench, 24, "!=", lambda w, x, y: int(x != y))
-    at_all_widths(bench, 25, "max", lambda w, x, y: max(x, y))
+def compare(fixture: Fixture) -> None:
+    at_all_widths(fixture, 19, "<", lambda w, x, y: int(x < y))
+    at_all_widths(fixture, 20, "<=", lambda w, x, y: int(x <= y))
+    at_all_widths(fixture, 23, "==", lambda w, x, y: int(x == y))
+    at_all_widths(fixture, 24, "!=", lambda w, x, y: int(x != y))
+    at_all_widths(fixture, 25, "max", lambda w, x, y: max(x, y))
 
 
 @check("v1.operators", "signed < and >=", "operators")
-def signed_compare(bench: Bench) -> None:
-    at_all_widths(bench, 21, "signed <", lambda w, x, y: int(signed(w, x) < signed(w, y)))
-    at_all_widths(bench, 22, "signed >=", lambda w, x, y: int(signed(w, x) >= signed(w, y)))
+def signed_compare(fixture: Fixture) -> None:
+    at_all_widths(fixture, 21, "signed <", lambda w, x, y: int(signed(w, x) < signed(w, y)))
+    at_all_widths(fixture, 22, "signed >=", lambda w, x, y: int(signed(w, x) >= signed(w, y)))
 
 
 X, Y = 0x0123456789ABCDEF_FEDCBA9876543210, 0xF0E1D2C3B4A59687_78695A4B3C2D1E0F
 
 
-def long(bench: Bench, op: int, name: str, wanted: int, x: int = X, y: int = Y, b: int = 0) -> None:
-    agree(bench, op, name, [(LONG, x, y, wanted)], b)
+def long(fixture: Fixture, op: int, name: str, wanted: int, x: int = X, y: int = Y, b: int = 0) -> None:
+    agree(fixture, op, name, [(LONG, x, y, wanted)], b)
 
 
 @check("v1.operators", "++ joins odd widths", "operators")
-def concatenation(bench: Bench) -> None:
-    long(bench, 40, "[12:0] ++ [6:0] of", (X & 0x1FFF) << 7 | Y & 0x7F)
+def concatenation(fixture: Fixture) -> None:
+    long(fixture, 40, "[12:0] ++ [6:0] of", (X & 0x1FFF) << 7 | Y & 0x7F)
 
 
 @check("v1.operators", "a slice is read and written across bytes, and leaves the rest alone", "operators")
-def slices(bench: Bench) -> None:
+def slices(fixture: Fixture) -> None:
     mask = ((1 << 64) - 1) << 37
-    long(bench, 41, "[100:37] beside", (X & mask) >> 37)
-    long(bench, 42, "[100:37] =", X & ~mask | (Y & (1 << 64) - 1) << 37)
+    long(fixture, 41, "[100:37] beside", (X & mask) >> 37)
+    long(fixture, 42, "[100:37] =", X & ~mask | (Y & (1 << 64) - 1) << 37)
 
 
 @check("v1.operators", "casts cut, extend with zeros, and extend the sign", "operators")
-def casts(bench: Bench) -> None:
-    long(bench, 43, "as bit<13>, then bit<7>, beside", X & 0x7F)
+def casts(fixture: Fixture) -> None:
+    long(fixture, 43, "as bit<13>, then bit<7>, beside", X & 0x7F)
     for x in (0x1ABC, 0x0ABC):
-        long(bench, 44, "as int<13>, then int<48>, beside", signed(13, x) & (1 << 48) - 1, x)
+        long(fixture, 44, "as int<13>, then int<48>, beside", signed(13, x) & (1 << 48) - 1, x)
 
 
 @check("v1.operators", "+ & < << >> on 128 bits", "operators")
-def long_operands(bench: Bench) -> None:
+def long_operands(fixture: Fixture) -> None:
     top = (1 << 128) - 1
-    long(bench, 45, "+", (X + Y) & top)
-    long(bench, 45, "+", 0, top, 1)
-    long(bench, 48, "&", X & Y)
-    long(bench, 49, "<", 1)
-    long(bench, 49, "<", Y, Y, X)
+    long(fixture, 45, "+", (X + Y) & top)
+    long(fixture, 45, "+", 0, top, 1)
+    long(fixture, 48, "&", X & Y)
+    long(fixture, 49, "<", 1)
+    long(fixture, 49, "<", Y, Y, X)
     for by in (0, 1, 63, 64, 65, 127, 128, 200):
-        long(bench, 46, f"<< {by}, beside", X << by & top, b=by)
-        long(bench, 47, f">> {by}, beside", X >> by, b=by)
+        long(fixture, 46, f"<< {by}, beside", X << by & top, b=by)
+        long(fixture, 47, f">> {by}, beside", X >> by, b=by)
 
 
 @check("v1.operators", "& binds tighter than |; && and || need no second operand that does not matter", "operators")
-def precedence(bench: Bench) -> None:
-    long(bench, 50, "masked with", X & 0xFF00FF00 | Y & 0x00FF00FF)
+def precedence(fixture: Fixture) -> None:
+    long(fixture, 50, "masked with", X & 0xFF00FF00 | Y & 0x00FF00FF)
     for (x, y), wanted in {(1, 1): 7, (1, 2): 9, (1, 3): 7, (2, 1): 9}.items():
-        long(bench, 51, "is 1 and so on", wanted, x, y)
+        long(fixture, 51, "is 1 and so on", wanted, x, y)
 
 
 @check("v1.operators", "all of them on 256 bits", "operators")
-def wide_operands(bench: Bench) -> None:
+def wide_operands(fixture: Fixture) -> None:
     for x, y in ((X, Y), ((1 << 128) - 1, (1 << 128) - 1), (1 << 127, 1), (0, 1)):
         z, turned = x << 128 | y, y << 128 | x
         results = {
@@ -189,7 +189,7 @@ def wide_operands(bench: Bench) -> None:
         for by in (1, 64, 129, 255):
             results |= {(63, by): z << by, (64, by): z >> by, (67, by): signed(256, z) >> by}
         payload = x.to_bytes(16, "big") + y.to_bytes(16, "big") + bytes(20)
-        frames = bench.pass_all(bench.request(op, 0, by, 0, payload) for op, by in results)
+        frames = fixture.pass_all(fixture.request(op, 0, by, 0, payload) for op, by in results)
         for ((op, by), wanted), frame in zip(results.items(), frames, strict=True):
             found, wanted = int.from_bytes(frame[22:54], "big"), wanted & (1 << 256) - 1
             if found != wanted:

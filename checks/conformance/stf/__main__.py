@@ -45,7 +45,7 @@ PAGE = """# p4c's packet cases on {name}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case. seconds: how long it took."""
+    """Outcome of a case. seconds: its duration."""
 
     name: str
     status: str
@@ -122,7 +122,7 @@ def ask_all(
 
 
 def ask(case: cases.Case, target: targets.Target, wait: float) -> Outcome:
-    """What becomes of a case, whatever the switch does."""
+    """Run a case and return its outcome, even when the switch fails."""
     begin = time.monotonic()
     status, reason = PASS, ""
     try:

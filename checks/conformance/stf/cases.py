@@ -17,7 +17,7 @@ ARCHITECTURES = re.compile(r"\b(?:[a-z0-9]*_model|v1model|psa|pna|tna|t2na)\.p4$
 
 
 class CasesError(Exception):
-    """There is nothing to run: one line with the mend."""
+    """No case to run: one line with the fix."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def beside(stf: Path) -> Path:
 
 
 def compiler_version() -> str:
-    """Of the p4c on PATH; empty if there is none."""
+    """Version of the p4c on PATH; empty if there is none."""
     if not shutil.which(COMPILER):
         return ""
     done = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, timeout=COMPILES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the statements of a case mean in P4Runtime, for a program's P4Info. Knows no server."""
+"""P4Runtime entities of a case's statements, for a program's P4Info. Knows no server."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -15,7 +15,8 @@ Updates = list[p4r.Update]
 
 
 def names_of(name: str) -> list[str]:
-    """How a P4Info may call what a case calls so: `extra$0.h` is `extra[0].h`, `data.valid` is `data.$valid$`."""
+    """Return the names that a P4Info may have for a case's name: `extra[0].h` for `extra$0.h`, `data.$valid$` for
+    `data.valid`."""
     found = [name]
     head, dollar, rest = name.partition("$")
     index = len(rest) - len(rest.lstrip("0123456789"))
@@ -184,7 +185,7 @@ class Entities:
         return entry
 
     def direct_cell(self, entry_name: str) -> p4r.DirectCounterEntry:
-        """Of the entry behind whose statement `= NAME` stands."""
+        """Direct counter of the entry whose statement ends in `= NAME`."""
         if entry_name not in self.entries:
             fail(f"no entry is called {entry_name}")
         return p4r.DirectCounterEntry(table_entry=self.entries[entry_name])

@@ -23,9 +23,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-MOST_PORT = 511
-LONGEST_FRAME = 1 << 16  # bytes
-MOST_BITS = 2048  # of a number, as of p4c's widest
+MAX_PORT = 511
+MAX_FRAME = 1 << 16  # bytes
+MAX_BITS = 2048  # of a number, as of p4c's widest
 
 NAME = r'"[^"\s]+"|[A-Za-z_$](?:[\w$.]|\[\d+\])*'
 NUMBER = r"0[xX][0-9a-fA-F*]+|0[bB][01*]+|\d+"
@@ -37,7 +37,7 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 class StfError(Exception):
-    """What cannot be understood: one line that names file and line."""
+    """A statement that cannot be parsed: one line that names file and line."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class CheckCounter:
 
 @dataclass(frozen=True)
 class Command:
-    """One of the shell's: its word, the object it names, numbers, and pairs of rate (per microsecond) and burst."""
+    """A command of the switch's shell: its word, the object it names, numbers, and pairs of rate (per microsecond) and
+    burst."""
 
     line: int
     word: str
@@ -128,7 +129,7 @@ class Wait:
 
 Statement = Packet | Expect | Add | SetDefault | RemoveAll | CheckCounter | Command | Wait
 
-# Whether each names an object, how many numbers follow (at least, at most), and whether rates do.
+# Syntax of each command: whether it names an object, the numbers that follow (at least, at most), and whether rates do.
 COMMANDS = {
     "mirroring_add": (False, 2, 2, False),
     "mirroring_add_mc": (False, 2, 2, False),
@@ -161,7 +162,7 @@ def parse(text: str, file: str) -> list[Statement]:
 
 @dataclass
 class _Line:
-    """What follows the keyword."""
+    """A line of a case, without its keyword."""
 
     file: str
     number: int
@@ -204,14 +205,14 @@ class _Line:
 
     def frame(self, keyword: str) -> Packet | Expect:
         words = self.text.split(maxsplit=1)
-        if not words or not re.fullmatch(r"[0-9]{1,4}", words[0]) or int(words[0]) > MOST_PORT:
-            self.fail(f"a port from 0 to {MOST_PORT} is wanted behind {keyword}")
+        if not words or not re.fullmatch(r"[0-9]{1,4}", words[0]) or int(words[0]) > MAX_PORT:
+            self.fail(f"a port from 0 to {MAX_PORT} is wanted behind {keyword}")
         port = int(words[0])
         digits = "".join(words[1].split()) if len(words) > 1 else ""
         exact = digits.endswith("$")
         digits = digits.removesuffix("$")
-        if len(digits) > 2 * LONGEST_FRAME:
-            self.fail(f"a frame has at most {LONGEST_FRAME} bytes")
+        if len(digits) > 2 * MAX_FRAME:
+            self.fail(f"a frame has at most {MAX_FRAME} bytes")
         if keyword == "packet":
             if exact or not re.fullmatch(r"(?:[0-9a-fA-F]{2})+", digits):
                 self.fail("a packet is an even number of hex digits, and one byte at least")
@@ -333,8 +334,8 @@ class _Line:
 
     def digits(self, what: str) -> Value:
         text = self.take("number", what)
-        if len(text) > MOST_BITS:
-            self.fail(f"{what} has at most {MOST_BITS} bits")
+        if len(text) > MAX_BITS:
+            self.fail(f"{what} has at most {MAX_BITS} bits")
         if text[:2].lower() not in ("0x", "0b"):
             return Value(int(text))
         bits, base = (4, 16) if text[1] in "xX" else (1, 2)

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from accesspoint.checks.conformance.bench import Place
+from accesspoint.checks.conformance.fixture import Place
 from accesspoint.checks.conformance.server import StartedServer
 from accesspoint.checks.conformance.suite import fail
 from accesspoint.topologies import targets
@@ -52,12 +52,12 @@ class PipedServer(StartedServer):
         self.ports[port].send(frame)
 
     def close_inputs(self) -> None:
-        """No more packets come: some switches begin only then."""
+        """Close the pipes of packets: some switches begin only then."""
         for pipes in self.ports.values():
             pipes.close()
 
     def has_read_all(self) -> bool:
-        """Whether it has taken all packets within a short time."""
+        """Return whether the switch has read all packets within READ s."""
         deadline = time.monotonic() + READ
         while any(pipes.unread() for pipes in self.ports.values()):
             if time.monotonic() > deadline:
@@ -66,7 +66,7 @@ class PipedServer(StartedServer):
         return True
 
     def sent(self) -> dict[int, list[bytes]]:
-        """What has left through each port until now."""
+        """Return the frames that have left through each port until now."""
         return {port: list(pipes.sent()) for port, pipes in self.ports.items()}
 
 

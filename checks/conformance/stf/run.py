@@ -87,7 +87,7 @@ class Case:
         self.compare()
 
     def settle(self) -> None:
-        """What was sent meets the entries before it, not those behind it."""
+        """Wait until the packets that were sent have met the entries so far, and none of the later ones."""
         if self.under_way and self.server.has_read_all():
             self.arrive()
             time.sleep(QUIET)
@@ -164,7 +164,7 @@ class Case:
         expect(len(found), 1, f"line {one.line}: what {one.word} finds")
 
     def check_counter(self, one: CheckCounter) -> None:
-        """Nothing tells when a packet that leaves nowhere is counted."""
+        """Poll a counter until it agrees: a packet that leaves nowhere is counted at an unknown time."""
         deadline = time.monotonic() + self.wait
         while True:
             count = self.count(one)
@@ -185,7 +185,7 @@ class Case:
 
 
 def difference(one: Expect, frame: bytes) -> str:
-    """How a frame differs from what is expected; empty if it does not."""
+    """Return the difference between a frame and the expected one; empty if there is none."""
     if one.digits is None:
         return ""
     digits = frame.hex()

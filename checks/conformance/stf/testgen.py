@@ -77,7 +77,7 @@ TOFINO = Build(
     "ap_tna",
     ("--target", "tofino", "--arch", "tna", "-D__TARGET_TOFINO__=1", "--port-ranges", "0:63,320:320"),
     230,
-    # What leaves can be seen: it leaves through a port of the first pipe's.
+    # A frame that leaves can be seen: it leaves through a port of the first pipe's.
     (
         ("PacketOut.apply(hdr.wire, for_tm.ucast_egress_port);", "testgen_assume(for_tm.ucast_egress_port < 64);"),
         (
@@ -106,7 +106,7 @@ packet, and what has to leave. {version}; at most {most} cases of each program.
 
 
 class TestgenError(Exception):
-    """One line that names what is wrong and the mend."""
+    """Error of the generator: one line that names the cause and the fix."""
 
 
 def generate(source: Path, directory: Path, *options: str) -> list[Path]:
@@ -127,7 +127,7 @@ def generate(source: Path, directory: Path, *options: str) -> list[Path]:
 
 
 def number(case: Path) -> int:
-    """Which of its program's cases it is."""
+    """Number of a case among those of its program."""
     return int(case.stem.rpartition("_")[2])
 
 
@@ -152,7 +152,7 @@ def generate_own(build: Build, directory: Path) -> list[Path]:
 
 
 def cpu_port(architecture: str) -> str:
-    """Of a build, as its externs.p4 says. Raises TestgenError."""
+    """CPU port of a build, from its externs.p4. Raises TestgenError."""
     place = SOURCES / architecture / "externs.p4"
     found = CPU_PORT.search(place.read_text())
     if not found:
@@ -173,7 +173,7 @@ def statements(text: str) -> str:
 
 
 def sums() -> str:
-    """Of the program's sources and of the cases."""
+    """Checksums of the program's sources and of the cases."""
     files = [*sorted(SOURCES.rglob("*.p4")), *sorted(CASES.glob("*.stf"))]
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(ROOT)}\n" for path in files)
 

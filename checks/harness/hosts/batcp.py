@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of BATCP's option and proxies share: daemons, programs that use them, a list of BPF programs."""
+"""Helpers of the tests of BATCP's option and proxies: daemons, programs that use them, a list of BPF programs."""
 
 import ctypes
 import json
@@ -56,7 +56,7 @@ class Daemon:
         self._reader.join()
 
     def counts(self) -> dict[str, int]:
-        """What the TCP option has counted in this process: the row of `hosts batcp status`."""
+        """Return the TCP option's counts of this process: the row of `hosts batcp status`."""
         done = subprocess.run([HOSTS, "batcp", "status", "--json"], capture_output=True, text=True, check=True)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         return next(row for row in rows if row["pid"] == self.process.pid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests and benchmarks of congestion controls share: loading them, and transfers between hosts of a lab."""
+"""Helpers of tests and benchmarks of congestion controls: loading them, and transfers between hosts of a lab."""
 
 import contextlib
 import ctypes
@@ -50,7 +50,7 @@ def hosts(*words: str, check: bool = True) -> "subprocess.CompletedProcess[str]"
 
 
 def rows(*words: str, host: Namespace | None = None) -> list[dict[str, Any]]:
-    """What `hosts cc WORDS --json` prints, in the namespace of `host`."""
+    """Return the lines that `hosts cc WORDS --json` prints, in the namespace of `host`."""
     output = host.run(HOSTS, "cc", *words, "--json") if host else hosts("cc", *words, "--json").stdout
     return [json.loads(line) for line in output.splitlines()]
 
@@ -79,7 +79,7 @@ def loaded(control: str, *options: str, record: IO[str] | None = None) -> Iterat
 
 
 def bpf_maps(name: str) -> int:
-    """How many BPF maps of that name the kernel holds. A control's is called `control` and keeps its programs."""
+    """Count the BPF maps of that name in the kernel. A control's is called `control` and keeps its programs."""
 
     def bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
         buffer = ctypes.create_string_buffer(attributes, len(attributes))
@@ -126,7 +126,7 @@ class Transfer:
 
 
 def mark(link: PathLink, share: float) -> None:
-    """From now on both ends of a link speak ECN (RFC 3168), and that share of the packets that reach `b` is marked."""
+    """Switch ECN (RFC 3168) on at both ends of a link, and mark that share of the packets that reach `b`."""
     for host in (link.a, link.b):
         host.set("net.ipv4.tcp_ecn", 1)
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +147,7 @@ def start_receiver(host: PathHost, port: int) -> "subprocess.Popen[str]":
 
 
 def uml_lacks() -> str | None:
-    """What is missing to run UML_CONTROLS of the kernel under user-mode-linux, with the mend; None: nothing."""
+    """Return what is missing to run UML_CONTROLS of the kernel under user-mode-linux, with the fix, or None."""
     if not any(Path(folder, "linux.uml").exists() for folder in os.environ["PATH"].split(":")):
         return "user-mode-linux is not installed (apt-get install user-mode-linux)"
     missing = [name for name in UML_CONTROLS if not uml_module(name)]
@@ -159,7 +159,7 @@ def uml_module(control: str) -> Path | None:
 
 
 class UmlTransfer:
-    """As Transfer, but the sender is another Linux kernel, with its own `control`, in the place of host `a`.
+    """A Transfer whose sender is another Linux kernel, with its own `control`, in the place of host `a`.
 
     user-mode-linux boots on this machine's files and takes over the interface by a packet socket.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of real connections under each control, as `hosts cc record` tells them.
+"""Events of real connections under each control, as `hosts cc record` prints them.
 
 `python -m accesspoint.checks.harness.hosts.cc_recordings` renews those that are kept beside this file, until they tell
 every definition in
@@ -20,7 +20,7 @@ from accesspoint.topologies.requirements import ROOT
 
 # Sessions with pauses, so that all of it happens: slow start, avoidance, losses, timeouts, idle restarts.
 PLAN = "30000b,wait1.1s,30000b,wait0.4s,3s,wait1.3s,20000b,wait1.1s,4s"
-# What of a definition has a default that a short recording does not reach.
+# Options of a definition whose default a short recording does not reach.
 OPTIONS: dict[str, dict[str, int]] = {
     "vegas": {},
     "vegas_fair": {"introduction": 500_000},
@@ -39,7 +39,7 @@ CHANGES = [
     ("tcp_av", "target", 2600),
     ("tcp_av", "loss_limit", 0),  # any loss is too many
 ]
-# What happens to tcp_av's link in recordings of their own, with this target.
+# Changes of tcp_av's link in recordings of their own, with this target.
 SCENES = ("outage", "no_rtt", "longer_rtt")
 SCENE_TARGET = 1500  # kbit/s
 KEPT = ROOT / "hosts/tests/recordings"
@@ -130,7 +130,7 @@ def kept(name: str) -> list[cc_reference.Event]:
 
 
 def is_noticed(name: str, option: str, value: int, events: list[cc_reference.Event]) -> bool:
-    """Whether a control whose option is another one differs from its model on these events."""
+    """Return whether these events tell a control with another value of an option from its model."""
     try:
         cc_reference.replay(name, {**options_of(name), option: value}, events)
     except AssertionError:

@@ -63,7 +63,7 @@ class Reno:
         whole, self.towards = divmod(self.towards, per)
         self.cwnd = min(self.cwnd + whole, event["cwnd_clamp"])
 
-    # What the kernel calls. Each gets the event as it was before the callback.
+    # Callbacks of the kernel. Each gets the event as it was before the callback.
     def init(self, event: Event) -> None: ...
 
     def pkts_acked(self, event: Event) -> None: ...
@@ -375,7 +375,7 @@ MODELS: dict[str, type[Reno]] = {
 
 @dataclass
 class Replay:
-    """What a replay has seen: how often each callback and state came, and how often the control moved the window."""
+    """Counts of a replay: of each callback and state, and of the times that the control moved the window."""
 
     callbacks: dict[str, int] = field(default_factory=dict)
     moves: int = 0
@@ -397,7 +397,7 @@ def pairs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
 
 
 def replay(name: str, options: dict[str, int], events: Iterable[Event]) -> Replay:
-    """Tells a model of `name` what the kernel told the control, for every socket.
+    """Replay the kernel's calls of a control to a model of `name`, for every socket.
 
     Raises AssertionError at the first event after which window, threshold, the count towards the next increase, or the
     answer differ.

@@ -26,7 +26,7 @@ UNBOUNDED = 0x7FFFFFFF
 
 
 def eventually(holds: Callable[[], Any], seconds: float = 10.0, pause: float = 0.02) -> Any:
-    """What `holds` returns once that is true, or its last value after `seconds`."""
+    """Wait until `holds` returns something true, and return that, or its last value after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := holds()) and time.monotonic() < deadline:
         time.sleep(pause)
@@ -45,7 +45,8 @@ class Flow:
         return self
 
     def info(self) -> list[dict[str, int]]:
-        """What the kernel says of each: rtt and min_rtt in µs, cwnd and ssthresh in segments, acked in bytes."""
+        """Return the kernel's TCP_INFO of each: rtt and min_rtt in µs, cwnd and ssthresh in segments, acked in
+        bytes."""
         self._write("info")
         return json.loads(self._read())
 

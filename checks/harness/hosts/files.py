@@ -22,8 +22,8 @@ PORT = 7000
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How an end of a transfer ended: its summary, if there is one, and what it said else."""
+class TransferResult:
+    """Result of one end of a transfer: its exit code, its summary, if there is one, and the rest of its output."""
 
     code: int
     summary: dict[str, Any]
@@ -74,7 +74,7 @@ class Transfer:
         words += ["--json", *both, *sender]
         self.sender = links[0].a.popen(*prefix, HOSTS, "batcp", "send", str(file), *words, **pipes)
 
-    def ends(self, seconds: float = 60) -> tuple[Ended, Ended]:
+    def ends(self, seconds: float = 60) -> tuple[TransferResult, TransferResult]:
         """Waits for both ends; sender and receiver."""
         return _ended(self.sender, seconds), _ended(self.receiver, seconds)
 
@@ -90,13 +90,13 @@ class Transfer:
         self.key.unlink()
 
 
-def _ended(process: "subprocess.Popen[str]", seconds: float) -> Ended:
+def _ended(process: "subprocess.Popen[str]", seconds: float) -> TransferResult:
     output, said = process.communicate(timeout=seconds)
-    return Ended(process.returncode, json.loads(output) if output else {}, said.strip())
+    return TransferResult(process.returncode, json.loads(output) if output else {}, said.strip())
 
 
 def received_bytes(host: PathHost, interface: str) -> int:
-    """What an interface has received so far."""
+    """Return the bytes that an interface has received so far."""
     return int(json.loads(host.ip("-s", "-j", "link", "show", interface))[0]["stats64"]["rx"]["bytes"])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of BATCP's proxies share.
+"""Scene and helpers of the tests of BATCP's proxies.
 
 A client `a` has two links to the proxy's host `b`; the servers are on `c`, behind `b`, and `a` has no route there.
 """
@@ -153,6 +153,6 @@ def fetched(scene: Scene, *words: str) -> str:
 
 
 def run_curl(scene: Scene, *words: str) -> str:
-    """What curl says of its failure."""
+    """Return curl's output, with its error."""
     options: dict[str, Any] = {"capture_output": False, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return scene.a.run("curl", "-sS", "--max-time", "30", *words, check=False, **options)

@@ -39,7 +39,7 @@ class Sender:
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         if control != "-":
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
-        # What the socket holds beyond the window adds nothing, but must pass after the last step.
+        # Data that the socket holds beyond the window adds nothing, but must pass after the last step.
         self.socket.setsockopt(socket.IPPROTO_TCP, 25, 16384)  # TCP_NOTSENT_LOWAT
         self.socket.connect((address, port))
         self.socket.settimeout(0.02)

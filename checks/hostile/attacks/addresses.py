@@ -31,16 +31,16 @@ class Ends:
         self._gateway, self._spoofer = port(target, UPLINK_PORT), port(target, number)
 
     def speak(self) -> None:
-        """A frame of the gateway."""
+        """Send a frame of the gateway."""
         self._gateway.send(CLAIM)
         time.sleep(PAUSE)
 
     def claim(self) -> None:
-        """The same frame of the station."""
+        """Send the gateway's frame from the spoofer's port."""
         self._spoofer.send(CLAIM)
 
     def claim_without_end(self, speaks_every: float = 0.0) -> None:
-        """A thousand times a second, while the gateway speaks now and then or not at all."""
+        """Claim a thousand times a second, while the gateway speaks now and then or not at all."""
         speaks_at = time.monotonic() + speaks_every
         while self.target.running():
             self.claim()

@@ -20,7 +20,7 @@ def announcement(key: bytes, terminal: int, when: float | None = None) -> bytes:
 
 
 def air(target: Target) -> socket.socket:
-    """Where terminals of the cell speak."""
+    """Open a socket on the broadcast address that the cell's terminals use."""
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, target.places["far"].encode())

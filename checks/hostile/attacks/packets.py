@@ -43,7 +43,7 @@ def replicate(intruder: Intruder, replicas: int) -> None:
 
 
 def flood(target: Target, frame: bytes, number: int = 1, per_second: float = 2000) -> None:
-    """The same frame at a rate."""
+    """Send one frame over and over, at a rate."""
     raw = port(target, number)
     start, sent = time.monotonic(), 0
     while target.running():

@@ -22,7 +22,7 @@ def bearer(target: Target) -> str:
 
 
 def ask(target: Target, requests: Iterable[bytes], source: str = "127.0.0.66") -> None:
-    """One after the other on one connection for as long as it lasts; the status codes are told."""
+    """Send requests one after the other on one connection for as long as it lasts; report the status codes."""
     requests = iter(requests)
     while target.running():
         try:

@@ -9,7 +9,7 @@ from accesspoint.experiments.catalogue.ncr import headline, radios
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Medians, Quick, Setting, Timeline
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow, Walk
 from accesspoint.topologies.kernels.kernel import VIRTUAL
-from accesspoint.topologies.labs import WIRELESS
+from accesspoint.topologies.lab_kinds import WIRELESS
 
 AIRS = {
     "open": Setting(lab=WIRELESS),

@@ -2,8 +2,8 @@
 #include "cell.h"
 
 #include "access-point.h"
-#include "asked.h"
 #include "lab.h"
+#include "option_check.h"
 
 #include "ns3/boolean.h"
 #include "ns3/bridge-helper.h"
@@ -36,8 +36,8 @@ namespace ns3
 namespace
 {
 
-/// What ns-3 calls the parts of a standard. channels: that do not overlap, of the first access point, of the second, and
-/// of nobody.
+/// Names that ns-3 has for the parts of a standard. channels: without overlap, of the first access point, of the second,
+/// and of nobody.
 struct Standard
 {
     WifiStandard standard;
@@ -104,7 +104,7 @@ Rate(Settings& settings, const std::string& name, const std::string& standard, c
         }
         all += (all.empty() ? "" : ", ") + known;
     }
-    throw Wrong(name + "=" + rate + " is no rate of " + standard + ": give one of " + all);
+    throw SettingError(name + "=" + rate + " is no rate of " + standard + ": give one of " + all);
 }
 
 /// A queue's size in packets, as ns-3 takes it: "1000p".
@@ -115,9 +115,9 @@ Packets(Settings& settings, const std::string& name, const std::string& otherwis
     char* end;
     const double packets = std::strtod(text.c_str(), &end);
     if (text.find_first_not_of("0123456789") != text.size() - 1 || std::string(end) != "p" || packets < 1 ||
-        packets > MOST)
+        packets > MAX_SETTING)
     {
-        throw Wrong(name + "=" + text + " is no number of packets: give one as 1000p");
+        throw SettingError(name + "=" + text + " is no number of packets: give one as 1000p");
     }
     return text;
 }
@@ -131,13 +131,13 @@ Cell::Make(Settings& settings)
     const double stations = settings.Number("stations", 1);
     if (stations < 1 || stations > 200)
     {
-        throw Wrong("a cell has 1 to 200 stations");
+        throw SettingError("a cell has 1 to 200 stations");
     }
-    m_apart = settings.NumberOrNone("apart", LEAST, MOST);
+    m_apart = settings.NumberOrNone("apart", MIN_SETTING, MAX_SETTING);
     m_beyond = settings.Number("beyond", 0, 0, stations);
     if (m_beyond >= stations || (m_beyond > 0 && m_apart == 0))
     {
-        throw Wrong("stations beyond need a second access point, apart from the first, and one station at that");
+        throw SettingError("stations beyond need a second access point, apart from the first, and one station at that");
     }
     m_stations.Create(stations);
     m_accessPoints.Create(m_apart > 0 ? 2 : 1);
@@ -158,10 +158,12 @@ Cell::Configure(Settings& settings)
     uint32_t window = settings.Number("window", 1 << 22, 1000, 1 << 30);
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(window));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(window));
-    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10, 1, MOST)));
-    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(settings.Number("delack_ms", 40, 0, MOST))));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10, 1, MAX_SETTING)));
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout",
+                       TimeValue(MilliSeconds(settings.Number("delack_ms", 40, 0, MAX_SETTING))));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
-    Config::SetDefault("ns3::WifiMacQueue::MaxDelay", TimeValue(Seconds(settings.Number("lifetime", 60, LEAST, MOST))));
+    Config::SetDefault("ns3::WifiMacQueue::MaxDelay",
+                       TimeValue(Seconds(settings.Number("lifetime", 60, MIN_SETTING, MAX_SETTING))));
 }
 
 Ptr<YansWifiChannel>
@@ -172,8 +174,8 @@ Cell::MakeAir(Settings& settings)
     auto loss = CreateObject<LogDistancePropagationLossModel>();
     loss->SetAttribute("Exponent", DoubleValue(settings.Number("path_loss", 3, 0, 100)));
     air->SetPropagationLossModel(loss);
-    double every = settings.NumberOrNone("burst_every", LEAST, MOST);
-    double burst = settings.NumberOrNone("burst_ms", LEAST, MOST);
+    double every = settings.NumberOrNone("burst_every", MIN_SETTING, MAX_SETTING);
+    double burst = settings.NumberOrNone("burst_ms", MIN_SETTING, MAX_SETTING);
     if (every > 0 && burst > 0)
     {
         m_bursts = CreateObject<BurstLoss>();
@@ -195,7 +197,7 @@ Cell::MakeRadios(Settings& settings)
     auto known = STANDARDS.find(standard);
     if (known == STANDARDS.end())
     {
-        throw Wrong("standard=" + standard + " is none of a cell: give 802.11a, 802.11b or 802.11g");
+        throw SettingError("standard=" + standard + " is none of a cell: give 802.11a, 802.11b or 802.11g");
     }
     const auto& of = known->second;
     WifiHelper wifi;
@@ -203,7 +205,7 @@ Cell::MakeRadios(Settings& settings)
     std::string manager = settings.Text("manager", "ns3::ArfWifiManager");
     if (!CanMake(manager, "ns3::WifiRemoteStationManager"))
     {
-        throw Wrong("manager=" + manager + " is no rate control of ns-3: give a TypeId as ns3::ArfWifiManager");
+        throw SettingError("manager=" + manager + " is no rate control of ns-3: give a TypeId as ns3::ArfWifiManager");
     }
     std::string data = Rate(settings, "data", standard, of.data);
     std::string control = Rate(settings, "control", standard, of.control);
@@ -244,18 +246,19 @@ Cell::MakeRadios(Settings& settings)
         auto of = DynamicCast<WifiNetDevice>(device)->GetMac()->GetTxopQueue(AC_BE_NQOS);
         of->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, packets));
     };
-    uint32_t above = settings.Number("ap_queue", 256, 1, MOST);
+    uint32_t above = settings.Number("ap_queue", 256, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_radios.GetN(); i++)
     {
         queue(m_radios.Get(i), above);
     }
-    uint32_t below = settings.Number("station_radio", 64, 1, MOST); // below the host's own queue, as drivers have it
+    // Below the host's own queue, as drivers have it.
+    uint32_t below = settings.Number("station_radio", 64, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_stationRadios.GetN(); i++)
     {
         queue(m_stationRadios.Get(i), below);
     }
-    double share = settings.NumberOrNone("foreign_share", LEAST, 1);
-    double far = settings.Number("foreign_distance", 30, 0, MOST);
+    double share = settings.NumberOrNone("foreign_share", MIN_SETTING, 1);
+    double far = settings.Number("foreign_distance", 30, 0, MAX_SETTING);
     for (uint32_t i = 0; share > 0 && i < m_accessPoints.GetN(); i++)
     {
         auto node = CreateObject<Node>();
@@ -274,7 +277,7 @@ Cell::MakeRadios(Settings& settings)
 void
 Cell::Place(Settings& settings)
 {
-    double distance = settings.Number("distance", 5, 0, MOST);
+    double distance = settings.Number("distance", 5, 0, MAX_SETTING);
     const uint32_t here = m_stations.GetN() - m_beyond;
     auto places = CreateObject<ListPositionAllocator>();
     NodeContainer fixed;
@@ -311,13 +314,14 @@ Cell::Place(Settings& settings)
 void
 Cell::PlaceMobile(Settings& settings)
 {
-    double leaves = settings.NumberOrNone("leaves", LEAST, LATEST); // the first access point, in the middle between both
-    double outage = settings.Number("outage", 10, LEAST, LATEST);
-    double arrives = settings.NumberOrNone("arrives", LEAST, LATEST); // at the second
-    if (leaves <= 0 || arrives < leaves + outage + LEAST)
+    // A station leaves the first access point, in the middle between both, and arrives at the second.
+    double leaves = settings.NumberOrNone("leaves", MIN_SETTING, MAX_TIME);
+    double outage = settings.Number("outage", 10, MIN_SETTING, MAX_TIME);
+    double arrives = settings.NumberOrNone("arrives", MIN_SETTING, MAX_TIME);
+    if (leaves <= 0 || arrives < leaves + outage + MIN_SETTING)
     {
-        throw Wrong("a terminal that walks leaves, has no link for some time, and then arrives: give leaves, outage, "
-                    "arrives");
+        throw SettingError("a terminal that walks leaves, has no link for some time, and then arrives: give leaves, "
+                           "outage, arrives");
     }
     auto walk = CreateObject<WaypointMobilityModel>();
     m_stations.Get(0)->AggregateObject(walk);
@@ -350,7 +354,7 @@ void
 Cell::MakeWire(Settings& settings)
 {
     auto wire = CreateObject<SimpleChannel>();
-    wire->SetAttribute("Delay", TimeValue(MicroSeconds(settings.Number("delay_ms", 4, 0, MOST) * 500)));
+    wire->SetAttribute("Delay", TimeValue(MicroSeconds(settings.Number("delay_ms", 4, 0, MAX_SETTING) * 500)));
     auto end = [&](Ptr<Node> node) {
         auto device = CreateObject<SimpleNetDevice>();
         device->SetAttribute("DataRate", StringValue("1Gbps"));
@@ -385,7 +389,7 @@ Cell::MakeWire(Settings& settings)
     m_serverAddress = given.GetAddress(m_stations.GetN());
 
     const bool ours = settings.Has("ours_radio");
-    uint32_t held = settings.Number("held", 4, 0, MOST);
+    uint32_t held = settings.Number("held", 4, 0, MAX_SETTING);
     std::string radio = settings.Text("ours_radio", "");
     std::string uplink = settings.Text("ours_uplink", "");
     std::string options = settings.Text("ours_options", "");
@@ -399,7 +403,7 @@ Cell::MakeWire(Settings& settings)
             made->AddPort(uplinks[i], uplink);
             if (!made->Start(options))
             {
-                throw Wrong(made->GetError());
+                throw SettingError(made->GetError());
             }
         }
         else

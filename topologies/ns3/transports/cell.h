@@ -59,14 +59,14 @@ class Cell
     Cell(const Cell&) = delete;
     Cell& operator=(const Cell&) = delete;
 
-    /// What the cell is made of, once. Raises Wrong.
+    /// Make the cell's nodes and links, once. Raises SettingError.
     void Make(Settings& settings);
-    /// A flow, a stream, or a middleware, before it runs. Raises Wrong, and goes on without it.
+    /// Add a flow, a stream, or a middleware, before the cell runs. Raises SettingError; the cell is then without it.
     void Add(const std::string& kind, Settings& settings);
-    /// Raises Wrong for a time that is none, or over.
+    /// Raises SettingError for a time that is none, or over.
     void Run(double until);
     const std::vector<CellSample>& Samples() const;
-    /// Of the access points of this project; none behind bridges.
+    /// Access points of this project; none behind bridges.
     const std::vector<Ptr<AccessPoint>>& Ours() const;
 
   private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cell_flow.h"
 
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/object-factory.h"
 #include "ns3/simulator.h"
@@ -18,7 +18,7 @@ namespace
 {
 
 constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
-constexpr double MOST_SESSIONS = 1e6; // all are planned at the start
+constexpr double MAX_SESSIONS = 1e6; // all are planned at the start
 constexpr double PAUSE = 1;           // s without a segment, after which a receiver is quick again; Linux: its timeout
 
 } // namespace
@@ -40,25 +40,25 @@ CellFlow::CellFlow(std::string name_,
       m_ecn(settings.Number("ecn", 0) != 0),
       m_quick(settings.Number("quick_acks", 0, 0, 1e6)),
       m_length(std::trunc(settings.Number("length", 0, 0, 1e9))),
-      m_period(settings.Number("period", 10, 0.001, LATEST)),
+      m_period(settings.Number("period", 10, 0.001, MAX_TIME)),
       m_first(settings.Number("first", send)),
       m_endless(m_length == 0)
 {
     if (auto wrong = WrongCongestionControl(transport); !wrong.empty())
     {
-        throw Wrong(wrong);
+        throw SettingError(wrong);
     }
-    if (start < 0 || send < start || send > LATEST || stop > LATEST || (stop != 0 && stop <= start))
+    if (start < 0 || send < start || send > MAX_TIME || stop > MAX_TIME || (stop != 0 && stop <= start))
     {
-        throw Wrong("it starts at 0 to 1000000 s, sends from then on or later, and stops after it started");
+        throw SettingError("it starts at 0 to 1000000 s, sends from then on or later, and stops after it started");
     }
     if (!m_endless && m_first < start)
     {
-        throw Wrong("its first session would be before it starts: give a later first");
+        throw SettingError("its first session would be before it starts: give a later first");
     }
-    if (!m_endless && (stop - m_first) / m_period > MOST_SESSIONS)
+    if (!m_endless && (stop - m_first) / m_period > MAX_SESSIONS)
     {
-        throw Wrong("it would have over 1000000 sessions: give a longer period, or an earlier stop");
+        throw SettingError("it would have over 1000000 sessions: give a longer period, or an earlier stop");
     }
 }
 
@@ -110,8 +110,8 @@ CellFlow::Begin()
     m_socket->Connect(m_to);
 }
 
-// What was given is still sent. There is no FIN: ns-3's TcpTxBuffer::Update runs over its end when one is acknowledged
-// selectively, as it is behind a hole.
+// Data that the socket has is still sent. There is no FIN: ns-3's TcpTxBuffer::Update runs over its end when one is
+// acknowledged selectively, as it is behind a hole.
 void
 CellFlow::End()
 {

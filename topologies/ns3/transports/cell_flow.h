@@ -18,7 +18,7 @@ namespace ns3
 class CellFlow
 {
   public:
-    /// Raises Wrong for what cannot be.
+    /// Raises SettingError for what cannot be.
     CellFlow(std::string name, Ptr<Node> sender, Ptr<Node> receiver, Ipv4Address to, uint16_t port, Settings& settings);
 
     std::string name;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes on in a cell (cell.h), and what is seen of it.
+// Traffic of a cell (cell.h), and its measurements.
 #include "cell.h"
 
-#include "asked.h"
+#include "option_check.h"
 #include "traffic.h"
 
 #include "ns3/boolean.h"
@@ -37,7 +37,7 @@ Cell::Add(const std::string& kind, Settings& settings)
 {
     if (Simulator::Now().IsStrictlyPositive())
     {
-        throw Wrong("the cell has run: add to it before");
+        throw SettingError("the cell has run: add to it before");
     }
     if (kind == "flow")
     {
@@ -53,7 +53,7 @@ Cell::Add(const std::string& kind, Settings& settings)
     }
     else
     {
-        throw Wrong("a cell has flows, streams and middlewares: add one of these");
+        throw SettingError("a cell has flows, streams and middlewares: add one of these");
     }
 }
 
@@ -81,17 +81,17 @@ Cell::AddStream(Settings& settings)
     auto stream = std::make_unique<CellStream>();
     stream->name = settings.Text("name", "sta" + std::to_string(number));
     stream->bytes = settings.Number("bytes", 1472, 1, 65000);
-    stream->every = Seconds(stream->bytes * 8 / (settings.Number("mbps", 10, LEAST, MOST) * 1e6));
-    stream->stop = settings.NumberOrNone("stop", LEAST, LATEST);
-    double start = settings.Number("start", 0, 0, LATEST);
+    stream->every = Seconds(stream->bytes * 8 / (settings.Number("mbps", 10, MIN_SETTING, MAX_SETTING) * 1e6));
+    stream->stop = settings.NumberOrNone("stop", MIN_SETTING, MAX_TIME);
+    double start = settings.Number("start", 0, 0, MAX_TIME);
     settings.Finish();
     if (stream->every < NanoSeconds(OFTEN))
     {
-        throw Wrong("it would send more often than each 1000 ns: give more bytes, or fewer mbps");
+        throw SettingError("it would send more often than each 1000 ns: give more bytes, or fewer mbps");
     }
     if (stream->stop > 0 && stream->stop <= start)
     {
-        throw Wrong("it stops after it started: give a later stop");
+        throw SettingError("it stops after it started: give a later stop");
     }
     uint16_t port = PORT + m_streams.size();
     stream->from = Socket::CreateSocket(up ? station : m_server, UdpSocketFactory::GetTypeId());
@@ -130,10 +130,10 @@ Cell::AddMiddleware(Settings& settings)
     uint32_t number;
     auto station = Station(settings, number);
     auto middleware = CreateObject<CwndMiddleware>();
-    middleware->SetAttribute("Bandwidth", DoubleValue(settings.Number("bandwidth", 19, LEAST, MOST)));
+    middleware->SetAttribute("Bandwidth", DoubleValue(settings.Number("bandwidth", 19, MIN_SETTING, MAX_SETTING)));
     middleware->SetAttribute("Exponent", DoubleValue(settings.Number("exponent", 0, -100, 100)));
     middleware->SetAttribute("Turns", BooleanValue(settings.Number("turns", 0) != 0));
-    middleware->SetStartTime(Seconds(settings.Number("start", 0, 0, LATEST)));
+    middleware->SetStartTime(Seconds(settings.Number("start", 0, 0, MAX_TIME)));
     settings.Finish();
     station->AddApplication(middleware);
     for (auto& flow : m_flows)
@@ -220,11 +220,11 @@ void
 Cell::Run(double until)
 {
     const double now = Simulator::Now().GetSeconds();
-    if (!(until >= now && until <= LATEST))
+    if (!(until >= now && until <= MAX_TIME))
     {
         std::ostringstream line;
         line << "time cannot go to " << until << " s: give " << now << " to 1000000 s";
-        throw Wrong(line.str());
+        throw SettingError(line.str());
     }
     Simulator::Stop(Until(Seconds(until)));
     Simulator::Run();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What disturbs a cell: bursts in which nothing of a station arrives, and other networks on its channel.
+// Disturbances of a cell: bursts in which nothing of a station arrives, and other networks on its channel.
 #pragma once
 
 #include "ns3/event-id.h"

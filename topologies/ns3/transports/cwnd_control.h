@@ -45,7 +45,7 @@ class Control
     /// ideal window for 8 s.
     explicit Control(bool turns = true);
 
-    /// What bounds the connection after a reading of its ratio at a time, us.
+    /// Return the connection's bound after a reading of its ratio at a time, us.
     Bound Step(int64_t nowUs, double ratio);
 
   private:

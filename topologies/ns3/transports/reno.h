@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the congestion controls here share: Reno (RFC 5681) as Linux counts it, in whole packets, and what a connection has
-// sent, lost and delivered. The same laws run in Linux as BPF programs (hosts/bpf/); topologies/tests/test_ns3_transports.py
-// plays what a kernel recorded of those to these.
+// Base of the congestion controls here: Reno (RFC 5681) as Linux counts it, in whole packets, and counts of the packets
+// that a connection has sent, lost and delivered. The same laws run in Linux as BPF programs (hosts/bpf/);
+// topologies/tests/test_ns3_transports.py replays a kernel's recordings of those to these.
 #pragma once
 
 #include "ns3/tcp-congestion-ops.h"

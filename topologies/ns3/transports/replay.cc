@@ -43,7 +43,7 @@ struct Replay
     ns3::Ptr<ns3::TcpSocketState> tcb = ns3::CreateObject<ns3::TcpSocketState>();
 };
 
-/// What left a socket, by its headers.
+/// A segment that left a socket, by its headers.
 struct Sent
 {
     uint64_t bytes{0};

@@ -30,7 +30,7 @@ Settings::Settings(const char* const* words, size_t count)
         auto at = word.find('=');
         if (at == std::string::npos)
         {
-            throw Wrong("'" + word + "' gives no value: write name=value");
+            throw SettingError("'" + word + "' gives no value: write name=value");
         }
         m_values[word.substr(0, at)] = word.substr(at + 1);
     }
@@ -61,7 +61,7 @@ Settings::Number(const std::string& name, double otherwise)
     double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end || !std::isfinite(value))
     {
-        throw Wrong(name + "=" + text + " is no number");
+        throw SettingError(name + "=" + text + " is no number");
     }
     return value;
 }
@@ -93,7 +93,7 @@ Settings::NumberOrNone(const std::string& name, double least, double most)
 void
 Settings::Refuse(const std::string& name, const std::string& text, const std::string& may)
 {
-    throw Wrong(name + "=" + text + " cannot be: give " + may);
+    throw SettingError(name + "=" + text + " cannot be: give " + may);
 }
 
 std::string
@@ -114,7 +114,7 @@ Settings::Finish() const
 {
     if (!m_values.empty())
     {
-        throw Wrong("a cell knows no '" + m_values.begin()->first + "'");
+        throw SettingError("a cell knows no '" + m_values.begin()->first + "'");
     }
 }
 

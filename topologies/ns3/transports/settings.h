@@ -9,18 +9,18 @@
 namespace ns3
 {
 
-/// What a cell cannot be told is an error of this kind.
-using Wrong = std::invalid_argument;
+/// Error over a setting that a cell cannot have.
+using SettingError = std::invalid_argument;
 
-constexpr double LEAST = 0.001; ///< of what is not to be 0
-constexpr double MOST = 1e6;    ///< of what ns-3 has no limit for, and we see no use of
+constexpr double MIN_SETTING = 0.001; ///< smallest value of a setting that must not be 0
+constexpr double MAX_SETTING = 1e6; ///< largest value where ns-3 has no limit and we see no use of more
 
 /// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error. All but
-/// Has() raise Wrong.
+/// Has() raise SettingError.
 class Settings
 {
   public:
-    /// Of words "name=value".
+    /// Parse words "name=value".
     Settings(const char* const* words, size_t count);
     std::string Text(const std::string& name, const std::string& otherwise);
     double Number(const std::string& name, double otherwise);
@@ -29,13 +29,13 @@ class Settings
     /// So, or 0, which it is if it is not given.
     double NumberOrNone(const std::string& name, double least, double most);
     bool Has(const std::string& name) const;
-    /// What was not asked for is an error.
+    /// Raise SettingError for a setting that nothing has read.
     void Finish() const;
 
   private:
-    /// Raises what is wrong with a value: `may` says which there may be.
+    /// Raise SettingError for a value; `may` names the allowed ones.
     [[noreturn]] static void Refuse(const std::string& name, const std::string& text, const std::string& may);
-    /// As it was given; empty: it was not.
+    /// Return the text of a setting; empty: it was not given.
     std::string Given(const std::string& name) const;
 
     std::map<std::string, std::string> m_values;

@@ -204,7 +204,7 @@ TcpAv::CongestionStateSet(Ptr<TcpSocketState> tcb, TcpSocketState::TcpCongState_
     StartRound(tcb); // a timeout marks the whole window lost, which says nothing about the share that is
     m_short = false;
     m_reached = false;
-    // Who hears nothing at all has no congested link, but a dead one.
+    // Without any ACK the link is not congested, but dead.
     m_timeouts = (Simulator::Now() - m_acknowledged).GetMicroSeconds() < DEAD ? m_timeouts + 1 : 0;
     if (m_timeouts > m_timeoutLimit)
     {

@@ -22,7 +22,7 @@ class TcpPacketVegas : public TcpPacketReno
     Ptr<TcpCongestionOps> Fork() override;
 
   protected:
-    /// How many packets may stand in queues: alpha and beta, now.
+    /// Numbers of packets that may stand in queues now: alpha and beta.
     virtual std::pair<uint32_t, uint32_t> Bounds();
 
     uint32_t m_alpha, m_beta, m_gamma;

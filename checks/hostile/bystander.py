@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other client: `python -m accesspoint.checks.hostile.other KIND ADDRESS PLACES` asks for something small, over
-and over; with `--once` until it is answered, for 10 s at most.
+"""The bystander, a client next to the attack: `python -m accesspoint.checks.hostile.bystander KIND ADDRESS PLACES` asks
+for something small, over and over; with `--once` until it is answered, for 10 s at most.
 
 A line of JSON for each request: when it began (s, monotonic), what it took (ms) and, without an answer, why.
 """
@@ -174,7 +174,7 @@ def cwnd(_address: str, places: dict[str, Any]) -> Ask:
 
 
 def took(stream: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises Refused."""
+    """Read `count` bytes. Raises Refused."""
     data = b""
     while len(data) < count:
         more = stream.recv(count - len(data))
@@ -196,7 +196,7 @@ KINDS: dict[str, tuple[Callable[[str, dict[str, Any]], Ask], float]] = {
 
 
 def once(ask: Ask) -> str:
-    """Why there was no answer; empty if there was."""
+    """Ask once; return the reason why there was no answer; empty if there was one."""
     try:
         ask()
     except (Refused, OSError, ValueError, subprocess.TimeoutExpired) as error:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 WIRED, WIRELESS = "wired", wifi.NAME
 LABS = (WIRED, WIRELESS)
 NS3 = "ns3"
-"""Of experiments alone (accesspoint.experiments.lab.in_ns3): nobody can play in it."""
+"""Kind of lab for experiments only (accesspoint.experiments.lab.in_ns3): it has no prompt."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of lab, and the kernel of its own that it needs: then what asked for it has to be started in there, with
+    """A kind of lab, and the kernel of its own that it needs: then the caller has to be started in that kernel, with
     this clock."""
 
     lab: str = WIRED
@@ -31,7 +31,7 @@ class Place:
 
 
 def add_clock(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
-    """default: in words."""
+    """Add the option `--clock`. default: in words."""
     text = f"what keeps the time: the machine, or a kernel whose clock it cannot disturb (default: {default})"
     parser.add_argument("--clock", choices=CLOCKS, help=text)
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
 
 
 def choose(options: argparse.Namespace) -> Place:
-    """What `--lab`, `--fallback` and `--clock` ask for. Raises LabError when it cannot be had."""
+    """Return the place that `--lab`, `--fallback` and `--clock` ask for. Raises LabError when there is none."""
     if options.clock == SIMULATED:
         raise LabError(f"CLOCK={SIMULATED} is for experiments in ns-3: a lab is in real time or in virtual time")
     place = _choose(options)
@@ -83,12 +83,12 @@ def kernel_of_radios(air: str, wpa2: bool = False) -> Kernel | None:
 
 
 def air(options: argparse.Namespace) -> str:
-    """What radios do to frames, as accesspoint.topologies.wifi.network.WifiLab takes it."""
+    """Return the model of the air, as accesspoint.topologies.wifi.network.WifiLab takes it."""
     return "wmediumd" if options.wmediumd else "plain"
 
 
 def versions(name: str) -> dict[str, str]:
-    """Of what a kind of lab has beside the others. Raises LabError."""
+    """Return the versions of the parts that only this kind of lab has, by name. Raises LabError."""
     if name == WIRED:
         return {}
     from accesspoint.topologies.wifi import requirements
@@ -97,7 +97,7 @@ def versions(name: str) -> dict[str, str]:
 
 
 def lab_class(name: str) -> "type[Lab]":
-    """To be called before anything imports Mininet."""
+    """Return the class of a kind of lab. To be called before anything imports Mininet."""
     if name == WIRELESS:
         from accesspoint.topologies.wifi import use_system_packages
 

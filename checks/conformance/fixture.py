@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check works with: a primary client with a program, entities that are taken back, packets and their answers."""
+"""Fixture of a check: a primary client with a program, entities that are removed afterwards, packets and their
+answers."""
 
 import contextlib
 import re
@@ -48,9 +49,9 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where the server is. ports: the far end's interface of each; empty: packets go through the CPU port.
+    """A server's address and ports. ports: the far end's interface of each; empty: packets go through the CPU port.
 
-    wait: for what must come (s).
+    wait: for an answer that must come (s).
     """
 
     address: str
@@ -64,7 +65,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program says of a packet, and the frame that said it; `port` is where it left."""
+    """A program's answer to a packet: its fields, the frame that had them, and the `port` that it left through."""
 
     port: int
     frame: bytes
@@ -117,8 +118,8 @@ def optional(field_id: int, value: int) -> p4r.FieldMatch:
     return p4r.FieldMatch(field_id=field_id, optional={"value": binary(value)})
 
 
-class Bench:
-    """One for a run; `begin` and `end` are called around each check."""
+class Fixture:
+    """Client, program and packets of the checks, one for a run; `begin` and `end` are called around each check."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -153,7 +154,7 @@ class Bench:
                     pass
 
     def nothing_more(self) -> None:
-        """No packet has had more answers than the check expects."""
+        """Fail if a packet has had more answers than the check expects."""
         if self._frames or self.wires:
             self._take(QUIET)
         if self._frames:
@@ -174,7 +175,7 @@ class Bench:
 
     @cached_property
     def version(self) -> str:
-        """Of P4Runtime, as the server says it; before 1.1.0 it could not."""
+        """Version of P4Runtime, from the server's Capabilities; 1.0.0 where it has none, as before 1.1.0."""
         try:
             said = self.connect().stub.Capabilities(p4r.CapabilitiesRequest(), timeout=self.place.wait)
         except grpc.RpcError:
@@ -298,7 +299,7 @@ class Bench:
         return self._number, HOST + source + ETHER_TYPE + REQUEST.pack(op, a, b, c) + payload
 
     def send(self, frame: bytes, port: int | None = None) -> None:
-        """Into the switch, by the first port unless another one is named."""
+        """Send a frame into the switch, by the first port unless another one is named."""
         if self.wires:
             self.wires.send(port or self.home, frame)
         else:
@@ -314,13 +315,13 @@ class Bench:
         return self.ask_all(op, [(a, b, c)], payload)[0]
 
     def ask_all(self, op: int, requests: list[tuple[int, int, int]], payload: bytes = PADDING) -> list[Answer]:
-        """The same of many requests, their answers in the same order."""
+        """Send many requests, as `ask` does; return their answers in the same order."""
         return [
             answer_of(self.home, frame) for frame in self.pass_all(self.request(op, *one, payload) for one in requests)
         ]
 
     def pass_all(self, numbered: Iterable[tuple[int, bytes]]) -> list[bytes]:
-        """Sends frames, some at a time; what comes back of each, in the same order, to where it came from."""
+        """Send frames, some at a time; return the frame that comes back of each to its own port, in the same order."""
         came = []
         waiting = deque(numbered)
         while waiting:
@@ -402,12 +403,12 @@ class Bench:
         return self._messages[kind].popleft()
 
     def has(self, kind: str) -> bool:
-        """Whether such a message has come."""
+        """Return whether a message of that kind has come."""
         self._take(QUIET)
         return bool(self._messages[kind])
 
     def no_message(self, kind: str, seconds: float = 0.3) -> None:
-        """No such message comes."""
+        """Fail when a message of that kind comes within `seconds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._take(0.005)
@@ -442,17 +443,17 @@ def details(failure: grpc.RpcError) -> list[p4r.Error]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Of a semantic version, to be compared."""
+    """Numbers of a semantic version, to be compared."""
     return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def in_order(message: Any) -> Any:
-    """The message with what has no order in one."""
+    """Sort the parts of a message that have no order of their own, and return it."""
     if isinstance(message, p4r.PacketReplicationEngineEntry):
         getattr(message, message.WhichOneof("type")).replicas.sort(key=lambda one: one.SerializeToString())
     return message
 
 
 def what(message: Any) -> str:
-    """How a message is called."""
+    """Return the name of a message's type."""
     return type(message).__name__

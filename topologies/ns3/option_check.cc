@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "asked.h"
+#include "option_check.h"
 
 #include "ns3/string.h"
 #include "ns3/type-id.h"
@@ -13,7 +13,7 @@ using namespace ns3;
 namespace
 {
 
-/// Whether the text is a time: ns-3 ends the process over another unit.
+/// Check that the text is a time: ns-3 ends the process over another unit.
 bool
 IsTime(const std::string& text)
 {
@@ -31,14 +31,14 @@ IsNumber(const std::string& text, bool whole)
     return end != text.c_str() && *end == 0;
 }
 
-/// Whether the text is one of those of an enumeration: "A|B|C".
+/// Check that the text is one of an enumeration's: "A|B|C".
 bool
 IsOneOf(const std::string& text, const std::string& all)
 {
     return ("|" + all + "|").find("|" + text + "|") != std::string::npos;
 }
 
-/// Whether an attribute takes this text. Of the kinds that are not numbers, times or names, none does.
+/// Check that an attribute takes this text. Attributes other than numbers, times or names take none.
 bool
 Takes(Ptr<const AttributeChecker> checker, const std::string& text)
 {

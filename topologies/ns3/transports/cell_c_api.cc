@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python calls by ctypes of a cell (topologies/ns3/cell.py). Each returns null or false after it has written one line
-// into `error`.
+// C API of a cell for Python's ctypes (topologies/ns3/cell.py). Each call returns null or false after it has written one
+// line into `error`.
 #include "cell.h"
 
 #include "access-point.h"
@@ -21,7 +21,7 @@ Tell(char* error, size_t room, const std::string& line)
     error[length] = 0;
 }
 
-/// What is tried; null or false after its line was written.
+/// Return the attempt's result; null or false after its error was written.
 template <typename Try>
 auto
 Told(char* error, size_t room, Try attempt) -> decltype(attempt())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python calls by ctypes (virtual.py): the simulator's clock, and P4Runtime messages of an access point as bytes.
+// C API for Python's ctypes (virtual.py): the simulator's clock, and P4Runtime messages of an access point as bytes.
 #include "access-point.h"
 
 #include "apswitch.h"
@@ -13,11 +13,11 @@ using namespace ns3;
 namespace
 {
 
-/// Of the last call, until the next.
+/// Bytes of the last call's answer, until the next call.
 std::string g_bytes;
 EventId g_alarm;
 
-/// What a call left, kept beyond what it makes the switch do. A defect of the switch is its end, and leaves nothing.
+/// Keep a call's answer while the switch acts on it. An internal error of the switch ends it, and leaves no answer.
 aps_result
 Answer(AccessPoint* ap, aps_switch* aps, aps_result result, aps_bytes* to)
 {
