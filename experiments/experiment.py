@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from accesspoint.experiments.measure.raw import Point as Point
-from accesspoint.experiments.measure.raw import Raw
-from accesspoint.experiments.measure.raw import Value as Value
+from accesspoint.experiments.measure.run_data import Point as Point
+from accesspoint.experiments.measure.run_data import Raw
+from accesspoint.experiments.measure.run_data import Value as Value
 from accesspoint.topologies import targets
 from accesspoint.topologies.kernels.kernel import REAL
 from accesspoint.topologies.labs import WIRED
@@ -96,7 +96,7 @@ class Scene(Protocol):
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of one run, computed from its raw data; accesspoint.experiments.measure.raw has the usual ones.
+    """A figure of one run, computed from its raw data; accesspoint.experiments.measure.run_data has the usual ones.
 
     text: what it is, for people. shown: how it is printed.
     """

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.experiments.experiment import Scene
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs import flent, measures, plan, provenance, registry, store
 from accesspoint.experiments.runs.plan import Order
-from accesspoint.experiments.scenes.controls import Controls
+from accesspoint.experiments.scenes.congestion_controls import Controls
 from accesspoint.experiments.verdict import claims
 from accesspoint.topologies import labs, requirements
 from accesspoint.topologies.kernels import kernel

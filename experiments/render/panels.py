@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from accesspoint.experiments.experiment import Arm, Distribution, Experiment, Panels, Regulation, Scatter
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample, percentile, summed_up
 from accesspoint.experiments.render.theme import Theme
 from accesspoint.experiments.runs.store import Run

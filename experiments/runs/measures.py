@@ -16,13 +16,13 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from accesspoint.experiments.experiment import Experiment, Measure
-from accesspoint.experiments.measure import raw, samples
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure import run_data, samples
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs.store import Run, write
 
 FILE = "measures.json"
 Row = dict[str, dict[str, Any]]
-_BASE = b"".join(Path(module.__file__ or "").read_bytes() for module in (raw, samples))
+_BASE = b"".join(Path(module.__file__ or "").read_bytes() for module in (run_data, samples))
 
 
 @functools.cache

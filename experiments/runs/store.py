@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs.plan import Order, Plan
 from accesspoint.topologies.requirements import LabError

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from accesspoint.experiments.scenes.looks import queue_request, waiting
+from accesspoint.experiments.scenes.tcp_info import queue_request, waiting
 from accesspoint.topologies.links.dcf import ACK, DATA, MOST, PAYLOAD, Cell, saturation
 from accesspoint.topologies.links.profiles import LinkProfile
 

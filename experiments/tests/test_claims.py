@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from accesspoint.experiments.experiment import Value
 from accesspoint.experiments.measure.intervals import of_mean
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict import answers, claims, gains
+from accesspoint.experiments.verdict import claim_evidence, claims, gains
 from accesspoint.experiments.verdict import judge as judge_
 from accesspoint.experiments.verdict.claims import Claim, Repeats, judge
 
@@ -188,13 +188,13 @@ def test_a_file_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_every_claim_is_answered_or_named_with_what_is_missing() -> None:
     all_ = {one.id: one for one in claims.load()}
-    had = answers.HAS | {part for parts in answers.LACKS.values() for part in parts}
+    had = claim_evidence.HAS | {part for parts in claim_evidence.LACKS.values() for part in parts}
     needed = {part.strip() for one in all_.values() for part in one.needs.split(";")}
-    assert needed == had and len(had) == len(answers.HAS) + sum(map(len, answers.LACKS.values()))
-    able = {name for name, one in all_.items() if not answers.lacking(one)}
-    assert able == answers.ANSWERS.keys() | answers.MISSING.keys()
-    assert not answers.ANSWERS.keys() & answers.MISSING.keys()
-    assert {name for name in answers.BEATEN if all_[name].beat} == answers.BEATEN.keys()
+    assert needed == had and len(had) == len(claim_evidence.HAS) + sum(map(len, claim_evidence.LACKS.values()))
+    able = {name for name, one in all_.items() if not claim_evidence.lacking(one)}
+    assert able == claim_evidence.ANSWERS.keys() | claim_evidence.MISSING.keys()
+    assert not claim_evidence.ANSWERS.keys() & claim_evidence.MISSING.keys()
+    assert {name for name in claim_evidence.BEATEN if all_[name].beat} == claim_evidence.BEATEN.keys()
 
 
 def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
@@ -207,7 +207,7 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
         return around(1)
 
     for one in claims.load():
-        answer = answers.answer(one, measured)
+        answer = claim_evidence.answer(one, measured)
         if answer is None:
             continue
         without = set()
@@ -215,7 +215,7 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
             for side in [(str(point),)] if one.points_are_arms else map(claims.names, one.arms):
                 without |= {str(arm) for arm in side if answer(arm, point) is None and "FileZilla" not in (arm, point)}
         assert not without, f"{one.id}: {without}"
-    for name, ours in answers.BEATEN.items():
+    for name, ours in claim_evidence.BEATEN.items():
         one = next(one for one in claims.load() if one.id == name)
         assert all(ours(measured, one.sides[0], point) is not None for point in one.points or (None,))
 
@@ -255,7 +255,7 @@ def test_an_experiment_says_the_words_of_the_claims_that_it_answers() -> None:
     assert words["000-fig6-ncr-download-mixed"] == "reproduced" and words["000-sec6-gain-above-loss"] == "not measured"
     for name, of in words.items():
         claim_ = next(one for one in claims.load() if one.id == name)
-        assert answers.asked(claim_) == {"ncr-wlan"}
+        assert claim_evidence.asked(claim_) == {"ncr-wlan"}
         assert judge_.judged(claim_, judge_.Results([summary(SHA256)])).word == of
     (none,) = judge_.verdicts("004", summary(SHA256) | {"experiment": "qos-buffer-probe"})[:1]
     assert none["word"] == "not measured" and "the lab lacks" in none["text"]

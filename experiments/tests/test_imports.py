@@ -46,7 +46,7 @@ def test_no_module_needs_one_that_needs_it() -> None:
         ordered = order(modules())
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
-    names = ("measure.samples", "measure.raw", "lab.stage")
+    names = ("measure.samples", "measure.run_data", "lab.stage")
     assert [name for name in ordered if name.endswith(names)] == [f"accesspoint.experiments.{name}" for name in names]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from accesspoint.experiments.experiment import Measure
-from accesspoint.experiments.measure.raw import Raw, mean, rate, total
+from accesspoint.experiments.measure.run_data import Raw, mean, rate, total
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.render import figures, site
 from accesspoint.experiments.runs import measures, plan, registry, store

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers claim (`claims.toml`), and the rules R1 to R8 there that turn measured repeats into a word.
+"""The papers' claims (`claims.toml`), and the rules R1 to R8 there that turn measured repeats into a word.
 
-Pure but for `load`. Which figure of which experiment answers a claim stands in `answers`, which can move no limit.
+Pure but for `load`. `claim_evidence` names the figures that answer a claim, and can move no limit.
 """
 
 import hashlib

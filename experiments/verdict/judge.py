@@ -14,7 +14,7 @@ from typing import Any
 
 from accesspoint.experiments.experiment import Value
 from accesspoint.experiments.runs.store import write
-from accesspoint.experiments.verdict import answers, claims, gains
+from accesspoint.experiments.verdict import claim_evidence, claims, gains
 from accesspoint.experiments.verdict.claims import Claim, Judgement, Repeats
 from accesspoint.experiments.verdict.gains import shown
 from accesspoint.topologies.requirements import ROOT
@@ -42,7 +42,7 @@ FOOT = (
     "`.venv/bin/python -m accesspoint.experiments.verdict.judge` makes this page from `docs/results/summaries`, and a "
     "test makes it again.",
     "The rules, R1 to R8, stand at the head of `claims.toml`; what answers which claim in "
-    "`experiments/verdict/answers.py`.",
+    "`experiments/verdict/claim_evidence.py`.",
 )
 
 BESIDE = (
@@ -78,11 +78,11 @@ def kept(directory: Path = SUMMARIES) -> Results:
 
 def judged(claim: Claim, results: Results) -> Judgement:
     """The word for one claim, and why it has none."""
-    if lacks := answers.lacking(claim):
+    if lacks := claim_evidence.lacking(claim):
         return Judgement("not measured", why=f"the lab lacks {'; '.join(lacks)}")
-    answer = answers.answer(claim, results)
+    answer = claim_evidence.answer(claim, results)
     if answer is None:
-        return Judgement("not measured", why=f"missing: {answers.MISSING[claim.id]}")
+        return Judgement("not measured", why=f"missing: {claim_evidence.MISSING[claim.id]}")
     return claims.judge(claim, answer)
 
 
@@ -93,7 +93,7 @@ def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
     results = Results([summary])
     found = []
     for claim in own:
-        if summary["experiment"] in answers.asked(claim):
+        if summary["experiment"] in claim_evidence.asked(claim):
             judgement = judged(claim, results)
             here = "; ".join(text for text in (_ours(judgement), judgement.why) if text)
             text = f"`{claim.id}`, {claim.figure}: {claim.printed}: {claim.measure}. Here: {here}"
@@ -112,9 +112,9 @@ def beaten(claim: Claim, results: Results) -> str:
     if claim.beat is None:
         return ""
     limit = f"{claim.beat.sense} {claim.beat.value:g} {claim.beat.unit}"
-    if claim.id not in answers.BEATEN:
+    if claim.id not in claim_evidence.BEATEN:
         return f"{limit}: not measured"
-    answer = answers.BEATEN[claim.id]
+    answer = claim_evidence.BEATEN[claim.id]
     intervals = []
     for point in claim.points or (None,):
         found = answer(results, claim.sides[0], point)

@@ -100,7 +100,7 @@ def experiment_page(summary: Summary, results: Path) -> str:
             "",
             *(f"- {text}" for text in experiment.differences),
         ]
-    return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
+    return "\n".join([*lines, "", *_reproduction(summary), *_took_part(summary)]) + "\n"
 
 
 def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure], points: Sequence[Point]) -> list[str]:
@@ -158,7 +158,7 @@ def stale(results: Path) -> list[Path]:
     return found
 
 
-def _again(summary: Summary) -> list[str]:
+def _reproduction(summary: Summary) -> list[str]:
     """What makes the figures again, what they were made with, and where they are; nothing for a summary of before."""
     if "seeds" not in summary:
         return []

@@ -37,7 +37,7 @@ def cells(experiment: Experiment, kept: summary.Summary, results: Path = RESULTS
     return summary.figures(experiment, kept["arms"], kept["points"], known)
 
 
-def again(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
+def recomputed(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
     """A summary with its figures and verdicts from its samples, and which figures are others than before."""
     experiment = registry.find(name)
     kept = json.loads((results / "summaries" / f"{name}.json").read_text())
@@ -66,7 +66,7 @@ def main(words: list[str]) -> int:
     options = parser.parse_args(words)
     code = 0
     for name in options.names or names():
-        made, others = again(name)
+        made, others = recomputed(name)
         if not others:
             print(f"{name}: as it stands")
             continue

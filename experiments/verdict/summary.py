@@ -16,7 +16,7 @@ import numpy as np
 
 from accesspoint.experiments.experiment import Experiment, Goal, Point, Value
 from accesspoint.experiments.measure.intervals import of_median
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs import measures
 from accesspoint.experiments.runs.plan import Order, Plan, make
 from accesspoint.experiments.runs.provenance import parameters

@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.batcp.transfer import File
 from accesspoint.experiments.experiment import Arm, Bars, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Of, Raw, mean
+from accesspoint.experiments.measure.run_data import Of, Raw, mean
 from accesspoint.experiments.scenes.scene import Effect, Link, Multihomed
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from accesspoint.experiments.catalogue.connections.host import INTERVAL, LIMIT
 from accesspoint.experiments.catalogue.connections.scenario import MODES, SEED, Mode, Scenario, of_link
 from accesspoint.experiments.catalogue.connections.verdict import ARMS, TIMES, Figures, exceeding
-from accesspoint.experiments.measure.raw import Point
+from accesspoint.experiments.measure.run_data import Point
 from accesspoint.topologies.requirements import ROOT, LabError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Scenarios:
 
     def needless(self, directory: Path, point: Point, repeat: int) -> bool:
         """Return whether the first repeat found nothing too slow."""
-        return again(directory, point, repeat) == set()
+        return to_repeat(directory, point, repeat) == set()
 
     def prepare(self, stage: "Stage") -> None:
         players = _Players(stage, of_link(SEED, self.link, self.count, self.skipped))
@@ -112,7 +112,7 @@ class _Players:
             agent.ask("counts")
 
     def play(self) -> None:
-        wanted = again(self._stage.directory, self._stage.point, self._stage.repeat)
+        wanted = to_repeat(self._stage.directory, self._stage.point, self._stage.repeat)
         left = 0
         for mode in MODES:
             chosen = [one for one in self._scenarios if wanted is None or name(one.number, mode) in wanted]
@@ -194,7 +194,7 @@ def name(number: int, mode: str) -> str:
     return f"{number:03d} {mode}"
 
 
-def again(directory: Path, point: Point, repeat: int) -> set[str] | None:
+def to_repeat(directory: Path, point: Point, repeat: int) -> set[str] | None:
     """Returns what the first repeat of a run found too slow, by what both arms left next to this run's folder; None:
     all is to be played, as there is no such repeat."""
     if repeat == 1:

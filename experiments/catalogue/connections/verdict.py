@@ -13,7 +13,7 @@ from statistics import fmean, median
 from accesspoint.experiments.catalogue.connections.host import LIMIT
 from accesspoint.experiments.catalogue.connections.scenario import LINKS, MODES, SEED, link, scenario
 from accesspoint.experiments.experiment import Compared, Grid, Pair
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import percentile
 
 ARMS = ("fifo", "ours")

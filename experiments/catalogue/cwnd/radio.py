@@ -19,7 +19,7 @@ from accesspoint.experiments.experiment import (
     Reported,
     Traffic,
 )
-from accesspoint.experiments.measure.raw import Raw, jain, least, mean, rate, total
+from accesspoint.experiments.measure.run_data import Raw, jain, least, mean, rate, total
 from accesspoint.experiments.scenes.cells import Bounding, Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 

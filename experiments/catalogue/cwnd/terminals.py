@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.cwnd.middleware import EXPONENT, Middleware
 from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import jain, least, quantile, rate
+from accesspoint.experiments.measure.run_data import jain, least, quantile, rate
 from accesspoint.experiments.scenes.contention import DIFFERENCES, Contention, cell
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from accesspoint.experiments.catalogue.fairness.index import curves, unfinished
 from accesspoint.experiments.catalogue.fairness.radio import DELAY, RADIO
 from accesspoint.experiments.experiment import OURS, Arm, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Of, Raw, rate
+from accesspoint.experiments.measure.run_data import Of, Raw, rate
 from accesspoint.experiments.scenes.cells import Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 

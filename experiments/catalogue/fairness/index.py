@@ -6,7 +6,7 @@ from math import fsum
 from typing import Literal, cast
 
 from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.scenes.scene import AccessPoint, Sessions
 from accesspoint.topologies.links.profiles import LinkProfile
 

@@ -3,9 +3,9 @@
 
 from accesspoint.experiments.catalogue.ncr.testbed import NCR_ALONE, PAPER_NCR, of_payload
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
-from accesspoint.experiments.measure.raw import mean, quantile, rate
-from accesspoint.experiments.scenes.looks import Looks
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
+from accesspoint.experiments.scenes.tcp_info import Looks
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 

@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.ncr.testbed import NCR_ALONE, PAPER_NCR
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Measure, Quick
-from accesspoint.experiments.measure.raw import mean, quantile, rate
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

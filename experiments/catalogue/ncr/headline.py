@@ -24,7 +24,7 @@ from accesspoint.experiments.experiment import (
     Reported,
     Setting,
 )
-from accesspoint.experiments.measure.raw import mean, quantile, rate
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.bmv2 import bulk_pace
 from accesspoint.topologies.links.profiles import PROFILES

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from accesspoint.experiments.catalogue.ncr.headline import FIFO, NCR, figures, kept, measures, thirds
 from accesspoint.experiments.experiment import Experiment, Goal, Measure, Setting
-from accesspoint.experiments.measure.raw import longest_between_answers, longest_gap
+from accesspoint.experiments.measure.run_data import longest_between_answers, longest_gap
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow, Walk
 
 STATIONS = 4

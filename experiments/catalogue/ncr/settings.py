@@ -8,7 +8,7 @@ from typing import Any
 from accesspoint.experiments.catalogue.ncr.testbed import DOWN_AGAIN, SECONDS, UP, of_payload
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Quick
 from accesspoint.experiments.lab.stage import Stage
-from accesspoint.experiments.measure.raw import quantile, rate
+from accesspoint.experiments.measure.run_data import quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from accesspoint.experiments.experiment import OURS, PLAIN, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
-from accesspoint.experiments.measure.raw import quantile, rate, variation
+from accesspoint.experiments.measure.run_data import quantile, rate, variation
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from accesspoint.experiments.experiment import OURS, Arm, Goal, Measure, Reported
-from accesspoint.experiments.measure import raw
+from accesspoint.experiments.measure import run_data
 
 if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
@@ -38,7 +38,7 @@ def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float
 def ping_added(start: float = 0.0, end: float | None = None) -> Measure:
     """What the load adds to the ping, so that arms compare whose empty links are not equally quick."""
     return Measure(
-        "ping_added", "ms", "ping, mean, above that of the same run's empty links", raw.added(start, end), "{:.1f}"
+        "ping_added", "ms", "ping, mean, above that of the same run's empty links", run_data.added(start, end), "{:.1f}"
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS, ping_added
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.lab.traffic import IPERF_PORT
-from accesspoint.experiments.measure.raw import Raw, jain, mean, rate
+from accesspoint.experiments.measure.run_data import Raw, jain, mean, rate
 from accesspoint.experiments.measure.samples import percentile
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
@@ -64,7 +64,7 @@ class Crossing:
         words = (
             sys.executable,
             "-m",
-            "accesspoint.experiments.scenes.passing",
+            "accesspoint.experiments.scenes.arrival_log",
             str(host.defaultIntf()),
             str(IPERF_PORT),
         )

@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from accesspoint.experiments.experiment import Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Timeline
-from accesspoint.experiments.measure.raw import Of, Raw, jain, mean, quantile, rate
+from accesspoint.experiments.measure.run_data import Of, Raw, jain, mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

@@ -32,7 +32,7 @@ from accesspoint.experiments.experiment import (
     Timeline,
     Traffic,
 )
-from accesspoint.experiments.measure.raw import Of, Raw, rate, total
+from accesspoint.experiments.measure.run_data import Of, Raw, rate, total
 from accesspoint.experiments.scenes.cells import Cell, Datagrams, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 

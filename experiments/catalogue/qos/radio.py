@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Raw, jain, rate
+from accesspoint.experiments.measure.run_data import Raw, jain, rate
 from accesspoint.experiments.scenes.cells import Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.runs.again RUN RUN`: whether two runs of one seed are the same, and if not, from
-when on and by how much. RUN: a run's folder (accesspoint.experiments.runs.store). Exit code 1 when they differ.
+"""`python -m accesspoint.experiments.runs.determinism RUN RUN`: compare two runs of one seed, and print from when on
+and by how much they differ. RUN: a run's folder (accesspoint.experiments.runs.store). Exit code 1 when they differ.
 
-To a microsecond for what is timed, as floating-point sums in different orders differ below that.
+Times and values are compared to 6 digits (1 us), as floating-point sums in different orders differ below that.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def read(folder: Path) -> tuple[Order, list[Sample]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.runs.again", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.runs.determinism", description=__doc__)
     parser.add_argument("runs", metavar="RUN", nargs=2, type=Path)
     options = parser.parse_args(argv)
     (one, first), (other, second) = (read(folder) for folder in options.runs)

@@ -83,7 +83,7 @@ def _loaded(name: str) -> bool:
 
 
 def _start_keeper(words: str) -> None:
-    command = [sys.executable, "-m", "accesspoint.experiments.scenes.controls", words]
+    command = [sys.executable, "-m", "accesspoint.experiments.scenes.congestion_controls", words]
     pipe = subprocess.PIPE
     keeper = subprocess.Popen(
         command, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -15,9 +15,9 @@ from accesspoint.experiments.catalogue.ncr.grid import ALONE, DOWNLOADS, THIRDS,
 from accesspoint.experiments.catalogue.ncr.settings import DEFAULT as AS_IT_IS
 from accesspoint.experiments.catalogue.ncr.settings import SETTINGS
 from accesspoint.experiments.experiment import Value
-from accesspoint.experiments.verdict import cell_answers
+from accesspoint.experiments.verdict import cell_evidence
 from accesspoint.experiments.verdict.claims import Answer, Claim, Point, Repeats
-from accesspoint.experiments.verdict.measured import Answers, Measured, both, times
+from accesspoint.experiments.verdict.evidence import Answers, Measured, both, times
 
 LACKS: Mapping[str, tuple[str, ...]] = {
     "the access points themselves, or somebody else's model of them": (
@@ -238,7 +238,7 @@ def in_wimax(measure: str, arms: Mapping[str, str] = WIMAX) -> Answers:
 
 WLAN = ("normal WLAN", "NCR")
 ANSWERS: Mapping[str, Answers] = {
-    **cell_answers.ANSWERS,
+    **cell_evidence.ANSWERS,
     "000-fig1-download-alone": iperf("download_alone", NORMAL),
     "000-fig2-download-mixed": figure("ncr-testbed", "download_during", NORMAL, KILO),
     "000-fig2-upload-mixed": figure("ncr-testbed", "upload_during", NORMAL),
@@ -311,7 +311,7 @@ def upload_beside_what_is_kept(m: Measured, name: str, point: Point | None) -> R
 
 
 BEATEN: Mapping[str, Answers] = {
-    **cell_answers.BEATEN,
+    **cell_evidence.BEATEN,
     "000-fig6-ncr-download-mixed": figure("ncr-wlan", "download_during", "ours"),
     "000-fig6-ncr-upload-mixed": upload_beside_what_is_kept,
     "000-fig8-ncr-mixed": in_wimax("download_during", dict.fromkeys(WIMAX, "ours")),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which figures of simulated cells of 802.11 answer the claims of papers 001, 002 and 004
-(accesspoint.experiments.verdict.answers)."""
+(accesspoint.experiments.verdict.claim_evidence)."""
 
 import functools
 import operator
@@ -10,7 +10,7 @@ from typing import Literal
 from accesspoint.experiments.catalogue.cwnd.radio import DELAYS, TERMINALS
 from accesspoint.experiments.catalogue.qos.radio import MOST, OTHERS
 from accesspoint.experiments.verdict.claims import Point, Repeats
-from accesspoint.experiments.verdict.measured import Answers, Measured, both, times
+from accesspoint.experiments.verdict.evidence import Answers, Measured, both, times
 
 CELL, PLAIN, MIDDLEWARE = "cell-terminals", "plain", "middleware"
 DEFAULT, ADJUSTED = "default condition without the middleware", "adjusted condition with our middleware"
