@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line does with declared experiments."""
+"""Run the command line's commands for declared experiments."""
 
 import argparse
 import contextlib
@@ -232,7 +232,7 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
 
 
 def _with_results(options: argparse.Namespace) -> list[Store]:
-    """The results that are meant: of the full form where there are some, unless the quick one is asked for."""
+    """Return the stores of results: of the full form if it has any, unless the quick one is asked for."""
     found = []
     for name in options.names or registry.experiments():
         registry.find(name)
@@ -272,8 +272,8 @@ def _number(text: str | None) -> float | None:
 
 
 def _places(options: argparse.Namespace, plans: list[plan.Plan]) -> int:
-    """How many runs of a load of 1 at a time: as asked for; else one of one experiment, of several what the machine
-    carries. Runs in virtual time do not disturb each other: as many as there are cores."""
+    """Number of runs of a load of 1 at a time: the requested one; else one for one experiment, and for several the
+    number that the machine carries. Runs in virtual time do not disturb each other: one for each core."""
     virtual = all(made.clock in (VIRTUAL, SIMULATED) for made in plans)
     if options.side_by_side is None:
         return side_by_side() if len(plans) > 1 or virtual else 1

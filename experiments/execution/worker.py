@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _kernel(order: Order) -> kernel.Kernel | None:
-    """The one to boot for a run; None: the running one."""
+    """Return the kernel to boot for a run; None: the running one."""
     if order.clock == kernel.VIRTUAL:
         return kernel.of_virtual_time()
     experiment = registry.find(order.experiment)
@@ -81,7 +81,7 @@ def _needless(scene: Scene, order: Order, directory: Path) -> bool:
 
 
 def _versions(order: Order, scene: Scene) -> dict[str, str]:
-    """Of what takes part."""
+    """Versions of the software that takes part."""
     if order.clock == kernel.SIMULATED:
         return provenance.versions_of_a_simulation()
     return provenance.versions(order.target) | labs.versions(getattr(scene, "kind", labs.WIRED))

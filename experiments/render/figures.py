@@ -111,7 +111,7 @@ class Drawing:
                 return panels.regulation(regulation, self._first()[-1], colours)
 
     def _first(self) -> list[tuple[Arm, Run]]:
-        """A run of each arm."""
+        """The first run of each arm."""
         return [(self._experiment.arm(arm), self._runs[arm][0]) for arm in self.arms]
 
     def _timeline(self, figure: Timeline, colours: Theme) -> Figure:
@@ -291,7 +291,7 @@ def _named(pattern: str) -> str:
 
 
 def _wrapped(text: str, width: int = 28) -> str:
-    """A title on as many lines as it takes."""
+    """A title on as many lines as its length takes."""
     lines = [""]
     for word in (text[0].upper() + text[1:]).split():
         if lines[-1] and len(lines[-1]) + len(word) >= width:

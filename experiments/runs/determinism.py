@@ -24,7 +24,8 @@ Row = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one quantity of one source. first: the time (s) of the first sample that the other run has not."""
+    """A quantity of one source that differs. first: the time (s) of the first sample that the other run does not
+    have."""
 
     quantity: str
     source: str
@@ -40,7 +41,7 @@ class Difference:
 
 
 def differences(one: Iterable[Sample], other: Iterable[Sample]) -> list[Difference]:
-    """What two runs measured otherwise, the earliest first."""
+    """Return the quantities that differ between two runs, the earliest first."""
     both = [_by_source(one), _by_source(other)]
     found = []
     for key in sorted(both[0].keys() | both[1].keys()):

@@ -30,7 +30,7 @@ def parse(frame: bytes, port: int) -> tuple[int, int] | None:
 
 
 def watch(interface: str, port: int) -> None:
-    """For ever."""
+    """Print the log of an interface, until the process ends."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     end.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     end.bind((interface, 0))

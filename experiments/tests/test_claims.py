@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers claim was put down before anything was measured, and the rules there decide every word."""
+"""The papers' claims are unchanged since before any measurement, and the rules there decide every word."""
 
 import hashlib
 import tomllib
@@ -19,7 +19,7 @@ from accesspoint.experiments.verdict.claims import Claim, Repeats, judge
 
 CLAIMS = Path(__file__).resolve().parents[1] / "verdict/claims.toml"
 ORIGINAL = CLAIMS.parents[2] / "shared" / "design" / "claims.toml"
-"""Where the file was written, beside the checkout: not everybody has it."""
+"""The original of the file, beside the checkout: not every machine has it."""
 
 SHA256 = "6e20142ff8d2a99a2b588a73bc7dc5ac552bc9af4c2272ccc4c6549c36f63bca"
 
@@ -198,7 +198,7 @@ def test_every_claim_is_answered_or_named_with_what_is_missing() -> None:
 
 
 def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
-    """And every arm of the claim at every point has one, but for what the lab has no source for."""
+    """Every arm of the claim at every point has one, too, but for figures that the lab has no source for."""
 
     def measured(experiment: str, measure: str, arm: str, **point: Value) -> Repeats:
         declared = registry.find(experiment)
@@ -221,7 +221,7 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
 
 
 def summary(made: str) -> dict[str, Any]:
-    """What an experiment might have left behind: a download of 3.1 Mb/s with NCR, in five repeats."""
+    """A summary as an experiment makes it: a download of 3.1 Mb/s with NCR, in five repeats."""
     values = {str(repeat): 3.0 + repeat / 50 for repeat in range(1, 6)}
     cells = [{"measure": "download_during", "arm": arm, "point": {}, "values": values} for arm in ("ncr-paper", "ours")]
     return {"experiment": "ncr-wlan", "form": "quick", "claims": made, "cells": cells}

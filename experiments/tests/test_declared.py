@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every declared experiment hangs together, and the one in the docs is one."""
+"""Every declared experiment is consistent, and the one in the docs is valid."""
 
 import re
 from dataclasses import asdict

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two runs of one seed have that the other has not."""
+"""Differences between two runs of one seed."""
 
 import json
 from dataclasses import asdict, replace

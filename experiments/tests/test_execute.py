@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs are made beside which, and how long all quick forms take: the real order of runs, against a clock that
-need not be waited for."""
+"""Runs that are made at the same time, and the duration of all quick forms: the real order of runs, against a simulated
+clock."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ LATE = {"problems": ["timers were late"], "cpu_busy": 0.5}
 
 
 class Clock(LocalPool):
-    """Where every run takes the time that its plan says, and those of `unfit` are unfit at their first attempt."""
+    """A pool in which every run takes its planned time, and those of `unfit` are unfit at their first attempt."""
 
     def __init__(self, places: int, unfit: frozenset[str] = frozenset()) -> None:
         super().__init__(places)

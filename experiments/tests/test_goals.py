@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a goal: figures of the same repeat, and the worse end of what comes of them."""
+"""Decisions on goals: figures of the same repeat, and the worse end of their interval."""
 
 from typing import Any
 

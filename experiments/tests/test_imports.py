@@ -26,7 +26,7 @@ def modules() -> dict[str, str]:
 
 
 def imported(source: str) -> Iterator[str]:
-    """Of every import, wherever in a module it stands: what it names, and what that is in."""
+    """Names that every import names, wherever in a module it stands, and the module that they are in."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results on disk, what is made of them, and pages."""
+"""Results on disk, their summaries and pages."""
 
 import argparse
 import hashlib

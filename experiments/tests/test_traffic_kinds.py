@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic other than plain TCP: programs that send and receive it, and what is read of it."""
+"""Traffic other than plain TCP: programs that send and receive it, and samples of it."""
 
 import os
 import subprocess

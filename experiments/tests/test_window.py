@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ss says about a sender is read right, and a transfer that its window does not limit is told."""
+"""The output of ss on a sender is read right, and a transfer that its window does not limit is reported."""
 
 from accesspoint.experiments.lab import selfcheck
 from accesspoint.experiments.lab.window import judge, parse, problem

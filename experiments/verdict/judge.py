@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.verdict.judge`: a word for every claim of the papers, from the results that are
-kept in
-docs/results/summaries, into docs/results/claims.md. `--check` compares instead, and so every page of an experiment that
-has a summary there: exit code 1 when one differs."""
+"""`python -m accesspoint.experiments.verdict.judge`: write docs/results/claims.md, a word for every claim of the
+papers, from the results in docs/results/summaries. `--check` compares that page instead, and every page of an
+experiment that has a summary there: exit code 1 when one differs."""
 
 import argparse
 import json
@@ -52,7 +51,7 @@ BESIDE = (
 
 
 class Results:
-    """What was measured, by the claims that stand now: a summary of other claims, or of none, says nothing of these."""
+    """Figures of summaries by the current claims: a summary of other claims, or of none, has no figures here."""
 
     def __init__(self, summaries: Sequence[Mapping[str, Any]]) -> None:
         self.experiments = {str(one["experiment"]) for one in summaries}
@@ -72,12 +71,12 @@ class Results:
 
 
 def kept(directory: Path = SUMMARIES) -> Results:
-    """The committed summaries."""
+    """Read the committed summaries."""
     return Results([json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))])
 
 
 def judged(claim: Claim, results: Results) -> Judgement:
-    """The word for one claim, and why it has none."""
+    """Judge one claim: its word, and why it has none."""
     if lacks := claim_evidence.lacking(claim):
         return Judgement("not measured", why=f"the lab lacks {'; '.join(lacks)}")
     answer = claim_evidence.answer(claim, results)
@@ -87,8 +86,8 @@ def judged(claim: Claim, results: Results) -> Judgement:
 
 
 def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What one experiment of a paper says of its claims: a word for each that it answers, and where it answers none,
-    why the paper's have none. Empty for what is no paper's."""
+    """Verdicts of one experiment of a paper on its claims: a word for each that it answers, and where it answers none,
+    why the paper's have none. Empty for an experiment without a paper."""
     own = [claim for claim in claims.load() if claim.paper == paper]
     results = Results([summary])
     found = []
@@ -108,7 +107,7 @@ def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def beaten(claim: Claim, results: Results) -> str:
-    """Our access point beside a claim's `beat`, which is no claim of the paper."""
+    """This access point beside a claim's `beat`, which is no claim of the paper."""
     if claim.beat is None:
         return ""
     limit = f"{claim.beat.sense} {claim.beat.value:g} {claim.beat.unit}"
@@ -131,7 +130,7 @@ def beaten(claim: Claim, results: Results) -> str:
 
 
 def _ours(judgement: Judgement) -> str:
-    """What was measured: every part of a claim that has few, else how many have which word."""
+    """Measured figures: every part of a claim that has few, else the number of each word."""
     if len(judgement.conditions) <= MOST_SHOWN:
         return "; ".join(f"{part.where}: {shown(part.interval)}" for part in judgement.conditions)
     count = Counter(part.word for part in judgement.conditions)
@@ -143,7 +142,7 @@ def _cell(text: str) -> str:
 
 
 def page(results: Results) -> str:
-    """Every claim as a row, by paper."""
+    """The page: every claim as a row, by paper."""
     all_ = claims.load()
     words = {claim.id: judged(claim, results) for claim in all_}
     total = Counter(judgement.word for judgement in words.values())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.verdict.recompute [NAME...]`: the figures of docs/results again, from the samples
-that are kept there.
+"""`python -m accesspoint.experiments.verdict.recompute [NAME...]`: compute the figures of docs/results again, from the
+samples that are kept there.
 
 Where a measure was computed wrongly, its figures follow from what was measured once, without another run: summaries
 and pages are written anew, plots stay. Then `python -m accesspoint.experiments.verdict.judge` for the claims.
@@ -38,7 +38,7 @@ def cells(experiment: Experiment, kept: summary.Summary, results: Path = RESULTS
 
 
 def recomputed(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
-    """A summary with its figures and verdicts from its samples, and which figures are others than before."""
+    """Return a summary with its figures and verdicts computed from its samples, and the figures that have changed."""
     experiment = registry.find(name)
     kept = json.loads((results / "summaries" / f"{name}.json").read_text())
     made = cells(experiment, kept, results)

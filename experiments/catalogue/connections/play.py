@@ -123,7 +123,7 @@ class _Players:
         (self._stage.directory / FILE).write_text(json.dumps(self._figures, indent=1) + "\n")
 
     def _phase(self, mode: Mode, chosen: Sequence[Scenario]) -> int:
-        """Returns how many there was no time for."""
+        """Returns the number of scenarios that there was no time for."""
         if mode == "loaded":
             self._server.ask("sink", port=SINK)
             self._other.ask("upload", address=self._address[4], port=SINK)
@@ -148,7 +148,7 @@ class _Players:
         return left
 
     def _listen(self, one: Scenario, mode: Mode) -> dict[str, Any]:
-        """Has the server serve a scenario; returns the client's words for it."""
+        """Has the server serve a scenario; returns the client's command for it."""
         port = next(self._ports)
         source = 0 if one.age is None else SOURCE + 2 * one.number + MODES.index(mode)
         self._server.ask("listen", port=port, scenario=one.as_dict())
@@ -195,8 +195,8 @@ def name(number: int, mode: str) -> str:
 
 
 def to_repeat(directory: Path, point: Point, repeat: int) -> set[str] | None:
-    """Returns what the first repeat of a run found too slow, by what both arms left next to this run's folder; None:
-    all is to be played, as there is no such repeat."""
+    """Return the scenarios that the first repeat of a run found too slow, by what both arms left next to this run's
+    folder; None: all are to be played, as there is no such repeat."""
     if repeat == 1:
         return None
     words = "_".join(f"{key}={value}" for key, value in point.items())

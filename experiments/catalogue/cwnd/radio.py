@@ -263,8 +263,8 @@ SENSITIVE = Experiment(
 
 
 def limited(mbps: int) -> Arm:
-    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; their ACKs go ahead
-    of what else waits for the radio."""
+    """This access point: uploads wait at its uplink, which carries `mbps`, and get ECN marks there; their ACKs go ahead
+    of the other packets that wait for the radio."""
     return Arm(f"ours-{mbps}", f"our access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
 
 

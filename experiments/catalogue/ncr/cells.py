@@ -27,7 +27,8 @@ def cell(
     differences: tuple[str, ...],
     quick: float | None = None,
 ) -> Experiment:
-    """timeline: when the download starts, the upload starts and ends, the download ends (s)."""
+    """An experiment on these links. timeline: when the download starts, the upload starts and ends, the download ends
+    (s)."""
     first, up, alone_again, seconds = timeline
     return Experiment(
         name=name,

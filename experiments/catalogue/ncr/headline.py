@@ -69,7 +69,7 @@ def measures(phases: dict[str, tuple[float, float]]) -> tuple[Measure, ...]:
 
 
 def kept(part: tuple[float, float], before: tuple[float, float]) -> Callable[..., float | None]:
-    """How much of the download before is left in another part of the timeline."""
+    """Return a measure: the download's rate in a part of the timeline, over its rate in `before`."""
     return lambda raw: raw.rate("downlink*", *part) / alone if (alone := raw.rate("downlink*", *before)) else None
 
 
@@ -92,7 +92,7 @@ def figures(setting: Setting, phases: dict[str, tuple[float, float]]) -> tuple[F
 
 
 def goals(setting: Setting) -> tuple[Goal, ...]:
-    """What should hold on these links, with this switch and congestion control; nothing is said where nobody knows."""
+    """Goals on these links, with this switch and congestion control; none where no expectation is known."""
     profile = setting.profile
     known = setting.cc == "cubic" and profile.name in PROFILES
     bmv2 = setting.target == "bmv2"
@@ -148,7 +148,7 @@ def reported(setting: Setting) -> tuple[Reported, ...]:
 
 
 def under(setting: Setting) -> Experiment:
-    """The headline on links of one's own."""
+    """The headline on links of the user's own."""
     phases = thirds(SECONDS)
     return Experiment(
         name="headline",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What radios add to the headline's question: many stations at one access point, and one that walks to the next."""
+"""The headline's question on radios: many stations at one access point, and one that walks to the next."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts alone can set against the collapse: the settings that paper 000's introduction names, on its testbed."""
+"""Settings that hosts alone can make against the collapse, as paper 000's introduction names them, on its testbed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -16,7 +16,7 @@ LEARNS = Arm("ours-auto", "our access point, told no rates", "ours", OURS, optio
 
 
 def _scene(point: Point, arm: Arm) -> AccessPoint:
-    """Links to which the testbed's rates are what a rate means to the effect."""
+    """Links whose effect interprets the testbed's rates."""
     down, up = (
         Effect(str(point["link"]), rate, SECONDS, number) for number, rate in enumerate((TESTBED.down, TESTBED.up))
     )

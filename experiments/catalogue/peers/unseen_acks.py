@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transports whose ACKs nobody can see: an access point that puts ACKs first has nothing to put first."""
+"""Transports whose ACKs cannot be seen: an access point that puts ACKs first has nothing to put first."""
 
 import sys
 from dataclasses import dataclass

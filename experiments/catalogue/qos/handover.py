@@ -61,8 +61,8 @@ WALK: Mapping[str, str | float] = {
 
 
 def handover(point: Point, arm: Arm) -> Cell:
-    """The first terminal walks, and is the one that may have a target. Who is left behind is of no consequence from
-    then on, and stops; those beyond begin when it leaves, and have the outage to settle."""
+    """The first terminal walks, and may have a target. The terminals that it leaves stop then, as they have no further
+    effect; those at the second access point begin when it leaves, and have the outage to settle."""
     terminals = HERE + BEYOND
     traffic = (
         Transfer(1, "up", transport=str(arm.options["first"])),
@@ -76,7 +76,7 @@ def handover(point: Point, arm: Arm) -> Cell:
 
 
 def path(point: Point, arm: Arm) -> Cell:
-    """The mobile terminal alone; at the second access point is one that is silent."""
+    """The mobile terminal alone; the second access point has one silent terminal."""
     traffic: Traffic = Transfer(1, "up", transport=RENO) if point["protocol"] == "TCP" else Datagrams(1, "up", 40)
     return Cell(2, SECONDS, (traffic,), 4, {**WALK, **PLACES[str(point["place"])], "beyond": 1})
 
@@ -101,13 +101,13 @@ def between(raw: Raw) -> float | None:
 
 
 def lowest_after(raw: Raw) -> float | None:
-    """Of the six that were there before, the one that got least of the fair share after the handover."""
+    """The lowest rate after the handover among the six terminals that were there before, over the fair share."""
     rates = [raw.rate(f"sta{n}", BACK) for n in (1, *range(HERE + 1, HERE + BEYOND + 1))]
     return min(fair_shares(rates)[1:], default=None)
 
 
 def repaired(quantity: str) -> Of:
-    """How often a terminal at the second access point repaired a loss, per minute."""
+    """Loss repairs of a terminal at the second access point, per minute."""
 
     def of(raw: Raw) -> float:
         # They are told at the run's end.
@@ -286,7 +286,7 @@ def joining(point: Point, arm: Arm) -> Cell:
 
 
 def shares(start: float, end: float | None, terminals: tuple[int, ...]) -> Of:
-    """The lowest of these terminals, of the fair share of them."""
+    """The lowest rate of these terminals over their fair share."""
 
     def of(raw: Raw) -> float | None:
         return min(fair_shares([raw.rate(f"sta{n}", start, end) for n in terminals]), default=None)

@@ -35,7 +35,7 @@ DIFFERENCES = (
 
 
 def fair_shares(rates: Sequence[float]) -> list[float]:
-    """Each over the mean of all; empty where nobody has anything."""
+    """Each rate over the mean of all; empty where all are 0."""
     together = fsum(rates)
     return [rate * len(rates) / together for rate in rates] if together else []
 
@@ -54,18 +54,18 @@ def unlucky(raw: Raw) -> float:
 
 
 def own_share(raw: Raw) -> float | None:
-    """The first terminal's, which has the target."""
+    """Goodput of the first terminal, which has the target, over the fair share."""
     found = shares(raw)
     return found[0] if found else None
 
 
 def uploads(terminals: int, first: str) -> tuple[Transfer, ...]:
-    """first: the transport of the first terminal; the others are of Reno."""
+    """Uploads of all terminals. first: the transport of the first terminal; the others use Reno."""
     return tuple(Transfer(number, "up", transport=first if number == 1 else RENO) for number in range(1, terminals + 1))
 
 
 def crowd(point: Point, arm: Arm) -> Cell:
-    """From six terminals on the access point is that of section IV.B."""
+    """Uploads of all terminals; six and more use the access point of section IV.B."""
     terminals = int(point["terminals"])
     buffer = BUFFER if terminals < 6 else MOBILE_BUFFER
     window = int(point.get("window", WINDOW))
@@ -74,7 +74,7 @@ def crowd(point: Point, arm: Arm) -> Cell:
 
 
 def buffered(point: Point, arm: Arm) -> Cell:
-    """Of the arm `two` two plain uploads; else one with a target, or none, and three plain ones."""
+    """Two plain uploads for the arm `two`; else one with a target, or none, and three plain ones."""
     terminals = int(arm.options["terminals"])
     traffic = uploads(terminals, str(arm.options["first"]))
     return Cell(terminals, SECONDS, traffic, 4, {**RADIO, "ap_queue": int(point["buffer"]), "distance": 0.3})
