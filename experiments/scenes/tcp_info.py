@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
 
 UPLINK = 2  # the access point's port
-LEAST = 10_000  # bytes: who has sent less only controls, or has sent nothing yet
+MIN_SENT = 10_000  # bytes: a connection that has sent less only controls, or has not started
 _SENT, _RTT = re.compile(r"\bbytes_sent:(\d+)"), re.compile(r"\brtt:([\d.]+)/")
 
 
@@ -20,7 +20,7 @@ def round_trip(text: str) -> float | None:
     found = []
     for line in text.splitlines():
         sent, rtt = _SENT.search(line), _RTT.search(line)
-        if sent and rtt and int(sent[1]) >= LEAST:
+        if sent and rtt and int(sent[1]) >= MIN_SENT:
             found.append((int(sent[1]), float(rtt[1])))
     return max(found)[1] if found else None
 

@@ -16,7 +16,7 @@ from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs import plan, registry
 from accesspoint.experiments.scenes.scene import Effect, Flow
 from accesspoint.experiments.scenes.tcp_info import round_trip
-from accesspoint.experiments.verdict.claims import LEAST_REPEATS
+from accesspoint.experiments.verdict.claims import MIN_REPEATS
 from accesspoint.topologies.links.profiles import ProfileError
 from accesspoint.topologies.requirements import ROOT
 
@@ -54,7 +54,7 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
                 assert figure.measure in measures and figure.x in experiment.sweep
     assert set(experiment.quick.sweep) <= set(experiment.sweep) and set(experiment.quick.arms) <= arms
     # A comparison of single connections repeats those that it lists.
-    assert experiment.quick.repeats >= (3 if experiment.compared else LEAST_REPEATS["quick"])
+    assert experiment.quick.repeats >= (3 if experiment.compared else MIN_REPEATS["quick"])
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)

@@ -64,7 +64,7 @@ def test_a_report_over_many_runs_reads_no_samples_but_those_that_it_draws(tmp_pa
     cell = Table(found["cells"]).cell("download_during", "ours", {})
     assert cell and cell["n"] == REPEATS and cell["median"] == pytest.approx(13.3 + (REPEATS + 1) / 200)
     site.build([kept], tmp_path)
-    assert 0 < len(set(read)) <= figures.MOST_LINES * len(ARMS) < len(ARMS) * REPEATS
+    assert 0 < len(set(read)) <= figures.MAX_LINES * len(ARMS) < len(ARMS) * REPEATS
 
 
 def test_what_is_defined_otherwise_is_taken_again_and_then_kept(tmp_path: Path, read: list[Path]) -> None:

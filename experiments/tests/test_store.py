@@ -297,7 +297,7 @@ def test_the_samples_behind_a_page_make_its_figures_again(
     kept = tmp_path / "raw/ncr-testbed.parquet"
     assert f"sha256 `{hashlib.sha256(kept.read_bytes()).hexdigest()}`" in (tmp_path / "ncr-testbed.md").read_text()
     # What is too large for the checkout stays beside the runs.
-    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    monkeypatch.setattr(archive, "MAX_BYTES", 1000)
     commands._report(options, Console(quiet=True))
     assert not kept.exists() and (out / "ncr-testbed/quick/raw.parquet").stat().st_size > 1000
     assert "too large for the checkout" in (tmp_path / "ncr-testbed.md").read_text()

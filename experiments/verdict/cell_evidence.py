@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from accesspoint.experiments.catalogue.cwnd.radio import DELAYS, TERMINALS
-from accesspoint.experiments.catalogue.qos.radio import MOST, OTHERS
+from accesspoint.experiments.catalogue.qos.radio import MAX_THROUGHPUT, OTHERS
 from accesspoint.experiments.verdict.claims import Point, Repeats
 from accesspoint.experiments.verdict.evidence import Answers, Measured, both, times
 
@@ -334,7 +334,7 @@ def none_unlucky(m: Measured, name: str, point: Point | None) -> Repeats | None:
     lowest, total = (m("cell-unlucky", measure, "ours", terminals=5) for measure in ("lowest", "total"))
     if lowest is None or total is None:
         return None
-    return lowest.together(total, lambda own, all_of_them: own if all_of_them >= 0.95 * MOST else 0.0)
+    return lowest.together(total, lambda own, all_of_them: own if all_of_them >= 0.95 * MAX_THROUGHPUT else 0.0)
 
 
 def fair_behind_ours(m: Measured, name: str, point: Point | None) -> Repeats | None:

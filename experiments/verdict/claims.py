@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from accesspoint.experiments.measure.intervals import Interval, of_mean
 
 FILE = Path(__file__).with_name("claims.toml")
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 LOW, HIGH = 0.8, 1.25
 """R1: how far from a printed number; R3: HIGH is what still counts as flat."""
-LEAST_REPEATS = {"quick": 5, "full": 10}
-LEAST_POINTS = 3
+MIN_REPEATS = {"quick": 5, "full": 10}
+MIN_POINTS = 3
 """R5."""
 
 Word = Literal["reproduced", "contradicted", "undecided", "not measured"]
@@ -134,8 +134,8 @@ def names(side: Side) -> tuple[str, ...]:
 def load(path: Path = FILE) -> tuple[Claim, ...]:
     """Read the claims of a file. Raises ValueError for a file that does not hold claims only."""
     text = path.read_bytes()
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"{path}: more than {MOST_BYTES} bytes")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{path}: more than {MAX_BYTES} bytes")
     document = tomllib.loads(text.decode())
     if set(document) != {"claim"}:
         raise ValueError(f"{path}: it has other parts than claims")
@@ -235,14 +235,14 @@ def _points(claim: Claim, answer: Answer) -> tuple[list[Point | None], str]:
     quick = all(
         each.form == "quick" for point in run for arm in claim.sides if (each := answer(arm, point)) is not None
     )
-    if not run or not quick or len(run) < LEAST_POINTS or not ends:
+    if not run or not quick or len(run) < MIN_POINTS or not ends:
         raise _Missing(f"not run: {', '.join(missing)}")
     return run, f"at {len(run)} of {len(claim.points)} points"
 
 
 def _interval(measured: Repeats | None, where: str) -> Interval:
     """Raises _Missing where too few repeats were made (R5)."""
-    least = LEAST_REPEATS[measured.form] if measured else 0
+    least = MIN_REPEATS[measured.form] if measured else 0
     if measured is None or len(measured.values) < least:
         made = len(measured.values) if measured else 0
         raise _Missing(f"{where}: {made} repeats of {least}" if measured else f"{where} was not run")

@@ -9,7 +9,7 @@ from accesspoint.experiments.catalogue.ncr import lte, wimax
 from accesspoint.experiments.experiment import Point, Value
 from accesspoint.experiments.measure.intervals import Interval
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict.claims import LEAST_REPEATS, Repeats
+from accesspoint.experiments.verdict.claims import MIN_REPEATS, Repeats
 
 OURS = "ours"
 Measured = Callable[..., Repeats | None]
@@ -52,7 +52,7 @@ def rows(paper: str, measured: Measured) -> Iterator[list[str]]:
                 if ours is None or theirs is None:
                     continue
                 over = ours / theirs
-                if len(over.values) >= LEAST_REPEATS[over.form]:
+                if len(over.values) >= MIN_REPEATS[over.form]:
                     at = _at(point)
                     what = f"{measure.text} ({measure.unit}), [{experiment.name}]({experiment.name}.md){at}"
                     figures = (shown(each.interval()) for each in (theirs, ours, over))

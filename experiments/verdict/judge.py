@@ -28,7 +28,7 @@ PAPERS = {
     "003": "BATCP: one connection over several interfaces",
     "004": "QoS-guaranteed TCP on real terminals",
 }
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 HEAD = (
     "Every statement of the five papers' evaluations that can be checked is a claim in `experiments/claims.toml`: its",
     "quote, its setting, what to measure, and the rule that decides. The file was written from the texts alone, before",
@@ -118,7 +118,7 @@ def beaten(claim: Claim, results: Results) -> str:
     for point in claim.points or (None,):
         found = answer(results, claim.sides[0], point)
         interval = found.interval() if found else None
-        if found is None or interval is None or interval.n < claims.LEAST_REPEATS[found.form]:
+        if found is None or interval is None or interval.n < claims.MIN_REPEATS[found.form]:
             return f"{limit}: not measured"
         if interval not in intervals:  # a figure may be the same at every point of the claim
             intervals.append(interval)
@@ -131,7 +131,7 @@ def beaten(claim: Claim, results: Results) -> str:
 
 def _ours(judgement: Judgement) -> str:
     """Measured figures: every part of a claim that has few, else the number of each word."""
-    if len(judgement.conditions) <= MOST_SHOWN:
+    if len(judgement.conditions) <= MAX_SHOWN:
         return "; ".join(f"{part.where}: {shown(part.interval)}" for part in judgement.conditions)
     count = Counter(part.word for part in judgement.conditions)
     return ", ".join(f"{number} {word}" for word, number in count.items())

@@ -9,7 +9,6 @@ from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 
 SECONDS = 60.0
 SETTLED = 20.0  # s: the paper's figures show the control at work by then
-MOST = 10
 
 
 def uploads(point: Point, bounding: int) -> AccessPoint:

@@ -10,8 +10,8 @@ from statistics import fmean
 from accesspoint.experiments.catalogue.qos.radio import (
     BUFFER,
     DIFFERENCES,
+    MAX_THROUGHPUT,
     MOBILE_BUFFER,
-    MOST,
     OURS_ARM,
     PLAIN_ARM,
     QOS,
@@ -41,7 +41,7 @@ LEAVES, OUTAGE, SECONDS = 14.0, 10.0, 44.0  # s; the outage is the paper's
 BACK = LEAVES + OUTAGE
 NEAR_FIRST, NEAR_SECOND = (4.0, 9.0), (34.0, SECONDS)
 SHARE = 0.3  # of what a cell carries: "30% (about twice of fair-share)"
-REACHABLE = round(SHARE * MOST * 1000)  # kbit/s
+REACHABLE = round(SHARE * MAX_THROUGHPUT * 1000)  # kbit/s
 TOLERANCE = 0.05
 # What the paper does not state, fixed before the first run. Indoors the paper adjusted the power for the channel to be
 # well attenuated at the point of handover: of whole dBm it is that at which one terminal alone, without bursts, gets
@@ -134,7 +134,7 @@ ARMS = (
 )
 REACHABLE_ARMS = (
     targeted("qos-30", "TCP-AV for 30 %", REACHABLE),
-    targeted("ours-30", "TCP-AV for 30 %", REACHABLE, MOST),
+    targeted("ours-30", "TCP-AV for 30 %", REACHABLE, MAX_THROUGHPUT),
 )
 MEASURES = (
     Measure("near_first", "1", "the mobile terminal near the first access point, of its fair share", fair(*NEAR_FIRST)),

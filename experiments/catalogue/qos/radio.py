@@ -15,10 +15,10 @@ SETTLED = 20.0
 BUFFER, MOBILE_BUFFER = 256, 265  # packets: the access point of section IV.A, those of IV.B
 BUFFERS = (37, 90, 135, 256, 284)  # Table I, whole packets
 TARGET = 23_000  # kbit/s, section IV.A.1
-MOST = 23.0  # Mb/s, "nearly equal to the maximum TCP throughput": what our uplink is told to carry, on the wire
+MAX_THROUGHPUT = 23.0  # Mb/s, "nearly equal to the maximum TCP throughput": the uplink's rate on the wire
 WINDOW = 1 << 20  # bytes of TCP at most, below what a host's queue holds: the paper's simulation loses no data
 OTHERS = 3  # uploads beside the one with a target: with it four, which the paper calls fair
-ALMOST_NOTHING = 0.1  # of the fair share: what the claims read as "unlucky"
+ALMOST_NOTHING = 0.1  # of the fair share: "unlucky" in the claims
 RENO = "ns3::TcpLinuxReno"
 QOS = f"ns3::TcpAv[Target={TARGET}]"
 RADIO: Mapping[str, str | float] = {
@@ -87,7 +87,7 @@ MEASURES = (
     Measure("unlucky", "1", "terminals below 0.1 of the fair share", unlucky, "{:.1f}"),
 )
 PLAIN_ARM = Arm("plain", "Reno, bridge", "plain", ecn=False)
-OURS_ARM = Arm("ours", "our access point, Reno", "ours", OURS, options={"uplink_mbps": MOST})
+OURS_ARM = Arm("ours", "our access point, Reno", "ours", OURS, options={"uplink_mbps": MAX_THROUGHPUT})
 
 
 UNLUCKY = Experiment(
@@ -155,7 +155,7 @@ TARGETED = Experiment(
             "our access point, TCP-AV and three of Reno",
             "ours",
             OURS,
-            options={"first": QOS, "terminals": 1 + OTHERS, "uplink_mbps": MOST},
+            options={"first": QOS, "terminals": 1 + OTHERS, "uplink_mbps": MAX_THROUGHPUT},
         ),
     ),
     measures=(
