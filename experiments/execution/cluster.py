@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0  # s
 PAUSE = 0.25  # s between two looks
-# What Dask's processes do all the time, they do seldom: it takes time from what is measured.
+# Make Dask's periodic work rare: it takes time from the runs.
 QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",

@@ -226,7 +226,7 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
         pages.plots(directory, name).mkdir(parents=True)
         figures.write_all(planned.declared(), made, runs, pages.plots(directory, name))
         store.write(directory / f"{name}.md", pages.experiment_page(made, directory))
-        # What `accesspoint.experiments.verdict.judge` reads, in so many lines that a change of one figure is one line.
+        # For `accesspoint.experiments.verdict.judge`; indented, so that a change of one figure is a change of one line.
         (directory / "summaries").mkdir(exist_ok=True)
         store.write(directory / "summaries" / f"{name}.json", json.dumps(made, indent=1) + "\n")
 
@@ -239,7 +239,7 @@ def _with_results(options: argparse.Namespace) -> list[Store]:
         for quick in (True,) if options.quick else (False, True):
             kept = Store(options.out, name, quick)
             made = kept.plan()
-            # One that was interrupted with others may be whole, and nobody has summarised it.
+            # An experiment that was interrupted with others may be complete without a summary.
             if made and ((kept.directory / "summary.json").exists() or not kept.missing(made)):
                 summary.write(made, kept)  # goals may have changed since
                 found.append(kept)

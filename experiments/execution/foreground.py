@@ -31,7 +31,7 @@ from accesspoint.topologies.requirements import LabError
 
 GENERATED = ("summary.json", "samples.csv", "report.html", "*.flent.gz", "*.png", "*.svg")
 RECENT = 1.0  # s: the live figures are the mean of what came within
-SHOWN = 200  # of the latest samples are looked at for them
+SHOWN = 200  # of the latest samples are read for them
 
 
 @dataclass(frozen=True)

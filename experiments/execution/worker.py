@@ -34,7 +34,7 @@ STANDS_STILL = 10  # times what a run is planned to take: a machine with ten tim
 
 
 def main() -> int:
-    # Who ordered the run may be killed: then nobody waits for it.
+    # The process that ordered the run may be killed: the run ends with it.
     ctypes.CDLL(None).prctl(contain.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     order, directory = Order(**json.loads(sys.argv[1])), Path(sys.argv[2])
     if order.clock == kernel.REAL or kernel.inside():  # else nothing out here disturbs it

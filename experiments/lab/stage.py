@@ -137,7 +137,7 @@ class Stage:
         parts = len(scene.traffic) + len(lab.stations)
         self.started = time.time() + WARM_UP + WARM_UP_EACH * parts + scene.early
 
-    # What traffic may use.
+    # For traffic.
 
     def station(self, number: int) -> Any:
         """A host: `run(*command)`, `popen(*command)`, `name`."""
@@ -221,7 +221,7 @@ class Stage:
             self.station(station), self.server, self.address, self.samples, self.started, seconds, self.seed
         )
 
-    # What the runner uses.
+    # For the runner.
 
     def play(self, tick: Callable[[], None] = lambda: None) -> None:
         """Prepares the traffic, waits for the clock, plays the timeline, and checks the lab. Raises LabError."""
@@ -271,7 +271,7 @@ class Stage:
         return summed_up([*rates, *probes], shared, self.seconds)
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
-        # The probe's where it has some: nobody may have answered it, for what it waits in.
+        # The probe's timers if it has any answer: a queue may hold all of its packets.
         late = (self._probe.late if self._probe else []) or late
         realtime = os.sched_getscheduler(0) == os.SCHED_RR
         machine, problems = selfcheck.check_machine(load, late, realtime)
@@ -285,7 +285,7 @@ class Stage:
             )  # fmt: skip
             problems += found
         problems += selfcheck.check_ecn([looks for _, _, looks in self._flows], self.arm.ecn)
-        # What radios throw away is known by radio; their hosts' interfaces count more than that.
+        # Radios count the frames that they drop; their hosts' interfaces count others, too.
         drops = drops if not radios else {}
         problems += [f"{name} dropped {count} packets on their way to the link" for name, count in drops.items()]
         problems += [

@@ -122,7 +122,7 @@ class Transfer:
         if not interval:
             self._note(line)
             return
-        # iperf3 counts from its own start. A line comes when its interval is over, or later: the earliest tells.
+        # iperf3 counts from its own start. A line comes after its interval, or later: the earliest decides.
         stream, start, end, rate = interval
         self._first = min(self._first, time.time() - end)
         middle = self._first - self._arm_started + (start + end) / 2

@@ -97,7 +97,7 @@ def of_run(experiment: Experiment, run: Run) -> dict[str, float]:
     rows = {name: row for name, row in kept.items() if row["definition"] == wanted.get(name)}
     if missing := [measure for measure in experiment.measures if measure.name not in rows]:
         rows |= take(missing, run.raw())
-        with contextlib.suppress(OSError):  # results of somebody else's: nothing is lost but time
+        with contextlib.suppress(OSError):  # another user's results: only time is lost
             keep(rows, run.directory)
     return values(rows)
 

@@ -155,7 +155,7 @@ def seconds(orders: Sequence[Order], side_by_side: int = 1) -> float:
     if side_by_side == 1:
         return sum(each.seconds for each in all_)
     solo = sum(each.seconds for each in all_ if each.solo)
-    # As many of a kind as there is room for: of places that are left over another kind makes use, or nobody.
+    # As many runs of a kind as there is room for: runs of another kind may use the places that are left, or none.
     return max(solo, sum(each.seconds / max(1, side_by_side // each.load) for each in all_))
 
 

@@ -18,7 +18,7 @@ from accesspoint.experiments.measure.samples import Sample
 from accesspoint.topologies.kernels.kernel import Kernel
 from accesspoint.topologies.requirements import LabError
 
-OPENED = 2.0  # s of the timeline: by then every connection is open, and nobody has sent
+OPENED = 2.0  # s of the timeline: by then every connection is open, and none has sent
 SPREAD = 0.5  # s after it within which terminals begin to send
 EACH = 0.05  # s between two terminals that connect
 LIMIT = 1000  # packets that each port of our access point holds

@@ -96,7 +96,7 @@ def test_r2_order_is_of_differences_repeat_by_repeat() -> None:
     assert word(of, {"a": around(1.2, 0.5), "b": around(1)}) == "undecided"
     assert word(of, {"a": around(0, 0.5), "b": around(1)}) == "contradicted"
     assert word(claim("order", sense="lower", arms=["a", "b"]), {"a": around(0, 0.5), "b": around(1)}) == "reproduced"
-    # What both have of a repeat's chance goes: both vary by 50, their difference by nothing.
+    # Chance that both have in a repeat cancels out: both vary by 50, their difference by nothing.
     assert word(of, {"a": around(101, 50), "b": around(100, 50)}) == "reproduced"
     of = claim("order", sense="higher", arms=["a", ["b", "c"]])
     assert word(of, {"a": around(2), "b": around(1), "c": around(3, 0.1)}) == "contradicted"

@@ -158,10 +158,10 @@ def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
     assert run_data.jain("up*")(run(3.0, 3.0, started=2)) == pytest.approx(1.0)
     assert run_data.jain("up*")(run(3.0, 3.0, started=4)) == pytest.approx(0.5)
     assert run_data.least("up*")(run(3.0, 3.0, started=3)) == 0.0
-    # Of four streams of one flow, one never came up.
+    # One of four streams of one flow never came up.
     assert run_data.jain("many*", quantity="stream_mbps")(run(started=0)) == pytest.approx(3 / 4)
     assert run_data.jain("up*")(run(started=3)) is None and run_data.least("up*")(run(started=3)) == 0.0
-    # Who is started later than what is looked at plays no part.
+    # A flow that is started after the part that counts is ignored.
     late = run(3.0, 3.0, started=2)
     late.samples.append(Sample(15.0, "streams", 1.0, source="up9"))  # type: ignore[attr-defined]
     assert run_data.jain("up*", 0, 10)(late) == pytest.approx(1.0)

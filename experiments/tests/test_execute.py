@@ -86,7 +86,7 @@ def test_quick_forms_take_no_longer_than_that_on_two_cores(
     orders = [order for name in names for order in quick(name).orders()]
     assert sorted(pool.begun) == sorted(order.key for order in orders) and tally.made == len(orders)
     assert pool.now / 60 < minutes
-    # What `list` says of it; beside the last run others may have ended.
+    # The time that `list` gives; others may have ended during the last run.
     assert pool.now < 1.05 * plan.seconds(orders, places) + max(plan.needs(order).seconds for order in orders)
     assert pool.load <= places and tally.side_by_side == pool.most
 

@@ -80,7 +80,7 @@ def test_what_is_defined_otherwise_is_taken_again_and_then_kept(tmp_path: Path, 
     changed = replace(experiment, measures=(*others, replace(ping, of=mean("ping_ms", 0, 10))))
     assert measures.of_run(changed, run) == first | {"ping_during": 4.0} and len(read) == 2
     assert measures.of_run(changed, run)["ping_during"] == 4.0 and len(read) == 2
-    # How it is called and shown is no matter of its value.
+    # A measure's name and format have no effect on its value.
     renamed = replace(changed, measures=(*others, replace(changed.measures[-1], text="?", shown="{}")))
     assert measures.of_run(renamed, run)["ping_during"] == 4.0 and len(read) == 2
 

@@ -60,7 +60,7 @@ def test_what_a_flow_suffers_is_no_fault_of_the_machine() -> None:
     recovering = text(cwnd=40, unacked=12).replace("lost:1", "lost:9")
     for looks in (["", ""], [silent], [starved] * 5, [recovering] * 5):
         assert problem("download", judge(looks)) is None
-    # Of looks that tell something, those decide.
+    # Looks that are `telling` decide.
     judged = judge([starved, text(unacked=20), text(unacked=20), ""])
     assert judged and judged["cwnd_limited"] == 0.0
     assert problem("download", judged)

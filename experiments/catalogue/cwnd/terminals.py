@@ -33,7 +33,8 @@ MEASURES = (
     Measure("rtt", "ms", "round trip of the uploads, median", quantile("rtt_ms", 0.5, SETTLED), "{:.0f}"),
 )
 PLAIN_ARM = Arm("plain", "plain terminals, plain FIFO", "plain", ecn=False)
-# Whoever waits contends: a queue costs capacity and not only time. Round trips are long, so shares are mended sooner.
+# A station with a queue contends: the queue costs capacity, not only time. Round trips are long, so shares are
+# corrected sooner.
 CELL_NCR = {"ncr": {"queue_target_ms": 10, "queue_target_packets": 2, "alpha": 0.1}}
 OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS, controller=CELL_NCR)
 

@@ -69,14 +69,14 @@ def cell(
             Bars("ping", "Ping while both run.", ("ping_during",), "round trip (ms)", log=True),
         ),
         repeats=10,
-        # What the claims ask for. Each phase is longer than a full uplink takes to drain.
+        # As the claims ask for. Each phase is longer than a full uplink takes to drain.
         quick=Quick(seconds=quick, arms=("fifo", "ncr-paper", "ours")),
         differences=differences,
         clock=VIRTUAL,
     )  # fmt: skip
 
 
-# Of 3.5 and 4.5 Mb/s a link leaves TCP what the paper received: 3.29 to 3.35, and 4.28 to 4.33.
+# Links of 3.5 and 4.5 Mb/s carry as much TCP payload as the paper's: 3.29 to 3.35, and 4.28 to 4.33 Mb/s.
 WIRED = "the links are models of the rates that the paper names, not a simulated radio; queues are those of the profile"
 
 EXPERIMENTS = [

@@ -105,7 +105,7 @@ def goals(setting: Setting) -> tuple[Goal, ...]:
     # On top of the base round trip 16,000 bits' time on the uplink: the rest of a full packet (12,112 bits) cannot be
     # helped. That is 20 ms in the testbed. Fast links get what timers and few cores need.
     ping = profile.rtt * 1e3 + max(16_000 / profile.up * 1e3, 10.0)
-    # How far a plain FIFO falls depends on the link and on the sender. The figure is the testbed's with CUBIC.
+    # The fall of a plain FIFO depends on the link and on the sender. The figure is the testbed's with CUBIC.
     falls = setting.cc == "cubic" and profile == PROFILES["testbed"]
     collapse = Goal(
         "met", "a plain FIFO lets the upload starve the download: {value} of before is left (at most {limit})",

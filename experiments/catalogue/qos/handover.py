@@ -43,7 +43,7 @@ NEAR_FIRST, NEAR_SECOND = (4.0, 9.0), (34.0, SECONDS)
 SHARE = 0.3  # of what a cell carries: "30% (about twice of fair-share)"
 REACHABLE = round(SHARE * MAX_THROUGHPUT * 1000)  # kbit/s
 TOLERANCE = 0.05
-# What the paper does not state, fixed before the first run. Indoors the paper adjusted the power for the channel to be
+# Not stated in the paper, fixed before the first run. Indoors the paper adjusted the power for the channel to be
 # well attenuated at the point of handover: of whole dBm it is that at which one terminal alone, without bursts, gets
 # nearest to half on the last two metres of what it gets near (22.4 Mb/s at 1, 18.6 at 0, 9.2 at -1; near 24.2).
 # Outdoors the loss is that of a street. A terminal loses bursts of 50 ms every 2 s in the devices' cells, with their
@@ -110,7 +110,7 @@ def repaired(quantity: str) -> Of:
     """Loss repairs of a terminal at the second access point, per minute."""
 
     def of(raw: Raw) -> float:
-        # They are told at the run's end.
+        # Counted at the run's end.
         counts = [total(quantity, f"sta{n}")(raw) or 0.0 for n in range(HERE + 1, HERE + BEYOND + 1)]
         return sum(counts) / BEYOND / (SECONDS - LEAVES) * 60
 
