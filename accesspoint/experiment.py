@@ -26,7 +26,7 @@ from accesspoint.experiments.experiment import (
     Reported,
     Timeline,
 )
-from accesspoint.experiments.measure.raw import Raw, jain, least, mean, quantile, rate
+from accesspoint.experiments.measure.run_data import Raw, jain, least, mean, quantile, rate
 from accesspoint.experiments.runs import registry
 from accesspoint.experiments.scenes.scene import AccessPoint, At, Effect, Flow, Multihomed, Probe, Program
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, link_profile

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment is, declared as data: a question that a paper asked, the labs and the traffic that ask it again,
-the arms that answer, and what the paper reports. What it comes to is said by the paper's claims
-(accesspoint.experiments.verdict.claims),
-which no experiment can move; where no paper claims anything, by goals of its own.
+"""Experiments declared as data: a question that a paper asked, the labs and the traffic that ask it again, the arms
+that answer, and the figures that the paper reports. The paper's claims (accesspoint.experiments.verdict.claims), which
+no experiment can move, judge the results; where no paper claims anything, the experiment's own goals do.
 
 Nothing here imports a lab: experiments can be listed, and their results reported, anywhere. Times are seconds of the
 paper's timeline; a quick form runs the same timeline in less time (`Quick.seconds`).
@@ -13,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from accesspoint.experiments.measure.raw import Point as Point
-from accesspoint.experiments.measure.raw import Raw
-from accesspoint.experiments.measure.raw import Value as Value
+from accesspoint.experiments.measure.run_data import Point as Point
+from accesspoint.experiments.measure.run_data import Raw
+from accesspoint.experiments.measure.run_data import Value as Value
 from accesspoint.topologies import targets
 from accesspoint.topologies.kernels.kernel import REAL
 from accesspoint.topologies.lab_kinds import WIRED
@@ -76,11 +75,11 @@ class Scene(Protocol):
 
     @property
     def load(self) -> float:
-        """What a run takes of a machine; the lab of one station takes 1."""
+        """Load on a machine; the lab of one station takes 1."""
 
     @property
     def solo(self) -> bool:
-        """Whether two of them disturb each other on one machine, whatever it has."""
+        """Return whether two such runs disturb each other on one machine, whatever it has."""
 
     @property
     def early(self) -> float:
@@ -90,13 +89,13 @@ class Scene(Protocol):
         """The kernel that every run needs in place of the running one. Raises LabError when there is none."""
 
     def lab(self, arm: Arm, target: str, directory: Any, seed: int | None = None) -> Any:
-        """A context manager: the lab of one run, up between its ends. seed: of what is left to chance in its links and
+        """Return a context manager: the lab of one run, up between its ends. seed: of all chance in its links and
         switches; None: another one each time."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of one run, computed from its raw data; accesspoint.experiments.measure.raw has the usual ones.
+    """A figure of one run, computed from its raw data; accesspoint.experiments.measure.run_data has the usual ones.
 
     text: what it is, for people. shown: how it is printed.
     """
@@ -110,8 +109,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Reported:
-    """What the paper reports of a measure, and where: "Fig. 14". arm: the one of ours that does what the paper did, or
-    a name of its own. value: a number, or the ends of a range, in the measure's unit. where: also "text, section 4"."""
+    """A figure that the paper reports of a measure, and where: "Fig. 14". arm: the one of ours that does what the paper
+    did, or a name of its own. value: a number, or the ends of a range, in the measure's unit. where: also "text,
+    section 4"."""
 
     measure: str
     arm: str
@@ -132,7 +132,7 @@ class Medians(Protocol):
 
 @dataclass(frozen=True)
 class Goal:
-    """What counts as met or as beaten in a comparison that no paper's claims decide.
+    """A condition, met or beaten, in a comparison that no paper's claims decide.
 
     text: what it says when it holds, with {value} and {limit}, both printed as in `shown`. value: of a repeat's
     figures; where one of them was not measured, that repeat does not decide. One of at_least and at_most is given: the
@@ -216,8 +216,8 @@ class Panels:
 
 @dataclass(frozen=True)
 class Distribution:
-    """How much of a delay's samples within a part of the timeline (start, end) came within which time, a line per arm,
-    of one run each. rtt: of the empty links (ms)."""
+    """Cumulative share of a delay's samples within a part of the timeline (start, end) over time, a line per arm, of
+    one run each. rtt: of the empty links (ms)."""
 
     name: str
     caption: str
@@ -230,8 +230,8 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Regulation:
-    """What the controller saw and did at the uplink in the last arm's run: the queue's delay above, its feedback below.
-    Drawn where it fed something back. loaded: the part of the timeline that is shaded."""
+    """Queue's delay (above) and feedback (below) as the controller saw and set them at the uplink in the last arm's
+    run. Drawn where it fed something back. loaded: the part of the timeline that is shaded."""
 
     name: str
     caption: str
@@ -298,9 +298,9 @@ class Quick:
 
 @dataclass(frozen=True)
 class Setting:
-    """What people choose for a run in the foreground (accesspoint.experiments.execution.foreground): the links, the
-    congestion control of every host, the switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, what
-    its radios do to frames, and whether they encrypt them."""
+    """Choices for a run in the foreground (accesspoint.experiments.execution.foreground): the links, the congestion
+    control of every host, the switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, what its radios do to
+    frames, and whether they encrypt them."""
 
     profile: LinkProfile = PROFILES["testbed"]
     cc: str = "cubic"
@@ -355,12 +355,12 @@ class Experiment:
 
     @property
     def number(self) -> str:
-        """The paper's: `000`; or `none: ...`."""
+        """The paper's number: `000`; or `none: ...`."""
         return self.paper.partition(",")[0]
 
     @property
     def asked_by(self) -> str:
-        """Who reported the figures beside ours: `the paper`, or `before` where there is none."""
+        """Source of the figures in the comparison: `the paper`, or `before` where there is none."""
         return "before" if self.paper.startswith("none: ") else "the paper"
 
     def arm(self, name: str) -> Arm:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0  # s
 PAUSE = 0.25  # s between two looks
-# What Dask's processes do all the time, they do seldom: it takes time from what is measured.
+# Make Dask's periodic work rare: it takes time from the runs.
 QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -69,7 +69,7 @@ class ClusterPool:
         self._running: dict[str, tuple[Order, Store, Any, float]] = {}
 
     def places(self) -> int:
-        """One for each worker that is there now: others may come and go."""
+        """Return the number of workers that are connected now: others may come and go."""
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def room(self, needs: Needs, running: Sequence[Needs]) -> bool:
@@ -165,6 +165,6 @@ def _join(namespace: "Namespace") -> None:
 
 
 def commit() -> str:
-    """Of this project, `-dirty` when it is changed."""
+    """Return this project's commit, with `-dirty` when files differ from it."""
     words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line does with declared experiments."""
+"""Run the command line's commands for declared experiments."""
 
 import argparse
 import contextlib
@@ -226,20 +226,20 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
         pages.plots(directory, name).mkdir(parents=True)
         figures.write_all(planned.declared(), made, runs, pages.plots(directory, name))
         store.write(directory / f"{name}.md", pages.experiment_page(made, directory))
-        # What `accesspoint.experiments.verdict.judge` reads, in so many lines that a change of one figure is one line.
+        # For `accesspoint.experiments.verdict.judge`; indented, so that a change of one figure is a change of one line.
         (directory / "summaries").mkdir(exist_ok=True)
         store.write(directory / "summaries" / f"{name}.json", json.dumps(made, indent=1) + "\n")
 
 
 def _with_results(options: argparse.Namespace) -> list[Store]:
-    """The results that are meant: of the full form where there are some, unless the quick one is asked for."""
+    """Return the stores of results: of the full form if it has any, unless the quick one is asked for."""
     found = []
     for name in options.names or registry.experiments():
         registry.find(name)
         for quick in (True,) if options.quick else (False, True):
             kept = Store(options.out, name, quick)
             made = kept.plan()
-            # One that was interrupted with others may be whole, and nobody has summarised it.
+            # An experiment that was interrupted with others may be complete without a summary.
             if made and ((kept.directory / "summary.json").exists() or not kept.missing(made)):
                 summary.write(made, kept)  # goals may have changed since
                 found.append(kept)
@@ -272,8 +272,8 @@ def _number(text: str | None) -> float | None:
 
 
 def _places(options: argparse.Namespace, plans: list[plan.Plan]) -> int:
-    """How many runs of a load of 1 at a time: as asked for; else one of one experiment, of several what the machine
-    carries. Runs in virtual time do not disturb each other: as many as there are cores."""
+    """Number of runs of a load of 1 at a time: the requested one; else one for one experiment, and for several the
+    number that the machine carries. Runs in virtual time do not disturb each other: one for each core."""
     virtual = all(made.clock in (VIRTUAL, SIMULATED) for made in plans)
     if options.side_by_side is None:
         return side_by_side() if len(plans) > 1 or virtual else 1

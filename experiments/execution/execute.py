@@ -19,7 +19,7 @@ MAX_FAILURES = 3  # in a row: then something is wrong with more than a run
 
 @dataclass
 class Tally:
-    """What happened to the runs."""
+    """Counts of runs by outcome."""
 
     made: int = 0
     unfit: list[str] = field(default_factory=list)
@@ -47,9 +47,10 @@ class Execution:
         self._done = 0.0
 
     def _mixed(self, missing: Sequence[Sequence[Order]]) -> list[Order]:
-        """In the order in which they may begin. What can only run alone comes as soon as the one before has ended. Of
-        the others each experiment's are spread over the whole time, as heavy ones beside light ones fill the machine
-        better than beside each other; long ones begin so much sooner that all experiments end together."""
+        """Sort orders by when they may begin. A run that needs the machine alone starts as soon as the one before has
+        ended. Orders of each other experiment are spread over the whole time, as heavy runs and light ones together
+        fill the machine better than runs of one kind; long ones begin earlier by so much that all experiments end
+        together."""
         work = sum(each.seconds * each.load for each in self._needs.values()) / max(1, self._pool.places())
         begin = {
             order.key: (not self._needs[order.key].solo, work * place / len(orders) - self._needs[order.key].seconds)
@@ -59,7 +60,7 @@ class Execution:
         return sorted((order for orders in missing for order in orders), key=lambda order: begin[order.key])
 
     def run(self) -> Tally:
-        """Until nothing is missing. Raises LabError when runs keep failing; what is finished stays."""
+        """Make runs until none is missing. Raises LabError when runs keep failing; finished runs stay."""
         started, cpu = time.monotonic(), time.process_time()
         columns = (
             TextColumn("{task.description}"),
@@ -108,7 +109,7 @@ class Execution:
         return sum(each.seconds for each in self._needs.values())
 
     def _next(self) -> Order | None:
-        """The first that there is room for."""
+        """Return the first order that there is room for."""
         running = [self._needs[name] for name in self._pool.running()]
         if self._careful and len(running) >= int(self._side_by_side):
             return None

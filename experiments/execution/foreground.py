@@ -31,7 +31,7 @@ from accesspoint.topologies.requirements import LabError
 
 GENERATED = ("summary.json", "samples.csv", "report.html", "*.flent.gz", "*.png", "*.svg")
 RECENT = 1.0  # s: the live figures are the mean of what came within
-SHOWN = 200  # of the latest samples are looked at for them
+SHOWN = 200  # of the latest samples are read for them
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def outcome(experiment: Experiment, run: Run) -> str:
 def write(
     experiment: Experiment, setting: Setting, runs: Sequence[Made], directory: Path
 ) -> tuple[Summary, list[Cell]]:
-    """Samples, Flent files, pictures, report, and last the summary: where that stands, the run is complete."""
+    """Write samples, Flent files, pictures, report, and last the summary: its presence marks a complete run."""
     arms = [run.order.arm for run in runs]
     taken = [(run.order, measures.values(measures.take(experiment.measures, run.raw()))) for run in runs]
     cells = cells_of(experiment, arms, [{}], taken)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run in the foreground comes to: figures of each arm by phase, ratios between them, words. Pure, but for what
-it says of machine and versions."""
+"""Summary of a run in the foreground: figures of each arm by phase, ratios between arms, verdicts. Pure, except for the
+machine's and the versions' entries."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ Summary = dict[str, Any]
 
 
 def summarise(experiment: Experiment, setting: Setting, runs: Sequence[Run], cells: Sequence[Cell]) -> Summary:
-    """runs: one of each arm, in their order. cells: what these measured."""
+    """Summarise one run of each arm. runs: in the arms' order. cells: what these measured."""
     arms = {run.order.arm: by_phase(experiment, run) for run in runs}
     lab = {"name": setting.lab} | (
         {"air": setting.air, "wpa2": setting.wpa2} if setting.lab == lab_kinds.WIRELESS else {}
@@ -45,7 +45,7 @@ def summarise(experiment: Experiment, setting: Setting, runs: Sequence[Run], cel
 
 
 def target(experiment: Experiment, setting: Setting) -> Summary:
-    """The switch under test: name, version, and where it is not what the profile asks for."""
+    """The switch under test: name, version, and its differences to what the scene asks for."""
     switch, scene = targets.TARGETS[setting.target], experiment.scene
     assert isinstance(scene, AccessPoint)
     return {"name": switch.name, "version": switch.version(), "differences": switch.differences(scene.ports())}
@@ -82,14 +82,14 @@ def _phases_of(experiment: Experiment, way: str) -> list[str]:
 
 
 def _self_check(report: Summary) -> Summary:
-    """By what was looked at, where the stage has it by flow."""
+    """Regroup the self-check by quantity, where the stage has it by flow."""
     flows = report["flows"]
     own = {key: {name: flow[key] for name, flow in flows.items()} for key in ("congestion_control", "ecn", "window")}
     return {key: value for key, value in report.items() if key != "flows"} | own
 
 
 def distribution(values: Sequence[float]) -> Summary:
-    """What a summary says about a delay (same unit)."""
+    """Percentiles, maximum and mean of a delay (same unit); None for no values."""
     mean = fmean(values) if values else float("nan")
     quantiles = {name: percentile(values, fraction) for name, fraction in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
     return {name: None if value != value else round(value, 3) for name, value in {**quantiles, "mean": mean}.items()}

@@ -20,7 +20,7 @@ PAUSE = 0.25  # s between two looks at the runs
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an order: a run, or the line that says why there is none. lost: nobody's fault but a worker's."""
+    """Result of an order: a run, or the line that says why there is none."""
 
     order: Order
     run: Run | None = None
@@ -28,24 +28,24 @@ class Outcome:
 
 
 class Pool(Protocol):
-    """Where runs are made: here, or by the workers of a cluster."""
+    """Makes runs: on this machine, or on the workers of a cluster."""
 
     def places(self) -> int:
-        """How many runs of a load of 1 may be under way."""
+        """Return the largest number of runs of a load of 1 at a time."""
 
     def room(self, needs: Needs, running: Sequence[Needs]) -> bool:
-        """Whether a run may begin beside those that are under way."""
+        """Return whether a run may begin while the running ones last."""
 
     def start(self, order: Order, store: Store) -> None: ...
 
     def finished(self) -> Sequence[Outcome]:
-        """Those that ended since the last call; waits a little."""
+        """Return the runs that ended since the last call; waits a little."""
 
     def running(self) -> dict[str, float]:
         """Order's key -> seconds since its start."""
 
     def stop(self) -> None:
-        """Ends what is under way."""
+        """Stop all running runs."""
 
 
 class LocalPool:
@@ -108,7 +108,7 @@ def spawn(order: Order, directory: Path) -> "subprocess.Popen[str]":
 
 
 def reason(process: "subprocess.Popen[str]") -> str:
-    """Why a run that ended is none; an empty string when it is one."""
+    """Return why a run failed, in a line; an empty string when it succeeded."""
     assert process.stderr
     said = process.stderr.read().strip()
     if process.returncode == 0:
@@ -119,10 +119,10 @@ def reason(process: "subprocess.Popen[str]") -> str:
 
 
 def side_by_side(of: int | None = None) -> int:
-    """How many runs of a load of 1 that many processors carry; None: this machine's."""
+    """Return how many runs of a load of 1 that many processors carry; None: this machine's."""
     return int(PER_CORE * (of or cores()))
 
 
 def cores() -> int:
-    """Of this machine, as far as they are ours."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -59,7 +59,7 @@ def show_target(console: Console, target: Summary) -> None:
 
 
 def peers(experiment: Experiment) -> dict[str, dict[str, Any]]:
-    """What was measured of others on the same links: name -> measure -> value."""
+    """Figures of others on the same links: name -> measure -> value."""
     names = dict.fromkeys(one.arm for one in experiment.reported)
     return {name: {one.measure: one.value for one in experiment.reported if one.arm == name} for name in names}
 

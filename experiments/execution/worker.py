@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.experiments.experiment import Scene
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs import flent, measures, plan, provenance, registry, store
 from accesspoint.experiments.runs.plan import Order
-from accesspoint.experiments.scenes.controls import Controls
+from accesspoint.experiments.scenes.congestion_controls import Controls
 from accesspoint.experiments.verdict import claims
 from accesspoint.topologies import lab_kinds, requirements
 from accesspoint.topologies.kernels import kernel
@@ -34,7 +34,7 @@ STANDS_STILL = 10  # times what a run is planned to take: a machine with ten tim
 
 
 def main() -> int:
-    # Who ordered the run may be killed: then nobody waits for it.
+    # The process that ordered the run may be killed: the run ends with it.
     ctypes.CDLL(None).prctl(contain.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     order, directory = Order(**json.loads(sys.argv[1])), Path(sys.argv[2])
     if order.clock == kernel.REAL or kernel.inside():  # else nothing out here disturbs it
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _kernel(order: Order) -> kernel.Kernel | None:
-    """The one to boot for a run; None: the running one."""
+    """Return the kernel to boot for a run; None: the running one."""
     if order.clock == kernel.VIRTUAL:
         return kernel.of_virtual_time()
     experiment = registry.find(order.experiment)
@@ -81,7 +81,7 @@ def _needless(scene: Scene, order: Order, directory: Path) -> bool:
 
 
 def _versions(order: Order, scene: Scene) -> dict[str, str]:
-    """Of what takes part."""
+    """Versions of the software that takes part."""
     if order.clock == kernel.SIMULATED:
         return provenance.versions_of_a_simulation()
     return provenance.versions(order.target) | lab_kinds.versions(getattr(scene, "kind", lab_kinds.WIRED))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Wires(Scene, Protocol):
-    """What is needed of a scene (accesspoint.experiments.scenes.scene.AccessPoint)."""
+    """The attributes that a simulation needs of a scene (accesspoint.experiments.scenes.scene.AccessPoint)."""
 
     @property
     def kind(self) -> str: ...
@@ -32,7 +32,7 @@ class Wires(Scene, Protocol):
 
 
 class SimulatedStage:
-    """What traffic knows in `prepare`, as far as ns-3's hosts have it (accesspoint.experiments.lab.stage.Stage)."""
+    """The stage for traffic in `prepare`, as far as ns-3's hosts have it (accesspoint.experiments.lab.stage.Stage)."""
 
     def __init__(self, lab: "Lab", scene: Scene, arm: Arm, point: Point, seconds: float, seed: int) -> None:
         self.lab, self.arm, self.point = lab, arm, point
@@ -49,7 +49,7 @@ class SimulatedStage:
         raise LabError(f"the scene needs real hosts, for `{name}` of its stage: leave LAB=ns3 out")
 
     def transfer(self, flow: Flow, options: list[str], address: str = "") -> None:
-        """As of a stage."""
+        """Plan a flow, as Stage.transfer does."""
         end = self._scene.seconds if flow.end is None else flow.end
         start = start_of(flow, self.seed, self.scale)
         made = self.lab.transfer(
@@ -59,11 +59,11 @@ class SimulatedStage:
         self._flows.append((flow, start, made))
 
     def probe(self, station: int) -> None:
-        """As of a stage."""
+        """Probe the round trip, as Stage.probe does."""
         self._probes.append(self.lab.probe(station))
 
     def play(self) -> list[Sample]:
-        """Prepares the traffic and plays the timeline; the samples. Raises LabError."""
+        """Prepare the traffic and play the timeline; return the samples. Raises LabError."""
         for part in self._scene.traffic:
             part.prepare(self)
         self.lab.run(self.started + self.seconds)

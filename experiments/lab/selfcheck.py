@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this lab fit to measure in? Timer lateness, CPU saturation, and the TCP that was really in use."""
+"""Check that a lab is fit to measure in: timer lateness, CPU saturation, and the TCP that was really in use."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,8 @@ class CpuMeter:
 
     @staticmethod
     def _wait(pid: int) -> float:
-        """s on a run queue, of all threads (sched-stats.rst of the kernel's documentation)."""
+        """Return the time (s) that all threads of a process spent on a run queue (sched-stats.rst of the kernel's
+        documentation)."""
         files = Path(f"/proc/{pid}/task").glob("*/schedstat")
         return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
@@ -60,8 +61,8 @@ class CpuMeter:
 def check_machine(
     cpu: Mapping[str, float], late: Sequence[float], realtime: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """What holds for the whole machine, and its problems. late: of timers (s). realtime: the lab goes before all else,
-    so that it does not matter how busy others are."""
+    """Return figures of the whole machine, and its problems. late: of timers (s). realtime: the lab has real-time
+    priority, so that the load of others does not matter."""
     late_p99 = percentile(late, 0.99) * 1e3 if late else None
     problems = []
     if late_p99 is None:
@@ -78,16 +79,16 @@ def check_machine(
 
 
 def held_back(clock: str, radios: bool) -> bool:
-    """Whether a machine or a radio can keep a flow from filling its window. In virtual time no machine does, and a wire
-    has no radio: a window that is not full then tells of the law or of the losses that are studied."""
+    """Return whether a machine or a radio can keep a flow from filling its window. In virtual time no machine does, and
+    a wire has no radio: a window that is not full then tells of the law or of the losses that are studied."""
     return clock == REAL or radios
 
 
 def check_flow(
     flow: str, texts: Sequence[str], cc: str, ecn: bool, limited: bool = True, held: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
-    """The TCP that a flow really used, and its problems. texts: what ss said about it, some times. limited: whether its
-    congestion window should be what limits it. held: `held_back`."""
+    """Return the TCP that a flow really used, and its problems. texts: outputs of ss on it. limited: its congestion
+    window should be what limits it. held: `held_back`."""
     judged = window.judge(texts)
     problem = window.problem(flow, judged, held) if limited else None
     problems = [problem] if problem else []
@@ -101,14 +102,14 @@ def check_flow(
 
 
 def check_ecn(flows: Iterable[Sequence[str]], ecn: bool) -> list[str]:
-    """Hosts lack the ECN that they should have where no flow negotiated it: one that loses its first packet to a queue
-    asks again without (RFC 3168, section 6.1.1.1). flows: what ss said of each."""
+    """Return a problem if no flow of hosts with ECN negotiated it; one flow that loses its first packet to a queue
+    retries without ECN (RFC 3168, section 6.1.1.1). flows: outputs of ss on each."""
     negotiated = ["ecn" in words for texts in flows if (words := _established(texts))]
     return ["no flow negotiated ECN"] if ecn and negotiated and not any(negotiated) else []
 
 
 def _established(texts: Sequence[str]) -> list[str]:
-    """The last words on a connection that is: before, nothing has been negotiated."""
+    """Return the words of the last output on an established connection: before, nothing has been negotiated."""
     return next((text.split() for text in reversed(texts) if "ESTAB" in text), [])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab with a clock: what traffic is prepared on, and what plays it."""
+"""A lab with a clock: the stage that traffic is prepared on, and that plays it."""
 
 import contextlib
 import itertools
@@ -102,7 +102,7 @@ class Program:
 
 
 class Stage:
-    """What traffic knows in `prepare`: the lab, the arm, the point, the clock; and where its samples go.
+    """The stage that `prepare` gets: the lab, the arm, the point, the clock; and where samples go.
 
     seconds: how long the run takes, scale: seconds of it per second of the timeline. started: when the clock starts, s
     since the epoch. samples: times count from then.
@@ -137,7 +137,7 @@ class Stage:
         parts = len(scene.traffic) + len(lab.stations)
         self.started = time.time() + WARM_UP + WARM_UP_EACH * parts + scene.early
 
-    # What traffic may use.
+    # For traffic.
 
     def station(self, number: int) -> Any:
         """A host: `run(*command)`, `popen(*command)`, `name`."""
@@ -149,7 +149,7 @@ class Stage:
 
     @property
     def address(self) -> str:
-        """The server's."""
+        """The server's address."""
         return str(self.lab.address if isinstance(self.lab, PathLab) else self.lab.server.IP())
 
     def now(self) -> float:
@@ -165,7 +165,7 @@ class Stage:
         self._always.append(action)
 
     def finish(self) -> None:
-        """All that there is to measure has been: the run need not take as long as it may."""
+        """End the run early: all that there is to measure has been measured."""
         self._over = True
 
     def sample(self, when: float, quantity: str, value: float, span: float = 0.0, source: str = "") -> None:
@@ -201,7 +201,7 @@ class Stage:
         self.at(end, made.end)
 
     def _address_of(self, flow: Flow) -> str:
-        """Of the host that sends."""
+        """The address of the host that sends."""
         if flow.direction == "down":
             return self.address
         station = self.station(flow.station)
@@ -210,7 +210,7 @@ class Stage:
         return next(str(link.a_ip) for link in self.lab.links if link.a is station)
 
     def _begin(self, flow: Flow, made: traffic.Transfer, seconds: float) -> None:
-        """Says that it was started, too: of a flow that never comes up there is no other sample."""
+        """Start a flow, and keep a sample that it was started: a flow that never comes up has no other."""
         self.sample(max(0.0, self.now()), "streams", float(flow.streams), source=flow.name)
         made.begin(seconds)
 
@@ -221,7 +221,7 @@ class Stage:
             self.station(station), self.server, self.address, self.samples, self.started, seconds, self.seed
         )
 
-    # What the runner uses.
+    # For the runner.
 
     def play(self, tick: Callable[[], None] = lambda: None) -> None:
         """Prepares the traffic, waits for the clock, plays the timeline, and checks the lab. Raises LabError."""
@@ -271,7 +271,7 @@ class Stage:
         return summed_up([*rates, *probes], shared, self.seconds)
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
-        # The probe's where it has some: nobody may have answered it, for what it waits in.
+        # The probe's timers if it has any answer: a queue may hold all of its packets.
         late = (self._probe.late if self._probe else []) or late
         realtime = os.sched_getscheduler(0) == os.SCHED_RR
         machine, problems = selfcheck.check_machine(load, late, realtime)
@@ -285,7 +285,7 @@ class Stage:
             )  # fmt: skip
             problems += found
         problems += selfcheck.check_ecn([looks for _, _, looks in self._flows], self.arm.ecn)
-        # What radios throw away is known by radio; their hosts' interfaces count more than that.
+        # Radios count the frames that they drop; their hosts' interfaces count others, too.
         drops = drops if not radios else {}
         problems += [f"{name} dropped {count} packets on their way to the link" for name, count in drops.items()]
         problems += [
@@ -320,7 +320,7 @@ class Stage:
 
 
 def start_of(flow: Flow, seed: int, scale: float) -> float:
-    """s of the run."""
+    """Return a flow's start, in seconds of the run."""
     return flow.start * scale + STAGGER * Random(f"{seed} {flow.name}").random()
 
 
@@ -335,9 +335,9 @@ def empty_pings(samples: list[Sample], end: float = 0.0) -> list[float]:
 
 
 def put_first() -> None:
-    """Puts what runs in this lab before all else that the machine does, where that is permitted, and so what is started
-    from now on. A fair scheduler makes timers late by its slices, whatever the niceness: 11 ms (p99) on a busy machine,
-    where this leaves 1 ms. The kernel keeps 5 % of the time for others.
+    """Give real-time priority, where permitted, to all that runs in this lab, and so to what is started from now on. A
+    fair scheduler makes timers late by its slices, whatever the niceness: 11 ms (p99) on a busy machine, where this
+    leaves 1 ms. The kernel keeps 5 % of the time for others.
 
     Not before all of it runs: programs that start take a processor for a second, and other labs may be measuring. And
     without what sends: iperf3 spins while it waits for the other end to begin, and buffers spare it and `hosts` from

@@ -30,7 +30,8 @@ def parse_interval(line: str, streams: int = 1) -> tuple[float, float, float] | 
 
 
 def _interval(line: str) -> tuple[str, float, float, float] | None:
-    """The same of any stream, or of all (SUM), and which."""
+    """Return (stream or SUM, start s, end s, Mb/s) of an interval line, of one stream or of all; None for any other
+    line."""
     match = _INTERVAL_LINE.search(line)
     if not match:
         return None
@@ -104,7 +105,7 @@ class Transfer:
             raise LabError(f"iperf3 did not start at the sender: {self.error or 'no output'}")
 
     def begin(self, seconds: float) -> None:
-        """Starts to send; `end` stops it, after `seconds` at the latest."""
+        """Start to send; `end` stops it, after `seconds` at the latest."""
         command = [*_FAIR, "iperf3", "-c", self._address, "-R", *self._report, "-t", str(round(seconds) + 10)]
         command += ["-P", str(self._streams), "--rcv-timeout", str(PATIENCE), *self._options]
         receives = popen(self._receiver, command)
@@ -121,7 +122,7 @@ class Transfer:
         if not interval:
             self._note(line)
             return
-        # iperf3 counts from its own start. A line comes when its interval is over, or later: the earliest tells.
+        # iperf3 counts from its own start. A line comes after its interval, or later: the earliest decides.
         stream, start, end, rate = interval
         self._first = min(self._first, time.time() - end)
         middle = self._first - self._arm_started + (start + end) / 2
@@ -143,7 +144,7 @@ class Transfer:
             raise LabError(f"iperf3 ({self.name}) failed: {self.error}")
 
     def tcp_info(self) -> str:
-        """What the sending kernel says about the connection; with -o also what was negotiated."""
+        """Return what the sending kernel reports of the connection; with -o also what was negotiated."""
         return str(self.sender.run("ss", "-tionH", f"( sport = :{self._port} or dport = :{self._port} )"))
 
 
@@ -185,7 +186,7 @@ class Probe:
 
     @property
     def unanswered(self) -> int:
-        """How many probes were lost, or are late by over a second at the end."""
+        """Number of probes that were lost, or are late by over a second at the end."""
         return self._due - sum(sequence < self._due for sequence in self._answered)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the congestion window limit a bulk transfer, or do the sender's machine and its radio?
+"""Check that the congestion window limits a bulk transfer, and not the sender's machine or its radio.
 
 The kernel lets a window grow only while the window is what limits the sender (`is_cwnd_limited`, RFC 7661). Where a
 radio gives frames back late, TCP's limit on data queued below it (TSQ) limits instead, or the CPU does: the window
@@ -33,11 +33,11 @@ class Look:
     receive_limited: float
     buffer_limited: float
     telling: bool = True
-    """Whether the window ought to be full."""
+    """False where the window need not be full: the flow repairs losses, or is paced."""
 
     @property
     def cwnd_limited(self) -> bool:
-        """In flight is what the window allows."""
+        """As much is in flight as the window allows."""
         return self.in_flight + SLACK >= self.cwnd
 
 
@@ -64,14 +64,14 @@ def parse(text: str) -> list[Look]:
 
 
 def bulk(looks: Sequence[Look]) -> list[Look]:
-    """Without the connections that only control: those with less than a tenth of the busiest one's bytes."""
+    """Leave out connections that only control: those with less than a tenth of the busiest one's bytes."""
     most = max((look.sent for look in looks), default=0)
     return [look for look in looks if look.sent and look.sent >= most / 10]
 
 
 def judge(texts: Sequence[str]) -> dict[str, float] | None:
-    """What limited a flow: `cwnd_limited` as share of the looks at it, `receive_limited` and `buffer_limited` as shares
-    of its busy time. None when no look tells."""
+    """Return what limited a flow: `cwnd_limited` as a share of the looks at it, `receive_limited` and `buffer_limited`
+    as shares of its busy time. None without a look that is `telling`."""
     moments = [bulk(parse(text)) for text in texts]
     looks = [look for moment in moments for look in moment if look.telling]
     if not looks:
@@ -85,8 +85,8 @@ def judge(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 def problem(flow: str, judged: dict[str, float] | None, held_back: bool = True) -> str | None:
-    """Why a flow makes a run unfit, in words; None when it does not. held_back: whether a radio or the machine may be
-    what does it."""
+    """Return why a flow makes a run unfit; None when it does not. held_back: a radio or the machine may be the
+    cause."""
     if judged is None or judged["cwnd_limited"] >= MIN_LIMITED:
         return None
     if max(judged["receive_limited"], judged["buffer_limited"]) > MIN_LIMITED:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals that say no more than so many repeats can. Pure."""
+"""Confidence intervals that claim no more than the number of repeats supports. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Interval:
 
 
 def of_mean(values: Sequence[float]) -> Interval | None:
-    """Student's t; None for fewer than two values, of which nobody knows how they vary."""
+    """Student's t interval of the mean; None for fewer than two values, whose variation is unknown."""
     if len(values) < 2:
         return None
     mean = fmean(values)
@@ -35,9 +35,10 @@ def of_mean(values: Sequence[float]) -> Interval | None:
 
 
 def of_median(values: Sequence[float]) -> Interval | None:
-    """Two of the values themselves, whatever their distribution: the median lies between the k-th smallest and the k-th
-    largest unless fewer than k are on one side of it. The innermost pair that does so in 95 of 100 cases; the outermost
-    one where none does, with its own confidence: 75 % of three values, 94 % of five. None for fewer than two values."""
+    """Interval of the median between two of the values themselves, whatever their distribution: the median lies between
+    the k-th smallest and the k-th largest unless fewer than k are on one side of it. The innermost pair that does so in
+    95 of 100 cases; the outermost one where none does, with its own confidence: 75 % of three values, 94 % of five.
+    None for fewer than two values."""
     if len(values) < 2:
         return None
     ordered, n = sorted(values), len(values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples, and what can be said of any: rates, percentiles. Pure: no clock, no files."""
+"""Samples, and figures of any: rates, percentiles. Pure: no clock, no files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ def averaged(start: float, end: float) -> tuple[float, float]:
 
 
 def mean_rate(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
-    """What arrived within [start, end) over its length: a sample counts by the part of its span within. In its unit."""
+    """Mean over [start, end), in the quantity's unit: a sample counts by the part of its span within."""
     volume = 0.0
     for sample in samples:
         if sample.quantity == quantity:
@@ -63,7 +63,7 @@ def by_source(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """By linear interpolation between the two nearest; nan without values."""
+    """Percentile by linear interpolation between the two nearest values; nan without values."""
     if not values:
         return float("nan")
     ordered = sorted(values)

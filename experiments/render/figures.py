@@ -38,7 +38,7 @@ from accesspoint.experiments.verdict.goals import Table
 
 LETTER = 0.08  # in, of a legend's text
 COLUMNS = 4  # of a timeline's panels
-MOST_LINES = 10  # runs of an arm in a timeline: more say no more, and all of their samples would have to be read
+MAX_LINES = 10  # runs of an arm in a timeline: more would add nothing, and need all of their samples
 MARKERS = "osD^vPX*"
 
 
@@ -84,7 +84,7 @@ class Drawing:
 
     def _at(self, point: Point, arm: str) -> list[Run]:
         """The first runs of an arm at a point."""
-        return [run for run in self._runs[arm] if dict(run.order.point) == dict(point)][:MOST_LINES]
+        return [run for run in self._runs[arm] if dict(run.order.point) == dict(point)][:MAX_LINES]
 
     def _swept(self, figure: Curves) -> list[dict[str, Any]]:
         """The points that a curve goes through."""
@@ -111,7 +111,7 @@ class Drawing:
                 return panels.regulation(regulation, self._first()[-1], colours)
 
     def _first(self) -> list[tuple[Arm, Run]]:
-        """A run of each arm."""
+        """The first run of each arm."""
         return [(self._experiment.arm(arm), self._runs[arm][0]) for arm in self.arms]
 
     def _timeline(self, figure: Timeline, colours: Theme) -> Figure:
@@ -291,7 +291,7 @@ def _named(pattern: str) -> str:
 
 
 def _wrapped(text: str, width: int = 28) -> str:
-    """A title on as many lines as it takes."""
+    """A title on as many lines as its length takes."""
     lines = [""]
     for word in (text[0].upper() + text[1:]).split():
         if lines[-1] and len(lines[-1]) + len(word) >= width:

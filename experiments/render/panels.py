@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what single runs went through: rates and round trips over time, how round trips are distributed, and what the
-controller saw and did."""
+"""Draw single runs: rates and round trips over time, the distribution of round trips, and the controller's view and
+feedback."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from accesspoint.experiments.experiment import Arm, Distribution, Experiment, Panels, Regulation, Scatter
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample, percentile, summed_up
 from accesspoint.experiments.render.theme import Theme
 from accesspoint.experiments.runs.store import Run
@@ -79,7 +79,7 @@ def _over_time(ax: Axes, run: Run, loaded: tuple[float, float], theme: Theme) ->
 
 
 def _told(declared: Panels, arm: Arm, table: Table, experiment: Experiment) -> str:
-    """Nothing where something of it was not measured."""
+    """The arm's line with its measures; empty where one of them was not measured."""
     medians = {measure.name: table(measure.name, arm.name) for measure in experiment.measures}
     known = {name: value for name, value in medians.items() if value is not None}
     try:
@@ -89,7 +89,7 @@ def _told(declared: Panels, arm: Arm, table: Table, experiment: Experiment) -> s
 
 
 def _rates(samples: Sequence[Sample], source: str, seconds: float) -> list[Sample]:
-    """Of all flows whose name begins so: their sum, where they are several."""
+    """The summed rates of all flows whose name begins so."""
     raw = Raw(samples, seconds)
     own = raw.of("rate_mbps", f"{source}*")
     return summed_up(own, {"rate_mbps"}, seconds) if len({s.source for s in own}) > 1 else own
@@ -109,7 +109,7 @@ def _milliseconds(value: float, _position: int) -> str:
 
 
 def distribution(declared: Distribution, drawn: Drawn, experiment: Experiment, theme: Theme) -> Figure:
-    """How much of the samples came within which time."""
+    """Cumulative share of samples over time, a line per arm."""
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     ax = figure.subplots()
     for arm, run in drawn:
@@ -187,12 +187,12 @@ def uplink(run: Run) -> list[dict[str, float]]:
 
 
 def feedback(run: Run) -> bool:
-    """Whether there was any at the uplink."""
+    """Return whether the controller sent any feedback at the uplink."""
     return any(value for row in uplink(run) for name, value in row.items() if name.startswith("feedback"))
 
 
 def regulation(declared: Regulation, drawn: tuple[Arm, Run], theme: Theme) -> Figure:
-    """What the controller saw and did at the uplink: the queue's delay above, the feedback below."""
+    """Queue's delay (above) and feedback (below) at the uplink, as the controller saw and set them."""
     arm, run = drawn
     rows = uplink(run)
     figure = Figure(figsize=(9.5, 5.2))

@@ -18,7 +18,7 @@ from accesspoint.experiments.verdict.goals import Table
 
 
 def environment() -> jinja2.Environment:
-    """Where templates are, and how they are read."""
+    """Jinja environment of this package's templates."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

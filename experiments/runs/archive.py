@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs.store import Run
 
 FOLDER = "raw"
-MOST_BYTES = 2_000_000  # in the checkout
+MAX_BYTES = 2_000_000  # in the checkout
 RUNS = b"runs"
 
 
@@ -38,7 +38,7 @@ def keep(runs: Sequence[Run], name: str, results: Path, beside: Path) -> dict[st
     published.parent.mkdir(exist_ok=True)
     pq.write_table(table, published, compression="zstd", compression_level=19)
     content = published.read_bytes()
-    small = len(content) < MOST_BYTES
+    small = len(content) < MAX_BYTES
     if not small:
         (beside / "raw.parquet").write_bytes(content)
         published.unlink()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measures of runs. They are taken at a run's end and kept beside its samples, so that a report over many runs
-reads a row of each, and not what they were taken from. What was taken by another definition is taken again.
+"""The measures of runs. They are computed at a run's end and kept beside its samples, so that a report over many runs
+reads a row of each, and no samples. A measure whose definition has changed is computed again.
 
 measures.json: measure -> {"value": number or null, "definition": checksum}
 """
@@ -16,19 +16,19 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from accesspoint.experiments.experiment import Experiment, Measure
-from accesspoint.experiments.measure import raw, samples
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure import run_data, samples
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs.store import Run, write
 
 FILE = "measures.json"
 Row = dict[str, dict[str, Any]]
-_BASE = b"".join(Path(module.__file__ or "").read_bytes() for module in (raw, samples))
+_BASE = b"".join(Path(module.__file__ or "").read_bytes() for module in (run_data, samples))
 
 
 @functools.cache
 def definition(measure: Measure) -> str:
-    """A checksum of what a measure is computed by: its function, what that closes over and calls, and the raw data's
-    own arithmetic. Another release of Python has another."""
+    """A checksum of a measure's definition: its function, all that the function closes over and calls, and the raw
+    data's own arithmetic. Another release of Python has another."""
     digest = hashlib.sha256(_BASE)
     for word in _words(measure.of, set()):
         digest.update(f"{word}\n".encode())
@@ -80,7 +80,7 @@ def take(measures: Sequence[Measure], of: Raw) -> Row:
 
 
 def values(rows: Row) -> dict[str, float]:
-    """Those that have one."""
+    """Return the measures that have a value."""
     return {name: row["value"] for name, row in rows.items() if row["value"] is not None}
 
 
@@ -90,14 +90,14 @@ def keep(rows: Row, directory: Path) -> None:
 
 
 def of_run(experiment: Experiment, run: Run) -> dict[str, float]:
-    """The measures of a run, without those that have no value. Its samples are read for what is not kept. Raises
-    LabError when they cannot be."""
+    """Return the measures of a run that have a value. Measures that are not kept are computed from its samples. Raises
+    LabError when these cannot be read."""
     kept = _kept(run.directory / FILE)
     wanted = {measure.name: definition(measure) for measure in experiment.measures}
     rows = {name: row for name, row in kept.items() if row["definition"] == wanted.get(name)}
     if missing := [measure for measure in experiment.measures if measure.name not in rows]:
         rows |= take(missing, run.raw())
-        with contextlib.suppress(OSError):  # results of somebody else's: nothing is lost but time
+        with contextlib.suppress(OSError):  # another user's results: only time is lost
             keep(rows, run.directory)
     return values(rows)
 

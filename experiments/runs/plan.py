@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of an experiment: every arm at every point, some times over, in an order in which nobody is favoured."""
+"""The runs of an experiment: every arm at every point, in several repeats, in an order that favours none."""
 
 import functools
 import hashlib
@@ -39,25 +39,25 @@ class Order:
 
     @property
     def id(self) -> str:
-        """Its folder's name: `ours_n=4_1`; a comma would part a link's settings where a trace lies in it."""
+        """Name of the run's folder: `ours_n=4_1`; a comma would part a link's settings where a trace lies in it."""
         words = [self.arm, *(f"{name}={value}" for name, value in self.point.items()), str(self.repeat)]
         return "_".join(words) + ("" if self.attempt == 1 else "+again")
 
     @property
     def key(self) -> str:
-        """Among the runs of all experiments."""
+        """Name of the run among the runs of all experiments."""
         return f"{self.experiment}/{self.id}"
 
     @property
     def seed(self) -> int:
-        """The same for all arms at a point and repeat: they meet the same chance."""
+        """Seed of the run, one for all arms at a point and repeat: they meet the same chance."""
         words = f"{self.experiment} {sorted(self.point.items())} {self.repeat}"
         return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `run` was asked for, as kept beside the results. seconds: None is the form's. clock: REAL or VIRTUAL."""
+    """Arguments of `run`, as kept beside the results. seconds: None is the form's. clock: REAL or VIRTUAL."""
 
     experiment: str
     quick: bool
@@ -71,8 +71,8 @@ class Plan:
         return registry.find(self.experiment)
 
     def orders(self) -> list[Order]:
-        """Repeat by repeat, so that an interrupted plan has some of everything, and no arm has the quiet hours
-        alone."""
+        """The plan's runs, repeat by repeat, so that an interrupted plan has some of everything, and no arm has the
+        quiet hours alone."""
         experiment = self.declared()
         return [
             Order(
@@ -125,7 +125,7 @@ def make(
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run needs of a machine: its scene's `load` and `solo`. seconds: with its lab's coming and going."""
+    """A run's needs of a machine: its scene's `load` and `solo`. seconds: with the start and end of its lab."""
 
     seconds: float
     load: float
@@ -150,12 +150,12 @@ def _load(name: str, arm: str, point: tuple[tuple[str, Value], ...]) -> tuple[fl
 
 
 def seconds(orders: Sequence[Order], side_by_side: int = 1) -> float:
-    """How long runs take at most, without those that have to be made once more."""
+    """Longest duration of runs, without those that have to be repeated."""
     all_ = [needs(order) for order in orders]
     if side_by_side == 1:
         return sum(each.seconds for each in all_)
     solo = sum(each.seconds for each in all_ if each.solo)
-    # As many of a kind as there is room for: of places that are left over another kind makes use, or nobody.
+    # As many runs of a kind as there is room for: runs of another kind may use the places that are left, or none.
     return max(solo, sum(each.seconds / max(1, side_by_side // each.load) for each in all_))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a figure comes from: code, versions, machine and parameters, as every run keeps them."""
+"""Provenance of a figure: code, versions, machine and parameters, as every run keeps them."""
 
 import os
 import platform
@@ -27,7 +27,8 @@ def commit(root: Path = ROOT) -> str:
 
 
 def versions(target: str = targets.DEFAULT) -> dict[str, str]:
-    """Of what takes part in a measurement; of the kernel, which this runs in. target: the switch's name."""
+    """Versions of the software that takes part in a measurement, and of the running kernel. target: the switch's
+    name."""
     return {
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -38,7 +39,7 @@ def versions(target: str = targets.DEFAULT) -> dict[str, str]:
 
 
 def versions_of_a_simulation() -> dict[str, str]:
-    """Of what takes part in one: no kernel, and no tools."""
+    """Versions of the software that takes part in a simulation: no kernel, and no tools."""
     from accesspoint.topologies.ns3 import build
 
     return {"ns-3": build.version(), "python": platform.python_version(), "commit": commit()}
@@ -58,7 +59,7 @@ def machine() -> dict[str, Any]:
 
 
 def parameters(value: Any) -> Any:
-    """What was declared (an arm, a scene), as JSON has it; of code, which no JSON has, its name."""
+    """A declaration (an arm, a scene) as JSON values; code, which JSON cannot hold, by its name."""
     if is_dataclass(value) and not isinstance(value, type):
         own = {field.name: parameters(getattr(value, field.name)) for field in fields(value)}
         return {"kind": type(value).__name__, **own}
@@ -72,7 +73,7 @@ def parameters(value: Any) -> Any:
 
 
 def _first_line(command: list[str]) -> str:
-    """Of what it prints; empty where it fails, or is not there."""
+    """First line of a command's output; empty where the command fails, or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -33,12 +33,13 @@ def experiments() -> dict[str, Experiment]:
 
 
 def foreground() -> list[str]:
-    """Those that people run in the foreground, on links of their own."""
+    """Names of the experiments that people run in the foreground, on links of their own."""
     return [name for name, experiment in experiments().items() if experiment.under]
 
 
 def together() -> list[str]:
-    """Those that name their own links and are not `apart`: all that can be made without a question."""
+    """Names of the experiments that have links of their own and are not `apart`: all that can be run without a
+    question."""
     return [name for name, experiment in experiments().items() if not experiment.under and not experiment.apart]
 
 
@@ -60,7 +61,7 @@ def _own() -> Iterator[ModuleType]:
 
 
 def add(file: Path) -> None:
-    """Takes in the experiments of a file, for this process and those that it starts."""
+    """Register the experiments of a file, for this process and those that it starts."""
     known = [path for path in os.environ.get(OWN, "").split(":") if path]
     if str(file.resolve()) not in known:
         os.environ[OWN] = ":".join([*known, str(file.resolve())])

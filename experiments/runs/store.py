@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where results are: `out/NAME/quick` or `full`. A run's folder appears at once and complete, or not at all.
+"""Results on disk: `out/NAME/quick` or `full`. A run's folder appears at once and complete, or not at all.
 
 plan.json               what was asked for
 runs/ID/samples.parquet every sample: time_s, quantity, source, value, span_s
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs.plan import Order, Plan
 from accesspoint.topologies.requirements import LabError
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def logs(self) -> Path:
-        """What its lab said."""
+        """Folder of the lab's logs."""
         return self.directory / "logs"
 
     def raw(self) -> Raw:
@@ -62,7 +62,7 @@ class Store:
         self._runs = self.directory / "runs"
 
     def plan(self) -> Plan | None:
-        """What these results were asked for; None without results. Raises LabError."""
+        """The plan of these results; None without results. Raises LabError."""
         file = self.directory / "plan.json"
         if not file.exists():
             return None
@@ -81,7 +81,7 @@ class Store:
         write(self.directory / "plan.json", plan.as_json())
 
     def write_machine(self) -> None:
-        """Keeps what the runs are made on."""
+        """Write the machine that the runs are made on."""
         from accesspoint.experiments.runs import provenance
 
         write(self.directory / "machine.json", json.dumps(provenance.machine(), indent=2) + "\n")
@@ -90,7 +90,7 @@ class Store:
         return dict(json.loads((self.directory / "machine.json").read_text()))
 
     def write_runner(self, facts: dict[str, Any]) -> None:
-        """Keeps what making the runs took."""
+        """Write facts of the runner: how it made the runs."""
         write(self.directory / "runner.json", json.dumps(facts, indent=2) + "\n")
 
     def runner(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Store:
         return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def summary(self) -> dict[str, Any]:
-        """Raises LabError."""
+        """Read the summary. Raises LabError."""
         try:
             return dict(json.loads((self.directory / "summary.json").read_text()))
         except (OSError, ValueError) as error:
@@ -160,7 +160,7 @@ class Store:
             return None
 
     def missing(self, plan: Plan) -> list[Order]:
-        """What is still to run: orders without a run, and second attempts after unfit first ones."""
+        """Orders still to run: those without a run, and second attempts after unfit first ones."""
         return [order for first in plan.orders() if (order := self._next(first)) is not None]
 
     def _next(self, first: Order) -> Order | None:
@@ -186,7 +186,7 @@ def second(order: Order) -> Order:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file so that it is there with its whole text, or as it was before."""
+    """Write a file atomically: it holds its whole text, or is as it was before."""
     part = path.with_name(f"{PART}{path.name}")
     part.write_text(text)
     os.replace(part, path)
@@ -202,7 +202,7 @@ def pack(directory: Path) -> bytes:
 
 
 def write_samples(samples: Sequence[Sample], path: Path) -> None:
-    """As Parquet: a row each."""
+    """Write samples as Parquet: a row each."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

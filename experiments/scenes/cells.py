@@ -18,7 +18,7 @@ from accesspoint.experiments.measure.samples import Sample
 from accesspoint.topologies.kernels.kernel import Kernel
 from accesspoint.topologies.requirements import LabError
 
-OPENED = 2.0  # s of the timeline: by then every connection is open, and nobody has sent
+OPENED = 2.0  # s of the timeline: by then every connection is open, and none has sent
 SPREAD = 0.5  # s after it within which terminals begin to send
 EACH = 0.05  # s between two terminals that connect
 LIMIT = 1000  # packets that each port of our access point holds
@@ -27,16 +27,16 @@ RADIO, UPLINK = 1, 2  # ports of our access point
 
 
 class CellStage:
-    """What traffic knows in `prepare`."""
+    """The stage for traffic in `prepare`."""
 
     def __init__(self, cell: Any, arm: Arm, seconds: float, scale: float, seed: int) -> None:
-        """cell: a accesspoint.topologies.ns3.cell.Cell. seconds: of the run; scale: of it per second of the
+        """cell: an accesspoint.topologies.ns3.cell.Cell. seconds: of the run; scale: of it per second of the
         timeline."""
         self.cell, self.arm, self.seconds, self.scale = cell, arm, seconds, scale
         self._seed = seed
 
     def random(self, name: str) -> float:
-        """From 0 to 1, of this run and this name."""
+        """A number from 0 to 1, of this run and this name."""
         return Random(f"{self._seed} {name}").random()
 
 
@@ -116,7 +116,7 @@ class Bounding(Traffic):
 
 
 class Simulation:
-    """A scene that ns-3 alone has: what all of them are to a plan (accesspoint.experiments.experiment.Scene)."""
+    """Base of scenes that ns-3 alone has: all that a plan needs of them (accesspoint.experiments.experiment.Scene)."""
 
     @property
     def load(self) -> float:
@@ -139,12 +139,12 @@ class Simulation:
         return None
 
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> NoReturn:
-        """There is none: `simulate` is what makes a run."""
+        """Raise LabError: a simulation has no lab, and `simulate` makes its runs."""
         raise LabError("a cell in ns-3 is no lab: leave CLOCK out")
 
 
 WALK = ("leaves", "outage", "arrives")
-"""Of a cell's radio: times of the timeline, as those of its traffic are (s)."""
+"""Parameters of a cell's radio that are times of the timeline, as those of its traffic are (s)."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Cell(Simulation):
     def simulate(
         self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
     ) -> tuple[list[Sample], dict[str, Any]]:
-        """The samples of one run, and what else was found. Raises LabError."""
+        """Simulate one run; return its samples, and other findings. Raises LabError."""
         from accesspoint.topologies.ns3.cell import Cell as Simulation
 
         ours: dict[str, str | float] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from accesspoint.experiments.scenes.looks import queue_request, waiting
+from accesspoint.experiments.scenes.tcp_info import queue_request, waiting
 from accesspoint.topologies.links.dcf import ACK, DATA, MAX_STATIONS, PAYLOAD, Cell, saturation
 from accesspoint.topologies.links.profiles import LinkProfile
 
@@ -33,7 +33,7 @@ DIFFERENCES = (
     "rate after two failures in a row, as the rate adaptation of all: that of the paper's devices is not known",
     "stations' own queues stand in front of the access point's uplink, where the access point can mark them",
 )
-"""What is different from real cells, for the pages."""
+"""Differences to real cells, for the pages."""
 
 
 def cell(terminals: int, rtt: float, buffer: int = 256, upload_queue: int = 1000) -> LinkProfile:
@@ -101,7 +101,7 @@ class Contention:
 
 
 def link_rates(cell: Cell, contending: Collection[int], acks: bool) -> tuple[int, int]:
-    """Of the uplink and of the way to the stations (bit/s), while these stations contend for one more period."""
+    """Rates of the uplink and of the way to the stations (bit/s), while these stations contend for one more period."""
     frames = max(1, cell.contend(contending, acks, PERIOD)[0]) / PERIOD
     # Every station gets the same number of frames through, so the access point gets as many as one of the others. Its
     # own would be too few to count.
@@ -109,7 +109,7 @@ def link_rates(cell: Cell, contending: Collection[int], acks: bool) -> tuple[int
 
 
 class Senders:
-    """Who has sent the packets that wait in a queue in order of arrival."""
+    """Senders of the packets that wait in a queue in order of arrival."""
 
     def __init__(self, air: Any, terminals: int) -> None:
         self._file = Path(f"/proc/{air.pid}/net/dev")
@@ -129,7 +129,7 @@ class Senders:
         return counts
 
     def look(self) -> int:
-        """Sees who has sent since the last look. Returns how many looks there were."""
+        """Read the stations' counters of sent packets. Returns the number of looks so far."""
         before = self._seen[-1]
         self._seen.append(self._read())
         sent = [after - earlier for after, earlier in zip(self._seen[-1], before, strict=True)]
@@ -139,7 +139,7 @@ class Senders:
         return self._looks
 
     def behind(self, waiting: int) -> list[int]:
-        """How many of the last `waiting` packets that came before the last look are each station's."""
+        """Number of packets of each station among the last `waiting` that came before the last look."""
         now = self._seen[-1]
         arrived = sum(now)
         before = next((then for then in reversed(self._seen) if arrived - sum(then) >= waiting), self._seen[0])
@@ -147,7 +147,8 @@ class Senders:
 
 
 def contenders(waiting: Sequence[int], random: Random) -> list[int]:
-    """Who contends now, of the stations with so many packets each in one queue, in which real ones would wait apart.
+    """The stations that contend now, of those with so many packets each in one queue, in which real ones would wait
+    apart.
 
     Stations take turns. While n of them get rid of W packets, each has W/n turns, and one with fewer packets contends
     in some of them only.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transport in the manner of QUIC: everything in UDP datagrams, so that nobody on the way can tell an ACK from data.
+"""A transport in the manner of QUIC: everything in UDP datagrams, so that the network cannot distinguish an ACK from
+data.
 
 `python -m accesspoint.experiments.scenes.datagrams receive ADDRESS PORT` prints `time Mb/s` four times a second (s
 since the epoch, the
@@ -31,7 +32,7 @@ INTERVAL = 0.25  # s
 
 
 def receive(address: str, port: int) -> None:
-    """Acknowledges for ever."""
+    """Receive and acknowledge, until the process ends."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((address, port))
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
@@ -90,15 +91,15 @@ class Sender:
         return packet
 
     def timeout(self) -> float:
-        """When to send although nothing came back."""
+        """Time (s) at which to send even without an ACK."""
         return self._heard + self._rtt + max(4 * self._variation, GRANULARITY) + MAX_ACK_DELAY
 
     def probe(self, now: float) -> None:
-        """Nothing came back: two packets past the window."""
+        """Allow two packets past the window, after a time without ACKs."""
         self._heard, self.probes = now, 2
 
     def acknowledge(self, datagram: bytes, now: float) -> None:
-        """An ACK has come."""
+        """Process an ACK."""
         kind, largest, bits, marked = ACKNOWLEDGEMENT.unpack(datagram)
         if kind != ACK:
             return
@@ -130,7 +131,7 @@ class Sender:
 
 
 def send(address: str, port: int, seconds: float) -> None:
-    """Sends for so long."""
+    """Send for so many seconds."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.connect((address, port))
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ECT0)

@@ -43,7 +43,7 @@ class _Protocol(QuicConnectionProtocol):
             self.take(happened)
 
     def take(self, event: Any) -> None:
-        """What the other end sent, in HTTP's words."""
+        """Process an event of the other end."""
 
 
 class Server(_Protocol):
@@ -71,7 +71,7 @@ class Client(_Protocol):
         self.volume = self.files = 0
 
     def ask(self) -> None:
-        """For one more file."""
+        """Request one more file."""
         stream = self._quic.get_next_available_stream_id()
         path = str(self._size).encode()
         headers = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", self._host.encode())]
@@ -90,7 +90,7 @@ class Client(_Protocol):
 
 
 def certificate(configuration: QuicConfiguration) -> None:
-    """Gives a server a key of its own and a certificate that says so: of a lab, in which nobody is deceived."""
+    """Give a server a key of its own and a self-signed certificate, for use in a lab only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
     now = datetime.datetime.now(datetime.UTC)
@@ -101,7 +101,7 @@ def certificate(configuration: QuicConfiguration) -> None:
 
 
 async def serving(address: str, port: int) -> None:
-    """Serves for ever."""
+    """Serve until the process ends."""
     configuration = QuicConfiguration(is_client=False, alpn_protocols=H3_ALPN, max_datagram_size=DATAGRAM)
     certificate(configuration)
     await serve(address, port, configuration=configuration, create_protocol=Server)
@@ -110,7 +110,7 @@ async def serving(address: str, port: int) -> None:
 
 
 async def getting(address: str, port: int, size: int) -> None:
-    """Loads files for ever."""
+    """Load files until the process ends."""
     configuration = QuicConfiguration(
         alpn_protocols=H3_ALPN, max_datagram_size=DATAGRAM, verify_mode=ssl.CERT_NONE, server_name="server"
     )

@@ -32,7 +32,7 @@ class Modem(Simulation):
     def simulate(
         self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
     ) -> tuple[list[Sample], dict[str, Any]]:
-        """The samples of one run, and what else was found. Raises LabError."""
+        """Simulate one run; return its samples, and other findings. Raises LabError."""
         from accesspoint.topologies.ns3 import lab as labs
 
         ports = {1: (self.profile.down, self.profile.down_limit), 2: (self.profile.up, self.profile.up_limit)}

@@ -18,7 +18,7 @@ FRAME = 1514
 
 
 def receive(address: str, group: str, port: int) -> None:
-    """For ever."""
+    """Receive and print rates, until the process ends."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((group, port))
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(address))
@@ -33,7 +33,7 @@ def receive(address: str, group: str, port: int) -> None:
 
 
 def send(address: str, group: str, port: int, rate: float, seconds: float) -> None:
-    """A frame at a time, each when its turn comes."""
+    """Send one frame at a time, each at its time."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
     start = time.monotonic()

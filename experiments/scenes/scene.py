@@ -150,7 +150,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a wireless link does in place of its rate (accesspoint.topologies.links.effects): a trace in the run's
+    """A wireless link's effect in place of its rate (accesspoint.topologies.links.effects): a trace in the run's
     folder, from the run's seed.
 
     rate: bit/s. seconds: after which it begins again. own: parameters of the effect. number: of several in one run,
@@ -164,7 +164,8 @@ class Effect:
     own: Mapping[str, float] = field(default_factory=dict)
 
     def trace(self, directory: Path, seed: int | None) -> tuple[Path, float]:
-        """Writes it; its mean rate (bit/s). seed: None for another one each time. Raises TraceError."""
+        """Write the trace; return its file and its mean rate (bit/s). seed: None for another one each time. Raises
+        TraceError."""
         from accesspoint.topologies.links import effects
 
         directory.mkdir(parents=True, exist_ok=True)
@@ -222,7 +223,7 @@ class AccessPoint:
         return EARLY if self.kind == lab_kinds.WIRELESS else 0.0
 
     def ports(self) -> "dict[int, Port]":
-        """Of the switch, as the kind of lab has them."""
+        """Ports of the switch, as the kind of lab has them."""
         return lab_kinds.lab_class(self.kind).switch_ports(self.profile, self.stations)
 
     def require(self, arm: Arm, target: str) -> None:
@@ -268,8 +269,8 @@ class AccessPoint:
     def simulate(
         self, arm: Arm, point: Point, seconds: float, seed: int, directory: Path
     ) -> tuple[list[Sample], dict[str, Any]]:
-        """One run in ns-3 (accesspoint.experiments.lab.in_ns3): its samples, and what was found that is no sample.
-        Raises LabError."""
+        """Simulate one run in ns-3 (accesspoint.experiments.lab.in_ns3); return its samples, and findings that are no
+        samples. Raises LabError."""
         from accesspoint.experiments.lab import in_ns3
 
         return in_ns3.simulate(self, arm, point, seconds, seed, directory)

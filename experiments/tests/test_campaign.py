@@ -84,7 +84,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert eventually(lambda: bool(processes_of("accesspoint.experiments.execution.worker", tmp_path)), seconds=30)
     run.send_signal(signal.SIGINT)
     assert "`resume` goes on" in end(run, 130)
-    # Who cleans up behind a worker ends after it.
+    # The process that cleans up after a worker ends later.
     assert eventually(lambda: not processes_of("accesspoint.experiments.execution.worker", tmp_path), seconds=30)
     assert finished_runs(tmp_path) == {"fifo_1"}
     assert not list(tmp_path.glob("ncr-testbed/quick/runs/.part-*"))
@@ -95,7 +95,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "ncr-testbed/quick/runs/fifo_1/run.json").read_bytes() == made
     assert "of a core" in said and (tmp_path / "index.html").exists()
     facts = json.loads((tmp_path / "ncr-testbed/quick/runs/ours_1/run.json").read_text())
-    # What it comes from.
+    # Provenance.
     assert (facts["seed"], facts["clock"], facts["claims"]) == (Order(**order_of(facts)).seed, "real", claims.sha256())
     assert facts["versions"]["commit"] == provenance.commit() and facts["versions"]["apswitch"]
     assert (

@@ -25,7 +25,7 @@ import json, sys
 from dataclasses import astuple
 from pathlib import Path
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 name, arm, seconds, seed, point = json.loads(sys.argv[1])
 experiment = registry.find(name)
 scene = experiment.scene_of(point, experiment.arm(arm))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers claim was put down before anything was measured, and the rules there decide every word."""
+"""The papers' claims are unchanged since before any measurement, and the rules there decide every word."""
 
 import hashlib
 import tomllib
@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from accesspoint.experiments.experiment import Value
 from accesspoint.experiments.measure.intervals import of_mean
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict import answers, claims, gains
+from accesspoint.experiments.verdict import claim_evidence, claims, gains
 from accesspoint.experiments.verdict import judge as judge_
 from accesspoint.experiments.verdict.claims import Claim, Repeats, judge
 
 CLAIMS = Path(__file__).resolve().parents[1] / "verdict/claims.toml"
 ORIGINAL = CLAIMS.parents[2] / "shared" / "design" / "claims.toml"
-"""Where the file was written, beside the checkout: not everybody has it."""
+"""The original of the file, beside the checkout: not every machine has it."""
 
 SHA256 = "6e20142ff8d2a99a2b588a73bc7dc5ac552bc9af4c2272ccc4c6549c36f63bca"
 
@@ -96,7 +96,7 @@ def test_r2_order_is_of_differences_repeat_by_repeat() -> None:
     assert word(of, {"a": around(1.2, 0.5), "b": around(1)}) == "undecided"
     assert word(of, {"a": around(0, 0.5), "b": around(1)}) == "contradicted"
     assert word(claim("order", sense="lower", arms=["a", "b"]), {"a": around(0, 0.5), "b": around(1)}) == "reproduced"
-    # What both have of a repeat's chance goes: both vary by 50, their difference by nothing.
+    # Chance that both have in a repeat cancels out: both vary by 50, their difference by nothing.
     assert word(of, {"a": around(101, 50), "b": around(100, 50)}) == "reproduced"
     of = claim("order", sense="higher", arms=["a", ["b", "c"]])
     assert word(of, {"a": around(2), "b": around(1), "c": around(3, 0.1)}) == "contradicted"
@@ -188,17 +188,17 @@ def test_a_file_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_every_claim_is_answered_or_named_with_what_is_missing() -> None:
     all_ = {one.id: one for one in claims.load()}
-    had = answers.HAS | {part for parts in answers.LACKS.values() for part in parts}
+    had = claim_evidence.HAS | {part for parts in claim_evidence.LACKS.values() for part in parts}
     needed = {part.strip() for one in all_.values() for part in one.needs.split(";")}
-    assert needed == had and len(had) == len(answers.HAS) + sum(map(len, answers.LACKS.values()))
-    able = {name for name, one in all_.items() if not answers.lacking(one)}
-    assert able == answers.ANSWERS.keys() | answers.MISSING.keys()
-    assert not answers.ANSWERS.keys() & answers.MISSING.keys()
-    assert {name for name in answers.BEATEN if all_[name].beat} == answers.BEATEN.keys()
+    assert needed == had and len(had) == len(claim_evidence.HAS) + sum(map(len, claim_evidence.LACKS.values()))
+    able = {name for name, one in all_.items() if not claim_evidence.lacking(one)}
+    assert able == claim_evidence.ANSWERS.keys() | claim_evidence.MISSING.keys()
+    assert not claim_evidence.ANSWERS.keys() & claim_evidence.MISSING.keys()
+    assert {name for name in claim_evidence.BEATEN if all_[name].beat} == claim_evidence.BEATEN.keys()
 
 
 def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
-    """And every arm of the claim at every point has one, but for what the lab has no source for."""
+    """Every arm of the claim at every point has one, too, but for figures that the lab has no source for."""
 
     def measured(experiment: str, measure: str, arm: str, **point: Value) -> Repeats:
         declared = registry.find(experiment)
@@ -207,7 +207,7 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
         return around(1)
 
     for one in claims.load():
-        answer = answers.answer(one, measured)
+        answer = claim_evidence.answer(one, measured)
         if answer is None:
             continue
         without = set()
@@ -215,13 +215,13 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
             for side in [(str(point),)] if one.points_are_arms else map(claims.names, one.arms):
                 without |= {str(arm) for arm in side if answer(arm, point) is None and "FileZilla" not in (arm, point)}
         assert not without, f"{one.id}: {without}"
-    for name, ours in answers.BEATEN.items():
+    for name, ours in claim_evidence.BEATEN.items():
         one = next(one for one in claims.load() if one.id == name)
         assert all(ours(measured, one.sides[0], point) is not None for point in one.points or (None,))
 
 
 def summary(made: str) -> dict[str, Any]:
-    """What an experiment might have left behind: a download of 3.1 Mb/s with NCR, in five repeats."""
+    """A summary as an experiment makes it: a download of 3.1 Mb/s with NCR, in five repeats."""
     values = {str(repeat): 3.0 + repeat / 50 for repeat in range(1, 6)}
     cells = [{"measure": "download_during", "arm": arm, "point": {}, "values": values} for arm in ("ncr-paper", "ours")]
     return {"experiment": "ncr-wlan", "form": "quick", "claims": made, "cells": cells}
@@ -255,7 +255,7 @@ def test_an_experiment_says_the_words_of_the_claims_that_it_answers() -> None:
     assert words["000-fig6-ncr-download-mixed"] == "reproduced" and words["000-sec6-gain-above-loss"] == "not measured"
     for name, of in words.items():
         claim_ = next(one for one in claims.load() if one.id == name)
-        assert answers.asked(claim_) == {"ncr-wlan"}
+        assert claim_evidence.asked(claim_) == {"ncr-wlan"}
         assert judge_.judged(claim_, judge_.Results([summary(SHA256)])).word == of
     (none,) = judge_.verdicts("004", summary(SHA256) | {"experiment": "qos-buffer-probe"})[:1]
     assert none["word"] == "not measured" and "the lab lacks" in none["text"]

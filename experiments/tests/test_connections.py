@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from accesspoint.experiments.catalogue.connections import drawn, host, play, verdict
+from accesspoint.experiments.catalogue.connections import host, play, random_scenarios, verdict
 from accesspoint.experiments.catalogue.connections.scenario import (
     AGES,
     BUFFERS,
@@ -37,7 +37,7 @@ from accesspoint.experiments.catalogue.connections.scenario import (
     scenario,
 )
 from accesspoint.experiments.experiment import Pair
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.verdict import compare, pages
 from accesspoint.topologies.namespaces.namespace import Namespace
@@ -82,8 +82,8 @@ def test_links_reach_both_ends_of_every_range() -> None:
 
 def test_of_link_few_scenarios_are_among_all() -> None:
     assert of_link(SEED, 3, 25)[:6] == of_link(SEED, 3, 6) and of_link(SEED, 3, 25)[19:] == of_link(SEED, 3, 6, 19)
-    together = [one.number for place in range(1, LINKS + 1) for one in of_link(SEED, place, drawn.PER_LINK)]
-    assert sorted(together) == list(range(LINKS * drawn.PER_LINK)) and len(together) == 300
+    together = [one.number for place in range(1, LINKS + 1) for one in of_link(SEED, place, random_scenarios.PER_LINK)]
+    assert sorted(together) == list(range(LINKS * random_scenarios.PER_LINK)) and len(together) == 300
 
 
 def test_describe_names_what_is_unusual() -> None:
@@ -280,17 +280,17 @@ def keep(runs: Path, name: str, figures: dict[str, Any], problems: tuple[str, ..
     (runs / name / "run.json").write_text(json.dumps({"self_check": {"problems": problems}}))
 
 
-def test_again_plays_what_the_first_repeat_found_too_slow(tmp_path: Path) -> None:
+def test_to_repeat_returns_scenarios_that_were_too_slow_in_the_first_repeat(tmp_path: Path) -> None:
     here = tmp_path / ".part-ours_link=1_2"
-    assert play.again(here, {"link": "1"}, 1) is None
+    assert play.to_repeat(here, {"link": "1"}, 1) is None
     keep(tmp_path, "fifo_link=1_1", {"000 alone": {"first": 9, "last": 100}, "012 alone": {"first": 9, "last": 100}})
-    assert play.again(here, {"link": "1"}, 2) is None, "the other arm has no such run: all is to be played"
+    assert play.to_repeat(here, {"link": "1"}, 2) is None, "the other arm has no such run: all is to be played"
     keep(tmp_path, "ours_link=1_1", {}, ("timers were late",))
-    assert play.again(here, {"link": "1"}, 2) is None
+    assert play.to_repeat(here, {"link": "1"}, 2) is None
     ours = {"000 alone": {"first": 9, "last": 131}, "012 alone": {"first": 9, "last": 129}}
     keep(tmp_path, "ours_link=1_1+again", ours)
-    assert play.again(here, {"link": "1"}, 2) == {"000 alone"}
-    assert play.again(here, {"link": "2"}, 2) is None
+    assert play.to_repeat(here, {"link": "1"}, 2) == {"000 alone"}
+    assert play.to_repeat(here, {"link": "2"}, 2) is None
     asked = play.Scenarios(1, 2)
     assert not asked.needless(here, {"link": "1"}, 2) and not asked.needless(here, {"link": "2"}, 2)
     keep(tmp_path, "fifo_link=3_1", ours)
@@ -299,8 +299,10 @@ def test_again_plays_what_the_first_repeat_found_too_slow(tmp_path: Path) -> Non
 
 
 def test_scene_link_by_name() -> None:
-    ours = drawn.EXPERIMENT.arm("ours")
-    full, few, both = (drawn.EXPERIMENT.scene_of({"link": name}, ours) for name in ("6", "few-6", "two-way-50"))
+    ours = random_scenarios.EXPERIMENT.arm("ours")
+    full, few, both = (
+        random_scenarios.EXPERIMENT.scene_of({"link": name}, ours) for name in ("6", "few-6", "two-way-50")
+    )
     assert full.profile == few.profile == link(SEED, 6)  # type: ignore[attr-defined]
     assert full.seconds > few.seconds and both.profile.name == "50/5"  # type: ignore[attr-defined]
 
@@ -308,10 +310,10 @@ def test_scene_link_by_name() -> None:
 def test_stream_measures_read_their_own_part_of_the_run() -> None:
     samples = [Sample(t + 0.5, "rate_mbps", 3.0, 1.0, "down-64k") for t in range(12)]
     samples += [Sample(t + 14.5, "rate_mbps", 5.0, 1.0, "down-default") for t in range(12)]
-    data = Raw(samples, drawn.STREAMS.seconds)
-    assert drawn.stream("down-64k")(data) == pytest.approx(3.0)
-    assert drawn.stream("down-default")(data) == pytest.approx(5.0)
-    assert drawn.stream("up-64k")(data) is None
+    data = Raw(samples, random_scenarios.STREAMS.seconds)
+    assert random_scenarios.stream("down-64k")(data) == pytest.approx(3.0)
+    assert random_scenarios.stream("down-default")(data) == pytest.approx(5.0)
+    assert random_scenarios.stream("up-64k")(data) is None
 
 
 def test_page_points_without_a_common_measure_have_tables_of_their_own() -> None:
@@ -320,7 +322,9 @@ def test_page_points_without_a_common_measure_have_tables_of_their_own() -> None
 
     points = [{"link": name} for name in ("1", "two-way-14", "2", "3")]
     cells = [cell("first_alone", "1"), cell("first_alone", "2"), cell("last_alone", "2"), cell("up_64k", "two-way-14")]
-    groups = compare.apart(drawn.EXPERIMENT, {"points": points, "cells": cells})
+    groups = compare.apart(random_scenarios.EXPERIMENT, {"points": points, "cells": cells})
     assert [[point["link"] for point in own] for _, own in groups] == [["1", "2", "3"], ["two-way-14"]]
     assert [measure.name for measure in groups[1][0]] == ["up_64k"]
-    assert {measure.name for measure in groups[0][0]} == {one.name for one in drawn.EXPERIMENT.measures} - {"up_64k"}
+    assert {measure.name for measure in groups[0][0]} == {one.name for one in random_scenarios.EXPERIMENT.measures} - {
+        "up_64k"
+    }

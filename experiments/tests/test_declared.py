@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every declared experiment hangs together, and the one in the docs is one."""
+"""Every declared experiment is consistent, and the one in the docs is valid."""
 
 import re
 from dataclasses import asdict
@@ -11,12 +11,12 @@ import pytest
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.experiments.experiment import Bars, Curves, Experiment, Timeline
 from accesspoint.experiments.lab.stage import STAGGER, start_of
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs import plan, registry
-from accesspoint.experiments.scenes.looks import round_trip
 from accesspoint.experiments.scenes.scene import Effect, Flow
-from accesspoint.experiments.verdict.claims import LEAST_REPEATS
+from accesspoint.experiments.scenes.tcp_info import round_trip
+from accesspoint.experiments.verdict.claims import MIN_REPEATS
 from accesspoint.topologies.links.profiles import ProfileError
 from accesspoint.topologies.requirements import ROOT
 
@@ -54,7 +54,7 @@ def test_everything_that_is_named_is_there(experiment: Experiment) -> None:
                 assert figure.measure in measures and figure.x in experiment.sweep
     assert set(experiment.quick.sweep) <= set(experiment.sweep) and set(experiment.quick.arms) <= arms
     # A comparison of single connections repeats those that it lists.
-    assert experiment.quick.repeats >= (3 if experiment.compared else LEAST_REPEATS["quick"])
+    assert experiment.quick.repeats >= (3 if experiment.compared else MIN_REPEATS["quick"])
 
 
 @pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
@@ -129,25 +129,25 @@ def test_an_impossible_plan_is_told(wrong: dict[str, Any], message: str) -> None
 
 
 def test_measures_of_raw_data() -> None:
-    from accesspoint.experiments.measure import raw
+    from accesspoint.experiments.measure import run_data
 
     samples = [
         Sample(t + 0.5, "rate_mbps", rate, 1.0, name) for t in range(20) for name, rate in (("up1", 3.0), ("up2", 1.0))
     ]
     samples += [Sample(t + 0.5, "ping_ms", float(t)) for t in range(20)]
     data = Raw(samples, seconds=20, scale=0.1)  # a timeline of 200 s
-    assert raw.rate("up*", 0, 100)(data) == pytest.approx(4.0)
-    assert raw.rate("up1")(data) == pytest.approx(3.0, rel=0.05)
-    assert raw.jain("up*", 0, 100)(data) == pytest.approx(16 / (2 * 10))
-    assert raw.least("up*", 0, 100)(data) == pytest.approx(1.0)
-    assert raw.quantile("ping_ms", 0.5, 100, 200)(data) == pytest.approx(14.5)
-    assert raw.mean("ping_ms", 0, 100)(data) == pytest.approx(4.5)
-    assert raw.mean("nothing")(data) is None and raw.jain("nobody")(data) is None
+    assert run_data.rate("up*", 0, 100)(data) == pytest.approx(4.0)
+    assert run_data.rate("up1")(data) == pytest.approx(3.0, rel=0.05)
+    assert run_data.jain("up*", 0, 100)(data) == pytest.approx(16 / (2 * 10))
+    assert run_data.least("up*", 0, 100)(data) == pytest.approx(1.0)
+    assert run_data.quantile("ping_ms", 0.5, 100, 200)(data) == pytest.approx(14.5)
+    assert run_data.mean("ping_ms", 0, 100)(data) == pytest.approx(4.5)
+    assert run_data.mean("nothing")(data) is None and run_data.jain("nobody")(data) is None
 
 
 def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
     """It has no samples of its rate; that it was started is one."""
-    from accesspoint.experiments.measure import raw
+    from accesspoint.experiments.measure import run_data
 
     def run(*rates: float, started: int) -> Raw:
         samples = [Sample(t + 0.5, "rate_mbps", rate, 1.0, f"up{n}") for t in range(20) for n, rate in enumerate(rates)]
@@ -155,17 +155,17 @@ def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
         samples += [Sample(0.0, "streams", 1.0, source=f"up{n}") for n in range(started)]
         return Raw([*samples, Sample(0.0, "streams", 4.0, source="many")], seconds=20)
 
-    assert raw.jain("up*")(run(3.0, 3.0, started=2)) == pytest.approx(1.0)
-    assert raw.jain("up*")(run(3.0, 3.0, started=4)) == pytest.approx(0.5)
-    assert raw.least("up*")(run(3.0, 3.0, started=3)) == 0.0
-    # Of four streams of one flow, one never came up.
-    assert raw.jain("many*", quantity="stream_mbps")(run(started=0)) == pytest.approx(3 / 4)
-    assert raw.jain("up*")(run(started=3)) is None and raw.least("up*")(run(started=3)) == 0.0
-    # Who is started later than what is looked at plays no part.
+    assert run_data.jain("up*")(run(3.0, 3.0, started=2)) == pytest.approx(1.0)
+    assert run_data.jain("up*")(run(3.0, 3.0, started=4)) == pytest.approx(0.5)
+    assert run_data.least("up*")(run(3.0, 3.0, started=3)) == 0.0
+    # One of four streams of one flow never came up.
+    assert run_data.jain("many*", quantity="stream_mbps")(run(started=0)) == pytest.approx(3 / 4)
+    assert run_data.jain("up*")(run(started=3)) is None and run_data.least("up*")(run(started=3)) == 0.0
+    # A flow that is started after the part that counts is ignored.
     late = run(3.0, 3.0, started=2)
     late.samples.append(Sample(15.0, "streams", 1.0, source="up9"))  # type: ignore[attr-defined]
-    assert raw.jain("up*", 0, 10)(late) == pytest.approx(1.0)
-    assert raw.jain("up*", 0, 20)(late) == pytest.approx(2 / 3)
+    assert run_data.jain("up*", 0, 10)(late) == pytest.approx(1.0)
+    assert run_data.jain("up*", 0, 20)(late) == pytest.approx(2 / 3)
 
 
 def test_a_starved_session_makes_the_index_worse() -> None:
@@ -203,15 +203,15 @@ def test_every_repeat_meets_chances_of_its_own(tmp_path: Path) -> None:
 
 
 def test_how_a_flows_rate_varies() -> None:
-    from accesspoint.experiments.measure import raw
+    from accesspoint.experiments.measure import run_data
 
     samples = [Sample(t + 0.5, "rate_mbps", 1.0 if t % 2 else 3.0, 1.0, "download") for t in range(20)]
     steady = [Sample(t + 0.5, "rate_mbps", 2.0, 1.0, "upload") for t in range(20)]
     data = Raw([*samples, *steady], seconds=20)
-    assert raw.variation("upload")(data) == pytest.approx(0.0)
+    assert run_data.variation("upload")(data) == pytest.approx(0.0)
     # Bins of 1 s between whole ones of 3 and of 1 Mb/s, as what is averaged begins on a second.
-    assert raw.variation("download")(data) == pytest.approx(0.5)
-    assert raw.variation("nobody")(data) is None and raw.variation("upload", 0, 1)(data) is None
+    assert run_data.variation("download")(data) == pytest.approx(0.5)
+    assert run_data.variation("nobody")(data) is None and run_data.variation("upload", 0, 1)(data) is None
 
 
 def test_the_round_trip_is_that_of_the_connection_that_has_sent_most() -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs are made beside which, and how long all quick forms take: the real order of runs, against a clock that
-need not be waited for."""
+"""Runs that are made at the same time, and the duration of all quick forms: the real order of runs, against a simulated
+clock."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ LATE = {"problems": ["timers were late"], "cpu_busy": 0.5}
 
 
 class Clock(LocalPool):
-    """Where every run takes the time that its plan says, and those of `unfit` are unfit at their first attempt."""
+    """A pool in which every run takes its planned time, and those of `unfit` are unfit at their first attempt."""
 
     def __init__(self, places: int, unfit: frozenset[str] = frozenset()) -> None:
         super().__init__(places)
@@ -86,7 +86,7 @@ def test_quick_forms_take_no_longer_than_that_on_two_cores(
     orders = [order for name in names for order in quick(name).orders()]
     assert sorted(pool.begun) == sorted(order.key for order in orders) and tally.made == len(orders)
     assert pool.now / 60 < minutes
-    # What `list` says of it; beside the last run others may have ended.
+    # The time that `list` gives; others may have ended during the last run.
     assert pool.now < 1.05 * plan.seconds(orders, places) + max(plan.needs(order).seconds for order in orders)
     assert pool.load <= places and tally.side_by_side == pool.most
 

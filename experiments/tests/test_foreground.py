@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves behind: files that say what was measured, and only then."""
+"""Results of a run in the foreground: files that hold what was measured, and only then."""
 
 import csv
 import gzip

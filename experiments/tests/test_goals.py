@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a goal: figures of the same repeat, and the worse end of what comes of them."""
+"""Decisions on goals: figures of the same repeat, and the worse end of their interval."""
 
 from typing import Any
 
 import pytest
 
 from accesspoint.experiments.experiment import Goal
-from accesspoint.experiments.verdict.goals import decide
+from accesspoint.experiments.verdict.goals import decide, word
 
 
 def cell(arm: str, **values: float) -> dict[str, Any]:
@@ -52,3 +52,19 @@ def test_a_limit_of_nothing_is_missed_by_what_there_is() -> None:
     counted = Goal("beaten", "{value} (at most {limit})", lambda medians: medians("download", "ours"), at_most=0.0)
     decision = decide(counted, [cell("ours", r1=0.0, r2=3.0)])
     assert decision and decision.text == "3.00 (at most 0.00); missed by 3.00"
+
+
+@pytest.mark.parametrize(
+    ("of_goals", "short"),
+    [
+        ([], "not measured"),
+        (["met", "not measured"], "not measured"),
+        (["met", "met"], "met"),
+        (["met", "beaten"], "beaten"),
+        (["met", "beaten", "not beaten"], "met, not beaten"),
+        (["not beaten", "beaten"], "not beaten"),
+        (["not met", "beaten"], "not met"),
+    ],
+)
+def test_in_short_no_missed_goal_is_called_met(of_goals: list[str], short: str) -> None:
+    assert word([{"kind": "met", "word": of} for of in of_goals]) == short

@@ -32,7 +32,7 @@ def test_one_value_has_no_interval() -> None:
 def test_they_enclose_as_often_as_they_say(n: int) -> None:
     """A bootstrap of three values, which ends at the least and the largest, called itself 95 %."""
     chance, runs = np.random.default_rng(1), 4000
-    # Of a skewed quantity, the median of which is 1; and of a normal one, whose mean is 1.
+    # A skewed quantity with median 1; and a normal one with mean 1.
     skewed = [intervals.of_median(list(values)) for values in np.exp(chance.normal(0, 1, (runs, n)))]
     normal = [intervals.of_mean(list(values)) for values in chance.normal(1, 0.3, (runs, n))]
     for found in (skewed, normal):

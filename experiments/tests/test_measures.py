@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from accesspoint.experiments.experiment import Measure
-from accesspoint.experiments.measure.raw import Raw, mean, rate, total
+from accesspoint.experiments.measure.run_data import Raw, mean, rate, total
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.render import figures, site
 from accesspoint.experiments.runs import measures, plan, registry, store
@@ -64,7 +64,7 @@ def test_a_report_over_many_runs_reads_no_samples_but_those_that_it_draws(tmp_pa
     cell = Table(found["cells"]).cell("download_during", "ours", {})
     assert cell and cell["n"] == REPEATS and cell["median"] == pytest.approx(13.3 + (REPEATS + 1) / 200)
     site.build([kept], tmp_path)
-    assert 0 < len(set(read)) <= figures.MOST_LINES * len(ARMS) < len(ARMS) * REPEATS
+    assert 0 < len(set(read)) <= figures.MAX_LINES * len(ARMS) < len(ARMS) * REPEATS
 
 
 def test_what_is_defined_otherwise_is_taken_again_and_then_kept(tmp_path: Path, read: list[Path]) -> None:
@@ -80,7 +80,7 @@ def test_what_is_defined_otherwise_is_taken_again_and_then_kept(tmp_path: Path, 
     changed = replace(experiment, measures=(*others, replace(ping, of=mean("ping_ms", 0, 10))))
     assert measures.of_run(changed, run) == first | {"ping_during": 4.0} and len(read) == 2
     assert measures.of_run(changed, run)["ping_during"] == 4.0 and len(read) == 2
-    # How it is called and shown is no matter of its value.
+    # A measure's name and format have no effect on its value.
     renamed = replace(changed, measures=(*others, replace(changed.measures[-1], text="?", shown="{}")))
     assert measures.of_run(renamed, run)["ping_during"] == 4.0 and len(read) == 2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table of what is protected beside CAKE: it says what the summaries say, and no more."""
+"""One table of traffic that is protected beside CAKE: it holds what the summaries hold, and no more."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from accesspoint.experiments.verdict import overview
 
 
 def summary(name: str, values: dict[tuple[str, str], list[float]], kernel: str = "6.1") -> dict[str, Any]:
-    """Of repeats from 1 on, by measure and arm."""
+    """A summary with repeats from 1 on, by measure and arm."""
     cells = [
         {
             "measure": measure,

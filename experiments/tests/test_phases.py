@@ -14,7 +14,7 @@ from accesspoint.experiments.catalogue.ncr import headline
 from accesspoint.experiments.catalogue.ncr.radios import STATIONS
 from accesspoint.experiments.execution import phases
 from accesspoint.experiments.experiment import Setting
-from accesspoint.experiments.measure.raw import Raw, longest_between_answers, longest_gap
+from accesspoint.experiments.measure.run_data import Raw, longest_between_answers, longest_gap
 from accesspoint.experiments.measure.samples import Sample, averaged, by_source, mean_rate, percentile, summed_up
 from accesspoint.experiments.runs import registry
 from accesspoint.experiments.runs.plan import Order

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs say of where they come from."""
+"""Provenance that runs record."""
 
 import json
 import subprocess

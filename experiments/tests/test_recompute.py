@@ -9,14 +9,14 @@ import pytest
 
 from accesspoint.experiments.catalogue.cwnd import radio
 from accesspoint.experiments.catalogue.qos import handover
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.verdict import recompute
 
 
 @pytest.mark.parametrize("name", recompute.names())
 def test_figures_follow_from_their_samples(name: str) -> None:
-    made, others = recompute.again(name)
+    made, others = recompute.recomputed(name)
     assert not others
     assert json.loads((recompute.RESULTS / "summaries" / f"{name}.json").read_text())["word"] == made["word"]
 
@@ -30,7 +30,7 @@ def test_a_figure_that_does_not_is_named(tmp_path: Path) -> None:
     cell = summary["cells"][3]
     cell["values"]["1"] *= 1.01
     (tmp_path / "summaries" / f"{name}.json").write_text(json.dumps(summary))
-    made, others = recompute.again(name, tmp_path)
+    made, others = recompute.recomputed(name, tmp_path)
     assert others == [f"{cell['measure']} of {cell['arm']} at {json.dumps(cell['point'])}"]
     assert made["cells"][3]["values"]["1"] == pytest.approx(cell["values"]["1"] / 1.01, rel=1e-5)
 

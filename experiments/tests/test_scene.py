@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from accesspoint.experiments.experiment import OURS, Arm, Scene
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.scenes.scene import HOSTS, AccessPoint, At, Flow, Link, Multihomed, Program, Sessions
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import ROOT, congestion_controls
@@ -92,7 +92,7 @@ def test_runs_share_a_congestion_control_until_the_last_one_ends() -> None:
     if not os.access("/sys/kernel/btf/vmlinux", os.R_OK):
         pytest.skip("this kernel has no BTF, which congestion controls in BPF need")
     hold = (
-        "import sys\nfrom accesspoint.experiments.scenes.controls import Controls\n"
+        "import sys\nfrom accesspoint.experiments.scenes.congestion_controls import Controls\n"
         "with Controls(('westwood',)):\n print('held', flush=True)\n sys.stdin.read()"
     )
     runs = [

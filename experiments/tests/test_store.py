@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results on disk, what is made of them, and pages."""
+"""Results on disk, their summaries and pages."""
 
 import argparse
 import hashlib
@@ -170,7 +170,7 @@ def test_goals_of_comparisons(out: Path) -> None:
     assert word(kept(0.9)) == "met" and word(kept(1.1)) == word(kept(0.9), kept(1.1)) == "not met"
     more = replace(kept(0.9), kind="beaten")
     assert word(kept(0.9), more) == "beaten" and word(more, replace(more, at_least=1.1)) == "not beaten"
-    # Of an arm that was not run.
+    # A figure of an arm that was not run.
     assert word(kept(0.9), kept(0.9, "cake")) == "not measured"
 
 
@@ -296,8 +296,8 @@ def test_the_samples_behind_a_page_make_its_figures_again(
     assert unlike(tmp_path, "ncr-testbed") == []
     kept = tmp_path / "raw/ncr-testbed.parquet"
     assert f"sha256 `{hashlib.sha256(kept.read_bytes()).hexdigest()}`" in (tmp_path / "ncr-testbed.md").read_text()
-    # What is too large for the checkout stays beside the runs.
-    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    # Samples that are too large for the checkout stay beside the runs.
+    monkeypatch.setattr(archive, "MAX_BYTES", 1000)
     commands._report(options, Console(quiet=True))
     assert not kept.exists() and (out / "ncr-testbed/quick/raw.parquet").stat().st_size > 1000
     assert "too large for the checkout" in (tmp_path / "ncr-testbed.md").read_text()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What iperf3 prints, and the probe on loopback."""
+"""The output of iperf3, and the probe on loopback."""
 
 import socket
 import subprocess
@@ -152,7 +152,7 @@ def test_a_transfer_with_an_option_that_cannot_be_is_no_result() -> None:
 
 
 def test_a_probe_that_nobody_answers_is_a_result() -> None:
-    """What it waits in is studied; how late timers are is known without it."""
+    """The queue that it waits in is studied; how late timers are is known without it."""
     stage = Stage.__new__(Stage)
     stage._probe, stage._flows, stage.problems = SimpleNamespace(late=[], unanswered=380), [], []  # type: ignore[assignment]
     stage.arm, stage.lab = Arm("ours", "ours"), SimpleNamespace(radio_drops=dict)

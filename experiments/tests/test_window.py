@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ss says about a sender is read right, and a transfer that its window does not limit is told."""
+"""The output of ss on a sender is read right, and a transfer that its window does not limit is reported."""
 
 from accesspoint.experiments.lab import selfcheck
 from accesspoint.experiments.lab.window import judge, parse, problem
@@ -60,7 +60,7 @@ def test_what_a_flow_suffers_is_no_fault_of_the_machine() -> None:
     recovering = text(cwnd=40, unacked=12).replace("lost:1", "lost:9")
     for looks in (["", ""], [silent], [starved] * 5, [recovering] * 5):
         assert problem("download", judge(looks)) is None
-    # Of looks that tell something, those decide.
+    # Looks that are `telling` decide.
     judged = judge([starved, text(unacked=20), text(unacked=20), ""])
     assert judged and judged["cwnd_limited"] == 0.0
     assert problem("download", judged)

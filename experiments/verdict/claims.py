@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers claim (`claims.toml`), and the rules R1 to R8 there that turn measured repeats into a word.
+"""The papers' claims (`claims.toml`), and the rules R1 to R8 there that turn measured repeats into a word.
 
-Pure but for `load`. Which figure of which experiment answers a claim stands in `answers`, which can move no limit.
+Pure but for `load`. `claim_evidence` names the figures that answer a claim, and can move no limit.
 """
 
 import hashlib
@@ -18,17 +18,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from accesspoint.experiments.measure.intervals import Interval, of_mean
 
 FILE = Path(__file__).with_name("claims.toml")
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 LOW, HIGH = 0.8, 1.25
 """R1: how far from a printed number; R3: HIGH is what still counts as flat."""
-LEAST_REPEATS = {"quick": 5, "full": 10}
-LEAST_POINTS = 3
+MIN_REPEATS = {"quick": 5, "full": 10}
+MIN_POINTS = 3
 """R5."""
 
 Word = Literal["reproduced", "contradicted", "undecided", "not measured"]
 WORDS: tuple[Word, ...] = ("reproduced", "contradicted", "undecided", "not measured")
 WEIGHT: tuple[Word, ...] = ("contradicted", "undecided", "not measured", "reproduced")
-"""Of several, which one is that of them all."""
+"""Weight of words, the heaviest first: several words together have that of the heaviest."""
 
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
 Number = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False, strict=True)]
@@ -42,7 +42,7 @@ class _Model(BaseModel):
 
 
 class Beat(_Model):
-    """What "better than the paper" would mean. No claim of a paper, and no part of a word."""
+    """A result that would be "better than the paper". No claim of a paper, and no part of a word."""
 
     sense: Literal["at least", "at most"]
     value: Number
@@ -102,13 +102,13 @@ class Claim(_Model):
         return [name for side in self.arms for name in names(side)]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Of an order or a ratio: every arm of the first side with every one of the second."""
+        """Pairs of an order or a ratio: every arm of the first side with every one of the second."""
         first, second = self.arms
         return list(itertools.product(names(first), names(second)))
 
     @property
     def printed(self) -> str:
-        """What the paper says, in short."""
+        """The paper's statement, in short."""
         match self.kind:
             case "number" | "ratio":
                 ends = [f"{self.low:g} to {self.high:g}"] if self.low is not None and self.high is not None else []
@@ -132,10 +132,10 @@ def names(side: Side) -> tuple[str, ...]:
 
 @cache
 def load(path: Path = FILE) -> tuple[Claim, ...]:
-    """The claims in a file. Raises ValueError for what are none."""
+    """Read the claims of a file. Raises ValueError for a file that does not hold claims only."""
     text = path.read_bytes()
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"{path}: more than {MOST_BYTES} bytes")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{path}: more than {MAX_BYTES} bytes")
     document = tomllib.loads(text.decode())
     if set(document) != {"claim"}:
         raise ValueError(f"{path}: it has other parts than claims")
@@ -147,7 +147,7 @@ def load(path: Path = FILE) -> tuple[Claim, ...]:
 
 @cache
 def sha256(path: Path = FILE) -> str:
-    """What results carry: of claims that were changed since, they say nothing."""
+    """Checksum that results carry: a result does not count for claims that were changed since."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -159,7 +159,7 @@ class Repeats:
     form: str = "full"
 
     def together(self, other: "Repeats", how: Callable[[float, float], float]) -> "Repeats":
-        """Of each repeat that both have."""
+        """Combine the values of each repeat that both have."""
         both = sorted(self.values.keys() & other.values.keys())
         form = "quick" if "quick" in (self.form, other.form) else "full"
         return Repeats({number: how(self.values[number], other.values[number]) for number in both}, form)
@@ -181,7 +181,7 @@ class Repeats:
 
 
 Answer = Callable[[str, Point | None], Repeats | None]
-"""What was measured of an arm at a point, both as the claim calls them; None: nothing was."""
+"""Function of an arm and a point, both as the claim calls them, to their figures; None: not measured."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Judgement:
-    """word: R6. why: what is missing, or at how many of the paper's points it was measured."""
+    """A claim's word. word: R6. why: what is missing, or at how many of the paper's points it was measured."""
 
     word: Word
     conditions: tuple[Condition, ...] = ()
@@ -203,7 +203,7 @@ class Judgement:
 
 
 def judge(claim: Claim, answer: Answer) -> Judgement:
-    """The word for a claim whose needs the lab has."""
+    """Judge a claim whose needs the lab has."""
     try:
         points, short = _points(claim, answer)
         conditions = tuple(_trends(claim, answer, points) if claim.kind == "trend" else _each(claim, answer, points))
@@ -213,7 +213,7 @@ def judge(claim: Claim, answer: Answer) -> Judgement:
 
 
 class _Missing(Exception):
-    """Something that was not measured."""
+    """A figure that was not measured."""
 
 
 def _points(claim: Claim, answer: Answer) -> tuple[list[Point | None], str]:
@@ -235,14 +235,14 @@ def _points(claim: Claim, answer: Answer) -> tuple[list[Point | None], str]:
     quick = all(
         each.form == "quick" for point in run for arm in claim.sides if (each := answer(arm, point)) is not None
     )
-    if not run or not quick or len(run) < LEAST_POINTS or not ends:
+    if not run or not quick or len(run) < MIN_POINTS or not ends:
         raise _Missing(f"not run: {', '.join(missing)}")
     return run, f"at {len(run)} of {len(claim.points)} points"
 
 
 def _interval(measured: Repeats | None, where: str) -> Interval:
     """Raises _Missing where too few repeats were made (R5)."""
-    least = LEAST_REPEATS[measured.form] if measured else 0
+    least = MIN_REPEATS[measured.form] if measured else 0
     if measured is None or len(measured.values) < least:
         made = len(measured.values) if measured else 0
         raise _Missing(f"{where}: {made} repeats of {least}" if measured else f"{where} was not run")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ours beside what a paper proposes, and beside a peer: CAKE with its ACK filter, or kernel MPTCP. No claim of a paper,
-and no part of a word. Both sides are arms of one experiment, so that a repeat of both had one seed."""
+"""This access point beside a paper's proposal, and beside a peer: CAKE with its ACK filter, or kernel MPTCP. No claim
+of a paper, and no part of a word. Both sides are arms of one experiment, so that a repeat of both had one seed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from accesspoint.experiments.catalogue.ncr import lte, wimax
 from accesspoint.experiments.experiment import Point, Value
 from accesspoint.experiments.measure.intervals import Interval
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict.claims import LEAST_REPEATS, Repeats
+from accesspoint.experiments.verdict.claims import MIN_REPEATS, Repeats
 
 OURS = "ours"
 Measured = Callable[..., Repeats | None]
@@ -18,7 +18,7 @@ Measured = Callable[..., Repeats | None]
 
 @dataclass(frozen=True)
 class Gain:
-    """other: the arm beside ours; measures: of the experiment."""
+    """A comparison with another arm. other: the arm beside ours; measures: of the experiment."""
 
     paper: str
     experiment: str
@@ -41,7 +41,8 @@ GAINS = (
 
 
 def rows(paper: str, measured: Measured) -> Iterator[list[str]]:
-    """What is measured, where; beside whom; their figure, ours, and ours over theirs with Student's interval."""
+    """Rows of a table: the measure and its experiment; the other arm; its figure, ours, and ours over the other with
+    Student's interval."""
     for gain in (gain for gain in GAINS if gain.paper == paper):
         experiment = registry.find(gain.experiment)
         for point in gain.points:
@@ -51,7 +52,7 @@ def rows(paper: str, measured: Measured) -> Iterator[list[str]]:
                 if ours is None or theirs is None:
                     continue
                 over = ours / theirs
-                if len(over.values) >= LEAST_REPEATS[over.form]:
+                if len(over.values) >= MIN_REPEATS[over.form]:
                     at = _at(point)
                     what = f"{measure.text} ({measure.unit}), [{experiment.name}]({experiment.name}.md){at}"
                     figures = (shown(each.interval()) for each in (theirs, ours, over))

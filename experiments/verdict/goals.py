@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a goal holds: by the worse end of its interval over the repeats; and what all of them come to. Pure."""
+"""Decide goals by the worse end of the interval over the repeats, and join their words. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Table:
         return sorted({repeat for cell in self._cells.values() for repeat in cell["values"]}, key=int)
 
     def repeat(self, number: str) -> "Table":
-        """What one repeat measured, whose arms had the same seed."""
+        """Table of one repeat, whose arms had the same seed."""
         own = [cell for cell in self._cells.values() if number in cell["values"]]
         return Table([{**cell, "median": cell["values"][number]} for cell in own])
 
@@ -42,8 +42,8 @@ def _key(point: Point) -> tuple[tuple[str, Value], ...]:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was measured of a goal. value: the median of the repeats; low, high: its interval, which a single repeat
-    has not; worse: the end that counts."""
+    """Figures that decide a goal. value: the median of the repeats; low, high: its interval, which a single repeat does
+    not have; worse: the end that counts."""
 
     goal: Goal
     value: float
@@ -84,7 +84,8 @@ class Decision:
 
 
 def decide(goal: Goal, cells: Sequence[Cell]) -> Decision | None:
-    """Repeat by repeat, as the arms of one had the same seed. None: something that it takes was not measured."""
+    """Decide repeat by repeat, as the arms of one had the same seed. None: something that the goal takes was not
+    measured."""
     table = Table(cells)
     values = [value for repeat in table.repeats() if (value := _value(goal, table.repeat(repeat))) is not None]
     if not values:
@@ -104,9 +105,9 @@ def _value(goal: Goal, medians: Medians) -> float | None:
 
 
 def word(verdicts: Sequence[dict[str, Any]]) -> str:
-    """In short, for an experiment with goals: `beaten` when all of them hold, `met` when all are of that kind and hold,
-    `not met` when one of these does not, and `not measured` when one has nothing that decides it. What was to be
-    beaten and is not is said beside it. With claims, how many have which: `3 reproduced, 1 undecided`."""
+    """Word in short for an experiment with goals: `beaten` when all of them hold, `met` when all are of that kind and
+    hold, `not met` when one of these does not, and `not measured` when one has nothing that decides it. A goal `beaten`
+    that does not hold is added. With claims, the number of each word: `3 reproduced, 1 undecided`."""
     words = [verdict["word"] for verdict in verdicts]
     if any(verdict["kind"] == "claim" for verdict in verdicts):
         numbers = [(words.count(each), each) for each in claims.WORDS]

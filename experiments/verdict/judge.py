@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.verdict.judge`: a word for every claim of the papers, from the results that are
-kept in
-docs/results/summaries, into docs/results/claims.md. `--check` compares instead, and so every page of an experiment that
-has a summary there: exit code 1 when one differs."""
+"""`python -m accesspoint.experiments.verdict.judge`: write docs/results/claims.md, a word for every claim of the
+papers, from the results in docs/results/summaries. `--check` compares that page instead, and every page of an
+experiment that has a summary there: exit code 1 when one differs."""
 
 import argparse
 import json
@@ -14,7 +13,7 @@ from typing import Any
 
 from accesspoint.experiments.experiment import Value
 from accesspoint.experiments.runs.store import write
-from accesspoint.experiments.verdict import answers, claims, gains
+from accesspoint.experiments.verdict import claim_evidence, claims, gains
 from accesspoint.experiments.verdict.claims import Claim, Judgement, Repeats
 from accesspoint.experiments.verdict.gains import shown
 from accesspoint.topologies.requirements import ROOT
@@ -29,7 +28,7 @@ PAPERS = {
     "003": "BATCP: one connection over several interfaces",
     "004": "QoS-guaranteed TCP on real terminals",
 }
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 HEAD = (
     "Every statement of the five papers' evaluations that can be checked is a claim in `experiments/claims.toml`: its",
     "quote, its setting, what to measure, and the rule that decides. The file was written from the texts alone, before",
@@ -42,7 +41,7 @@ FOOT = (
     "`.venv/bin/python -m accesspoint.experiments.verdict.judge` makes this page from `docs/results/summaries`, and a "
     "test makes it again.",
     "The rules, R1 to R8, stand at the head of `claims.toml`; what answers which claim in "
-    "`experiments/verdict/answers.py`.",
+    "`experiments/verdict/claim_evidence.py`.",
 )
 
 BESIDE = (
@@ -52,7 +51,7 @@ BESIDE = (
 
 
 class Results:
-    """What was measured, by the claims that stand now: a summary of other claims, or of none, says nothing of these."""
+    """Figures of summaries by the current claims: a summary of other claims, or of none, has no figures here."""
 
     def __init__(self, summaries: Sequence[Mapping[str, Any]]) -> None:
         self.experiments = {str(one["experiment"]) for one in summaries}
@@ -72,28 +71,28 @@ class Results:
 
 
 def kept(directory: Path = SUMMARIES) -> Results:
-    """The committed summaries."""
+    """Read the committed summaries."""
     return Results([json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))])
 
 
 def judged(claim: Claim, results: Results) -> Judgement:
-    """The word for one claim, and why it has none."""
-    if lacks := answers.lacking(claim):
+    """Judge one claim: its word, and why it has none."""
+    if lacks := claim_evidence.lacking(claim):
         return Judgement("not measured", why=f"the lab lacks {'; '.join(lacks)}")
-    answer = answers.answer(claim, results)
+    answer = claim_evidence.answer(claim, results)
     if answer is None:
-        return Judgement("not measured", why=f"missing: {answers.MISSING[claim.id]}")
+        return Judgement("not measured", why=f"missing: {claim_evidence.MISSING[claim.id]}")
     return claims.judge(claim, answer)
 
 
 def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What one experiment of a paper says of its claims: a word for each that it answers, and where it answers none,
-    why the paper's have none. Empty for what is no paper's."""
+    """Verdicts of one experiment of a paper on its claims: a word for each that it answers, and where it answers none,
+    why the paper's have none. Empty for an experiment without a paper."""
     own = [claim for claim in claims.load() if claim.paper == paper]
     results = Results([summary])
     found = []
     for claim in own:
-        if summary["experiment"] in answers.asked(claim):
+        if summary["experiment"] in claim_evidence.asked(claim):
             judgement = judged(claim, results)
             here = "; ".join(text for text in (_ours(judgement), judgement.why) if text)
             text = f"`{claim.id}`, {claim.figure}: {claim.printed}: {claim.measure}. Here: {here}"
@@ -108,18 +107,18 @@ def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def beaten(claim: Claim, results: Results) -> str:
-    """Our access point beside a claim's `beat`, which is no claim of the paper."""
+    """This access point beside a claim's `beat`, which is no claim of the paper."""
     if claim.beat is None:
         return ""
     limit = f"{claim.beat.sense} {claim.beat.value:g} {claim.beat.unit}"
-    if claim.id not in answers.BEATEN:
+    if claim.id not in claim_evidence.BEATEN:
         return f"{limit}: not measured"
-    answer = answers.BEATEN[claim.id]
+    answer = claim_evidence.BEATEN[claim.id]
     intervals = []
     for point in claim.points or (None,):
         found = answer(results, claim.sides[0], point)
         interval = found.interval() if found else None
-        if found is None or interval is None or interval.n < claims.LEAST_REPEATS[found.form]:
+        if found is None or interval is None or interval.n < claims.MIN_REPEATS[found.form]:
             return f"{limit}: not measured"
         if interval not in intervals:  # a figure may be the same at every point of the claim
             intervals.append(interval)
@@ -131,8 +130,8 @@ def beaten(claim: Claim, results: Results) -> str:
 
 
 def _ours(judgement: Judgement) -> str:
-    """What was measured: every part of a claim that has few, else how many have which word."""
-    if len(judgement.conditions) <= MOST_SHOWN:
+    """Measured figures: every part of a claim that has few, else the number of each word."""
+    if len(judgement.conditions) <= MAX_SHOWN:
         return "; ".join(f"{part.where}: {shown(part.interval)}" for part in judgement.conditions)
     count = Counter(part.word for part in judgement.conditions)
     return ", ".join(f"{number} {word}" for word, number in count.items())
@@ -143,7 +142,7 @@ def _cell(text: str) -> str:
 
 
 def page(results: Results) -> str:
-    """Every claim as a row, by paper."""
+    """The page: every claim as a row, by paper."""
     all_ = claims.load()
     words = {claim.id: judged(claim, results) for claim in all_}
     total = Counter(judgement.word for judgement in words.values())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is protected, beside CAKE with its ACK filter, and what is not: every goal of the comparisons with peers as a
-row, from the results that are kept in docs/results/summaries. Pure but for `kept`."""
+"""Overview of traffic that is protected, beside CAKE with its ACK filter, and that is not: every goal of the
+comparisons with peers as a row, from the results in docs/results/summaries. Pure but for `kept`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ Word = Literal["met", "missed", "not measured"]
 
 @dataclass(frozen=True)
 class Row:
-    """A goal of an experiment. text: with what was measured; missed: by how much and why. ours, cake: printed."""
+    """A goal of an experiment. text: with measured figures; missed: by how much and why. ours, cake: printed."""
 
     experiment: Experiment
     text: str
@@ -67,7 +67,7 @@ def _row(experiment: Experiment, goal: Goal, summary: Mapping[str, Any] | None) 
 
 
 def _together(summary: Mapping[str, Any]) -> bool:
-    """Whether all arms ran in one kernel and by one clock: others say nothing beside each other."""
+    """Return whether all arms ran in one kernel and by one clock: figures of others cannot be compared."""
     kernels = summary.get("kernels") or summary["versions"]["kernel"].split(", ")
     return len(kernels) == 1 and len(summary["clocks"]) == 1
 
@@ -80,7 +80,7 @@ def _shown(decision: Decision) -> str:
 
 
 def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> str:
-    """The goal's figure with CAKE in our place; nothing where it is in it already."""
+    """The goal's figure with CAKE in this access point's place; empty where the goal compares with CAKE already."""
     ours = {arm.name for arm in experiment.arms if arm.role == "ours"}
     compared: set[str] = set()
 
@@ -96,7 +96,7 @@ def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> 
 
 
 def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """docs/results/peers.md"""
+    """Make docs/results/peers.md."""
     lines = [*HEAD, "| experiment | goal | ours | CAKE | |", "| --- | --- | ---: | ---: | --- |"]
     for row in rows(summaries):
         name = row.experiment.name
@@ -107,7 +107,7 @@ def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def in_short(summaries: Mapping[str, Mapping[str, Any]], results: str) -> str:
-    """Which kinds of traffic are protected as the goals ask for, and which are not. results: where the pages are."""
+    """Table of the kinds of traffic by the goals that hold, and that do not. results: folder of the pages."""
     all_: dict[str, list[Row]] = {}
     for row in rows(summaries):
         all_.setdefault(row.experiment.name, []).append(row)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.verdict.pages TITLE SUMMARY...`: a page of docs/results/ from what runs left
-behind, on stdout."""
+"""`python -m accesspoint.experiments.verdict.pages TITLE SUMMARY...`: print a page of docs/results/ from the summaries
+of runs."""
 
 import argparse
 import html
@@ -100,7 +100,7 @@ def experiment_page(summary: Summary, results: Path) -> str:
             "",
             *(f"- {text}" for text in experiment.differences),
         ]
-    return "\n".join([*lines, "", *_again(summary), *_took_part(summary)]) + "\n"
+    return "\n".join([*lines, "", *_reproduction(summary), *_took_part(summary)]) + "\n"
 
 
 def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure], points: Sequence[Point]) -> list[str]:
@@ -129,12 +129,12 @@ def _grid(grid: Summary) -> list[str]:
 
 
 def plots(results: Path, name: str) -> Path:
-    """Where the pictures of an experiment's page are."""
+    """Folder of the pictures of an experiment's page."""
     return results / "plots" / name
 
 
 def _pictures(experiment: Experiment, results: Path) -> list[str]:
-    """Those that were drawn, for light and dark pages, with their captions."""
+    """The pictures that were drawn, for light and dark pages, with their captions."""
     lines = []
     for figure in experiment.figures:
         path = plots(results, experiment.name) / f"{figure.name}.svg"
@@ -149,7 +149,7 @@ def _pictures(experiment: Experiment, results: Path) -> list[str]:
 
 
 def stale(results: Path) -> list[Path]:
-    """Pages of a folder of results that are not what its summaries make."""
+    """Pages of a folder of results that differ from those that its summaries make."""
     found = []
     for path in sorted((results / "summaries").glob("*.json")):
         page, made = results / f"{path.stem}.md", experiment_page(json.loads(path.read_text()), results)
@@ -158,8 +158,9 @@ def stale(results: Path) -> list[Path]:
     return found
 
 
-def _again(summary: Summary) -> list[str]:
-    """What makes the figures again, what they were made with, and where they are; nothing for a summary of before."""
+def _reproduction(summary: Summary) -> list[str]:
+    """The command that makes the figures again, versions, and the place of files; empty for a summary of the old
+    form."""
     if "seeds" not in summary:
         return []
     name, form = summary["experiment"], summary["form"]
@@ -180,7 +181,7 @@ def _again(summary: Summary) -> list[str]:
 
 
 def _raw(summary: Summary) -> list[str]:
-    """Where the samples behind the figures are; nothing for a summary of before."""
+    """The file of the samples behind the figures; empty for a summary of the old form."""
     if "raw" not in summary:
         return []
     raw = summary["raw"]

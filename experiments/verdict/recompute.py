@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.verdict.recompute [NAME...]`: the figures of docs/results again, from the samples
-that are kept there.
+"""`python -m accesspoint.experiments.verdict.recompute [NAME...]`: compute the figures of docs/results again, from the
+samples that are kept there.
 
 Where a measure was computed wrongly, its figures follow from what was measured once, without another run: summaries
 and pages are written anew, plots stay. Then `python -m accesspoint.experiments.verdict.judge` for the claims.
@@ -37,8 +37,8 @@ def cells(experiment: Experiment, kept: summary.Summary, results: Path = RESULTS
     return summary.figures(experiment, kept["arms"], kept["points"], known)
 
 
-def again(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
-    """A summary with its figures and verdicts from its samples, and which figures are others than before."""
+def recomputed(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
+    """Return a summary with its figures and verdicts computed from its samples, and the figures that have changed."""
     experiment = registry.find(name)
     kept = json.loads((results / "summaries" / f"{name}.json").read_text())
     made = cells(experiment, kept, results)
@@ -66,7 +66,7 @@ def main(words: list[str]) -> int:
     options = parser.parse_args(words)
     code = 0
     for name in options.names or names():
-        made, others = again(name)
+        made, others = recomputed(name)
         if not others:
             print(f"{name}: as it stands")
             continue

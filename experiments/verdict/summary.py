@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From runs to an experiment's summary: every repeat's figures, medians with intervals, and words: for the claims of a
+"""An experiment's summary from its runs: every repeat's figures, medians with intervals, and words: for the claims of a
 paper that it answers, else for its goals.
 
 Pure: what comes in decides what comes out. The summary is all that reports need, except samples over time.
@@ -16,7 +16,7 @@ import numpy as np
 
 from accesspoint.experiments.experiment import Experiment, Goal, Point, Value
 from accesspoint.experiments.measure.intervals import of_median
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs import measures
 from accesspoint.experiments.runs.plan import Order, Plan, make
 from accesspoint.experiments.runs.provenance import parameters
@@ -70,7 +70,7 @@ def judged(experiment: Experiment, found: Summary) -> Summary:
 def figures(
     experiment: Experiment, arms: Sequence[str], points: Sequence[Point], known: Iterable[tuple[Order, Values]]
 ) -> list[Cell]:
-    """Cells: what was measured of each arm at each point. known: of each run."""
+    """Cells: the figures of each arm at each point. known: of each run."""
     by_place: dict[tuple[str, tuple[tuple[str, Value], ...]], list[tuple[int, Values]]] = defaultdict(list)
     for order, values in known:
         by_place[order.arm, tuple(sorted(order.point.items()))].append((order.repeat, values))
@@ -86,8 +86,8 @@ def figures(
 
 
 def _provenance(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summary:
-    """What the figures come from. claims: those that stood when the runs were made, empty where these are not all of
-    the same. Scenes and what else a run has of its own are in its run.json."""
+    """Provenance of the figures. claims: those that stood when the runs were made, empty where runs had several. A
+    run's run.json has its scene and all else of its own."""
     facts = [run.facts for run in runs]
     versions = [one["versions"] for one in facts if "versions" in one]
     stood = {one.get("claims", "") for one in facts}
@@ -113,7 +113,7 @@ def _provenance(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summ
 
 
 def command(experiment: Experiment, plan: Plan) -> str:
-    """What makes these runs again. Seeds follow from experiment, point and repeat."""
+    """Command that makes these runs again. Seeds follow from experiment, point and repeat."""
     own = make(experiment, plan.quick)
     words = ["make experiment", f"NAME={plan.experiment}", *(["QUICK=1"] if plan.quick else [])]
     words += [f"REPEATS={plan.repeats}"] if plan.repeats != own.repeats else []

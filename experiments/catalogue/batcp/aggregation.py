@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of two links one connection gets: two ADSL lines, and an ADSL line beside an HSPA+ modem."""
+"""Throughput of one connection over two links: two ADSL lines, and an ADSL line beside an HSPA+ modem."""
 
 from accesspoint.experiments.catalogue.batcp.transfer import File
 from accesspoint.experiments.experiment import Arm, Bars, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Of, Raw, mean
+from accesspoint.experiments.measure.run_data import Of, Raw, mean
 from accesspoint.experiments.scenes.scene import Effect, Link, Multihomed
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 
@@ -25,7 +25,7 @@ def rates(point: Point) -> tuple[int, int]:
 
 
 def length(point: Point, arm: Arm) -> float:
-    """s: what the transfer takes on three fifths of what it may use, and then some."""
+    """Seconds that the transfer takes on three fifths of the rate that it may use, with a margin."""
     own = rates(point)
     capacity = own[arm.options["link"] - 1] if "link" in arm.options else sum(own)
     return 3 + int(point["bytes"]) * 8e-3 / (0.6 * PAYLOAD * capacity)
@@ -51,7 +51,7 @@ def exploitation(raw: Raw) -> float | None:
 
 
 def share_of(link: str) -> Of:
-    """Of the segments that both links have carried, in per cent."""
+    """The link's part of the segments that both links have carried, in per cent."""
 
     def of(raw: Raw) -> float | None:
         all_ = sum(raw.values("segments"))

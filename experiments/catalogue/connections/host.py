@@ -39,7 +39,7 @@ Command = dict[str, Any]
 
 
 class Stalled(Exception):
-    """The other end did not go on in time, or closed."""
+    """The other end stopped in the middle of the scenario, or closed."""
 
 
 class Connection:
@@ -159,7 +159,7 @@ def retransmitted(own: socket.socket) -> int:
 
 
 def challenge_acks() -> int:
-    """Returns how many this namespace has sent, or held back for its limit of them."""
+    """Return the number of challenge ACKs that this namespace has sent, or held back for its limit of them."""
     lines = Path("/proc/self/net/netstat").read_text().splitlines()
     for names, values in zip(lines[::2], lines[1::2], strict=True):
         if names.startswith("TcpExt:"):

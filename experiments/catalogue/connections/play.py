@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from accesspoint.experiments.catalogue.connections.host import INTERVAL, LIMIT
 from accesspoint.experiments.catalogue.connections.scenario import MODES, SEED, Mode, Scenario, of_link
 from accesspoint.experiments.catalogue.connections.verdict import ARMS, TIMES, Figures, exceeding
-from accesspoint.experiments.measure.raw import Point
+from accesspoint.experiments.measure.run_data import Point
 from accesspoint.topologies.requirements import ROOT, LabError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Scenarios:
 
     def needless(self, directory: Path, point: Point, repeat: int) -> bool:
         """Return whether the first repeat found nothing too slow."""
-        return again(directory, point, repeat) == set()
+        return to_repeat(directory, point, repeat) == set()
 
     def prepare(self, stage: "Stage") -> None:
         players = _Players(stage, of_link(SEED, self.link, self.count, self.skipped))
@@ -112,7 +112,7 @@ class _Players:
             agent.ask("counts")
 
     def play(self) -> None:
-        wanted = again(self._stage.directory, self._stage.point, self._stage.repeat)
+        wanted = to_repeat(self._stage.directory, self._stage.point, self._stage.repeat)
         left = 0
         for mode in MODES:
             chosen = [one for one in self._scenarios if wanted is None or name(one.number, mode) in wanted]
@@ -123,7 +123,7 @@ class _Players:
         (self._stage.directory / FILE).write_text(json.dumps(self._figures, indent=1) + "\n")
 
     def _phase(self, mode: Mode, chosen: Sequence[Scenario]) -> int:
-        """Returns how many there was no time for."""
+        """Returns the number of scenarios that there was no time for."""
         if mode == "loaded":
             self._server.ask("sink", port=SINK)
             self._other.ask("upload", address=self._address[4], port=SINK)
@@ -148,7 +148,7 @@ class _Players:
         return left
 
     def _listen(self, one: Scenario, mode: Mode) -> dict[str, Any]:
-        """Has the server serve a scenario; returns the client's words for it."""
+        """Has the server serve a scenario; returns the client's command for it."""
         port = next(self._ports)
         source = 0 if one.age is None else SOURCE + 2 * one.number + MODES.index(mode)
         self._server.ask("listen", port=port, scenario=one.as_dict())
@@ -194,9 +194,9 @@ def name(number: int, mode: str) -> str:
     return f"{number:03d} {mode}"
 
 
-def again(directory: Path, point: Point, repeat: int) -> set[str] | None:
-    """Returns what the first repeat of a run found too slow, by what both arms left next to this run's folder; None:
-    all is to be played, as there is no such repeat."""
+def to_repeat(directory: Path, point: Point, repeat: int) -> set[str] | None:
+    """Return the scenarios that the first repeat of a run found too slow, by what both arms left next to this run's
+    folder; None: all are to be played, as there is no such repeat."""
     if repeat == 1:
         return None
     words = "_".join(f"{key}={value}" for key, value in point.items())

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from accesspoint.experiments.catalogue.connections.host import LIMIT
 from accesspoint.experiments.catalogue.connections.scenario import LINKS, MODES, SEED, link, scenario
 from accesspoint.experiments.experiment import Compared, Grid, Pair
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import percentile
 
 ARMS = ("fifo", "ours")
@@ -32,7 +32,7 @@ def limit(fifo: float) -> float:
 
 
 def exceeding(fifo: Mapping[str, Figures], ours: Mapping[str, Figures]) -> set[str]:
-    """Returns which scenarios exceed their limit in one time at least."""
+    """Return the scenarios that exceed their limit in one time at least."""
     both = fifo.keys() & ours.keys()
     return {key for key in both if any(ours[key][what] > limit(fifo[key][what]) for what in TIMES)}
 
@@ -75,7 +75,7 @@ def played(runs: Sequence[Raw]) -> dict[str, dict[str, Played]]:
 
 
 def excess(fifo: Played, ours: Played) -> list[str]:
-    """Returns which of its median times exceed the limit."""
+    """Return the scenario's median times that exceed the limit."""
     return [what for what in TIMES if ours.median(what) > limit(fifo.median(what))]
 
 
@@ -94,7 +94,7 @@ def excused(fifo: Played, ours: Played) -> bool:
 
 
 def judge(runs: Sequence[Raw]) -> Compared:
-    """Returns what all runs come to: verdicts, tables and a pair of times for each scenario."""
+    """Return the verdicts over all runs, tables and a pair of times for each scenario."""
     all_ = {key: arms for key, arms in played(runs).items() if set(ARMS) <= arms.keys()}
     if not all_:
         return Compared()
@@ -161,7 +161,7 @@ def _overall(all_: Mapping[str, Mapping[str, Played]]) -> Grid:
 
 
 def _listed(title: str, none: str, keys: Sequence[str], all_: Mapping[str, Mapping[str, Played]]) -> Grid:
-    """Those scenarios, with every repeat's times: nothing that was measured is left out."""
+    """List scenarios with every repeat's times: no measured time is left out."""
     rows = []
     for key in keys:
         fifo, ours = (all_[key][arm] for arm in ARMS)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The middleware of paper 002 on terminals: bounding, or only looking on, which measures plain ones the same way."""
+"""The middleware of paper 002 on terminals: bounding windows, or observing only, which measures plain terminals by the
+same means."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ EXPONENT = -0.2  # of f(n): of -0.2, -0.3 and -0.4 what carried most with ten te
 
 @dataclass(frozen=True)
 class Middleware:
-    """`hosts cwnd run` on stations 1 to `terminals`; those in `bounding` bound their windows, the others look on.
+    """`hosts cwnd run` on stations 1 to `terminals`; those in `bounding` bound their windows, the others observe only.
 
     Samples, once a second and terminal that sends: `rtt_ratio`, the paper's, and `rtt_ms`, of source `sta1`...
     """

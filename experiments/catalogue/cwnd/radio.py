@@ -19,7 +19,7 @@ from accesspoint.experiments.experiment import (
     Reported,
     Traffic,
 )
-from accesspoint.experiments.measure.raw import Raw, jain, least, mean, rate, total
+from accesspoint.experiments.measure.run_data import Raw, jain, least, mean, rate, total
 from accesspoint.experiments.scenes.cells import Bounding, Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 
@@ -53,7 +53,7 @@ def kept_ratio(raw: Raw) -> float | None:
 def interruptions(raw: Raw) -> float | None:
     """Fast recoveries and timeouts per terminal and minute."""
     terminals = len(raw.sources("timeouts"))
-    # They are told at the run's end.
+    # Counted at the run's end.
     count = (total("timeouts")(raw) or 0.0) + (total("recoveries")(raw) or 0.0)
     return count / terminals / raw.seconds * 60 if terminals else None
 
@@ -101,8 +101,8 @@ PAPER_ARM = Arm("middleware", "the paper's middleware, bridge", "paper", ecn=Fal
 TURNS_ARM = Arm(
     "turns", "ours of hosts/, which takes turns, bridge", "ours", ecn=False, options={"middleware": True, "turns": True}
 )
-# Of the arm `plain` in its quick form, all repeats and both delays, before any arm with the middleware was run: the
-# most that it carried, and `exponent` of its means. A test compares.
+# Largest total of the arm `plain` in its quick form (all repeats, both delays), and `exponent` of its means. Taken
+# before any arm with the middleware was run. A test compares.
 BANDWIDTH, EXPONENT = 24.1, -1.26
 DIFFERENCES = (
     "the cell is ns-3's 802.11g (Yans) of 5 m, without noise; rate control is ARF, the paper names none",
@@ -263,8 +263,8 @@ SENSITIVE = Experiment(
 
 
 def limited(mbps: int) -> Arm:
-    """Our access point: uploads wait at its uplink, which carries so much, and get ECN marks there; their ACKs go ahead
-    of what else waits for the radio."""
+    """This access point: uploads wait at its uplink, which carries `mbps`, and get ECN marks there; their ACKs go ahead
+    of the other packets that wait for the radio."""
     return Arm(f"ours-{mbps}", f"our access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
 
 

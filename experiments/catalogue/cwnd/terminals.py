@@ -3,13 +3,12 @@
 
 from accesspoint.experiments.catalogue.cwnd.middleware import EXPONENT, Middleware
 from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import jain, least, quantile, rate
+from accesspoint.experiments.measure.run_data import jain, least, quantile, rate
 from accesspoint.experiments.scenes.contention import DIFFERENCES, Contention, cell
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 
 SECONDS = 60.0
 SETTLED = 20.0  # s: the paper's figures show the control at work by then
-MOST = 10
 
 
 def uploads(point: Point, bounding: int) -> AccessPoint:
@@ -34,7 +33,8 @@ MEASURES = (
     Measure("rtt", "ms", "round trip of the uploads, median", quantile("rtt_ms", 0.5, SETTLED), "{:.0f}"),
 )
 PLAIN_ARM = Arm("plain", "plain terminals, plain FIFO", "plain", ecn=False)
-# Whoever waits contends: a queue costs capacity and not only time. Round trips are long, so shares are mended sooner.
+# A station with a queue contends: the queue costs capacity, not only time. Round trips are long, so shares are
+# corrected sooner.
 CELL_NCR = {"ncr": {"queue_target_ms": 10, "queue_target_packets": 2, "alpha": 0.1}}
 OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS, controller=CELL_NCR)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paper 001's index in a simulated cell of 802.11b: over the number of nodes and over the length of sessions, with its
-TCPs, its two adjustments, and with our access point before plain CUBIC hosts."""
+TCPs, its two adjustments, and with this access point in front of plain CUBIC hosts."""
 
 from math import fsum
 from statistics import fmean
@@ -9,7 +9,7 @@ from typing import Literal, cast
 from accesspoint.experiments.catalogue.fairness.index import curves, unfinished
 from accesspoint.experiments.catalogue.fairness.radio import DELAY, RADIO
 from accesspoint.experiments.experiment import OURS, Arm, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Of, Raw, rate
+from accesspoint.experiments.measure.run_data import Of, Raw, rate
 from accesspoint.experiments.scenes.cells import Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 
@@ -44,7 +44,7 @@ def index(quantity: str) -> Of:
 
 
 def window(raw: Raw) -> float | None:
-    """Packets: of the persistent flows, which are the first half."""
+    """Mean window (packets) of the persistent flows, which are the first half."""
     assert raw.point
     persistent = int(raw.point["nodes"]) // 2
     found = [v for number in range(1, persistent + 1) for v in raw.values("cwnd", f"sta{number}", SETTLED)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paper's index over the number of nodes and over the length of sessions, with its TCPs, its two adjustments, and
-with our access point in front of hosts that are left as they are."""
+with this access point in front of unchanged hosts."""
 
 from math import fsum
 from typing import Literal, cast
 
 from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Raw
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.scenes.scene import AccessPoint, Sessions
 from accesspoint.topologies.links.profiles import LinkProfile
 
@@ -38,7 +38,7 @@ def instantaneous_fairness(raw: Raw) -> float | None:
 
 
 def throughput(raw: Raw) -> float:
-    """Of all users, Mb/s."""
+    """Sum of all users' throughput, Mb/s."""
     return fsum(raw.values("session_bytes")) * 8e-6 / raw.seconds
 
 
@@ -53,7 +53,7 @@ def scene(point: Point, arm: Arm) -> AccessPoint:
 
 
 def control(name: str, label: str, role: Literal["plain", "paper"]) -> Arm:
-    """An arm whose hosts use one of our BPF congestion controls behind a plain access point."""
+    """An arm whose hosts use one of this project's BPF congestion controls behind a plain access point."""
     kernel = name.replace("-", "_")
     return Arm(name, label, role, cc=f"bpf_{kernel}", ecn=False, controls=(kernel,))
 

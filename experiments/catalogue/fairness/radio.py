@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 from accesspoint.experiments.experiment import Arm, Curves, Experiment, Measure, Point, Quick, Reported, Traffic
-from accesspoint.experiments.measure.raw import rate
+from accesspoint.experiments.measure.run_data import rate
 from accesspoint.experiments.scenes.cells import Cell, Datagrams, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 

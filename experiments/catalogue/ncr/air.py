@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headline, many stations and a handover on radios (Mininet-WiFi), in virtual time: repeated, and with what radios
-do beside it: open, with a key, and with airtime and losses."""
+"""The headline, many stations and a handover on radios (Mininet-WiFi), in virtual time: repeated, on radios that are
+open, that encrypt, and that have airtime and losses."""
 
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ def _scene(setting: Setting) -> AccessPoint:
 
 
 def _goals(air: str) -> tuple[Goal, ...]:
-    """The headline's, of one kind of air."""
+    """The headline's goals on one kind of air."""
 
     def at(goal: Goal) -> Goal:
         return replace(goal, text=f"{air}: {goal.text}", value=lambda medians: goal.value(_at_air(medians, air)))

@@ -3,9 +3,9 @@
 
 from accesspoint.experiments.catalogue.ncr.testbed import NCR_ALONE, PAPER_NCR, of_payload
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
-from accesspoint.experiments.measure.raw import mean, quantile, rate
-from accesspoint.experiments.scenes.looks import Looks
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
+from accesspoint.experiments.scenes.tcp_info import Looks
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 
@@ -27,7 +27,8 @@ def cell(
     differences: tuple[str, ...],
     quick: float | None = None,
 ) -> Experiment:
-    """timeline: when the download starts, the upload starts and ends, the download ends (s)."""
+    """An experiment on these links. timeline: when the download starts, the upload starts and ends, the download ends
+    (s)."""
     first, up, alone_again, seconds = timeline
     return Experiment(
         name=name,
@@ -68,14 +69,14 @@ def cell(
             Bars("ping", "Ping while both run.", ("ping_during",), "round trip (ms)", log=True),
         ),
         repeats=10,
-        # What the claims ask for. Each phase is longer than a full uplink takes to drain.
+        # As the claims ask for. Each phase is longer than a full uplink takes to drain.
         quick=Quick(seconds=quick, arms=("fifo", "ncr-paper", "ours")),
         differences=differences,
         clock=VIRTUAL,
     )  # fmt: skip
 
 
-# Of 3.5 and 4.5 Mb/s a link leaves TCP what the paper received: 3.29 to 3.35, and 4.28 to 4.33.
+# Links of 3.5 and 4.5 Mb/s carry as much TCP payload as the paper's: 3.29 to 3.35, and 4.28 to 4.33 Mb/s.
 WIRED = "the links are models of the rates that the paper names, not a simulated radio; queues are those of the profile"
 
 EXPERIMENTS = [

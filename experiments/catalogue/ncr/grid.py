@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.ncr.testbed import NCR_ALONE, PAPER_NCR
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Curves, Experiment, Measure, Quick
-from accesspoint.experiments.measure.raw import mean, quantile, rate
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES
@@ -11,7 +11,7 @@ from accesspoint.topologies.links.profiles import PROFILES
 DOWNLOADS, UPLOADS = (1, 2, 3), (1, 2, 3, 4, 5)
 ALONE = 0  # uploads: what the others are compared with
 THIRDS = {"downloads": DOWNLOADS, "uploads": (ALONE, 1, 3, 5)}
-"""Of each axis three points, both ends among them: the least that claims.toml asks of a quick form (R5)."""
+"""Three points of each axis, both ends among them: the fewest that claims.toml asks of a quick form (R5)."""
 
 
 EXPERIMENT = Experiment(

@@ -24,7 +24,7 @@ from accesspoint.experiments.experiment import (
     Reported,
     Setting,
 )
-from accesspoint.experiments.measure.raw import mean, quantile, rate
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.bmv2 import bulk_pace
 from accesspoint.topologies.links.profiles import PROFILES
@@ -69,7 +69,7 @@ def measures(phases: dict[str, tuple[float, float]]) -> tuple[Measure, ...]:
 
 
 def kept(part: tuple[float, float], before: tuple[float, float]) -> Callable[..., float | None]:
-    """How much of the download before is left in another part of the timeline."""
+    """Return a measure: the download's rate in a part of the timeline, over its rate in `before`."""
     return lambda raw: raw.rate("downlink*", *part) / alone if (alone := raw.rate("downlink*", *before)) else None
 
 
@@ -92,7 +92,7 @@ def figures(setting: Setting, phases: dict[str, tuple[float, float]]) -> tuple[F
 
 
 def goals(setting: Setting) -> tuple[Goal, ...]:
-    """What should hold on these links, with this switch and congestion control; nothing is said where nobody knows."""
+    """Goals on these links, with this switch and congestion control; none where no expectation is known."""
     profile = setting.profile
     known = setting.cc == "cubic" and profile.name in PROFILES
     bmv2 = setting.target == "bmv2"
@@ -105,7 +105,7 @@ def goals(setting: Setting) -> tuple[Goal, ...]:
     # On top of the base round trip 16,000 bits' time on the uplink: the rest of a full packet (12,112 bits) cannot be
     # helped. That is 20 ms in the testbed. Fast links get what timers and few cores need.
     ping = profile.rtt * 1e3 + max(16_000 / profile.up * 1e3, 10.0)
-    # How far a plain FIFO falls depends on the link and on the sender. The figure is the testbed's with CUBIC.
+    # The fall of a plain FIFO depends on the link and on the sender. The figure is the testbed's with CUBIC.
     falls = setting.cc == "cubic" and profile == PROFILES["testbed"]
     collapse = Goal(
         "met", "a plain FIFO lets the upload starve the download: {value} of before is left (at most {limit})",
@@ -148,7 +148,7 @@ def reported(setting: Setting) -> tuple[Reported, ...]:
 
 
 def under(setting: Setting) -> Experiment:
-    """The headline on links of one's own."""
+    """The headline on links of the user's own."""
     phases = thirds(SECONDS)
     return Experiment(
         name="headline",

@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.ncr.cells import ARMS
 from accesspoint.experiments.experiment import Bars, Experiment, Measure, Quick, Reported, Timeline
-from accesspoint.experiments.measure.raw import quantile, rate
+from accesspoint.experiments.measure.run_data import quantile, rate
 from accesspoint.experiments.scenes.modem import Modem
 from accesspoint.experiments.scenes.scene import Flow, Probe
 from accesspoint.topologies.kernels.kernel import SIMULATED

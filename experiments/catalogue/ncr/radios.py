@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What radios add to the headline's question: many stations at one access point, and one that walks to the next."""
+"""The headline's question on radios: many stations at one access point, and one that walks to the next."""
 
 from dataclasses import replace
 
 from accesspoint.experiments.catalogue.ncr.headline import FIFO, NCR, figures, kept, measures, thirds
 from accesspoint.experiments.experiment import Experiment, Goal, Measure, Setting
-from accesspoint.experiments.measure.raw import longest_between_answers, longest_gap
+from accesspoint.experiments.measure.run_data import longest_between_answers, longest_gap
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow, Walk
 
 STATIONS = 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts alone can set against the collapse: the settings that paper 000's introduction names, on its testbed."""
+"""Settings that hosts alone can make against the collapse, as paper 000's introduction names them, on its testbed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 from accesspoint.experiments.catalogue.ncr.testbed import DOWN_AGAIN, SECONDS, UP, of_payload
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Quick
 from accesspoint.experiments.lab.stage import Stage
-from accesspoint.experiments.measure.raw import quantile, rate
+from accesspoint.experiments.measure.run_data import quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from accesspoint.experiments.experiment import OURS, PLAIN, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
-from accesspoint.experiments.measure.raw import quantile, rate, variation
+from accesspoint.experiments.measure.run_data import quantile, rate, variation
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
@@ -94,7 +94,7 @@ EXPERIMENT = Experiment(
         Bars("ping", "Ping while both run.", ("ping_during",), "round trip (ms)", log=True),
     ),
     repeats=10,
-    # What the claims ask for. A third of it is longer than a full uplink takes to drain: 12 s.
+    # As the claims ask for. A third of it is longer than a full uplink takes to drain: 12 s.
     quick=Quick(seconds=60, arms=("fifo", "ncr-paper", "ours")),
     differences=(
         "the links are models that carry 14 and 1 Mb/s of TCP's payload, as the paper received, and 4 ms of round trip",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue disciplines of Linux measured as our access point is: same hosts, links and traffic, in one kernel."""
+"""Queue disciplines of Linux measured as this access point is: same hosts, links and traffic, in one kernel."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from accesspoint.experiments.experiment import OURS, Arm, Goal, Measure, Reported
-from accesspoint.experiments.measure import raw
+from accesspoint.experiments.measure import run_data
 
 if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
@@ -27,7 +27,7 @@ DIFFERENCES = (
 
 
 def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float, ...]]) -> tuple[Reported, ...]:
-    """What the peers had when this project began, in a lab of shell commands: arm -> a figure for each measure."""
+    """Figures of the peers when this project began, in a lab of shell commands: arm -> a figure for each measure."""
     return tuple(
         Reported(measure, arm, value, "measured before, Linux 6.1")
         for arm, values in figures.items()
@@ -36,14 +36,14 @@ def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float
 
 
 def ping_added(start: float = 0.0, end: float | None = None) -> Measure:
-    """What the load adds to the ping, so that arms compare whose empty links are not equally quick."""
+    """Ping under load above the ping of the same run's empty links, so that arms compare whose empty links differ."""
     return Measure(
-        "ping_added", "ms", "ping, mean, above that of the same run's empty links", raw.added(start, end), "{:.1f}"
+        "ping_added", "ms", "ping, mean, above that of the same run's empty links", run_data.added(start, end), "{:.1f}"
     )
 
 
 def goals_beside_cake() -> tuple[Goal, Goal]:
-    """At least what CAKE with its ACK filter leaves download and upload beside each other."""
+    """Goals for download and upload: each at least as fast as behind CAKE with its ACK filter."""
     return (
         Goal(
             "beaten", "ours keeps at least the download of CAKE with its ACK filter: {value} of it (at least {limit})",
@@ -59,7 +59,7 @@ def goals_beside_cake() -> tuple[Goal, Goal]:
 
 
 def take_rate(stage: "Stage", name: str, line: str, span: float = 0.25) -> None:
-    """A line `time Mb/s` of a program that prints one at the end of each `span` (s): a sample of flow `name`."""
+    """Keep a line `time Mb/s` of a program that prints one at the end of each `span` (s) as a sample of flow `name`."""
     fields = line.split()
     if len(fields) == 2:
         stage.sample(float(fields[0]) - stage.started - span / 2, "rate_mbps", float(fields[1]), span, name)

@@ -3,7 +3,7 @@
 
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Goal, Measure, Point, Quick, Timeline
-from accesspoint.experiments.measure.raw import mean, quantile, rate
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Effect, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES
@@ -16,7 +16,7 @@ LEARNS = Arm("ours-auto", "our access point, told no rates", "ours", OURS, optio
 
 
 def _scene(point: Point, arm: Arm) -> AccessPoint:
-    """Links to which the testbed's rates are what a rate means to the effect."""
+    """Links whose effect interprets the testbed's rates."""
     down, up = (
         Effect(str(point["link"]), rate, SECONDS, number) for number, rate in enumerate((TESTBED.down, TESTBED.up))
     )

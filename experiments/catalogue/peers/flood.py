@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added, take_rate
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from accesspoint.experiments.measure.raw import mean, quantile, rate
+from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

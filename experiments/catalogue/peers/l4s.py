@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS, ping_added
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.lab.traffic import IPERF_PORT
-from accesspoint.experiments.measure.raw import Raw, jain, mean, rate
+from accesspoint.experiments.measure.run_data import Raw, jain, mean, rate
 from accesspoint.experiments.measure.samples import percentile
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
@@ -25,7 +25,7 @@ RELABEL = "u32 match ip tos 2 0x03 action pedit ex munge ip tos set 1 retain 0x0
 
 @dataclass(frozen=True)
 class Ect1:
-    """What a station sends with ECT(0) leaves it with ECT(1): Linux has no TCP that sets it."""
+    """A filter that rewrites ECT(0) to ECT(1) in a station's outgoing packets: Linux has no TCP that sets ECT(1)."""
 
     station: int
 
@@ -38,7 +38,7 @@ class Ect1:
 
 @dataclass(frozen=True)
 class Crossing:
-    """How long each full segment of the scene's first flow takes from the first station to the server: samples
+    """The time that each full segment of the scene's first flow takes from the first station to the server: samples
     `crossing_ms`."""
 
     def prepare(self, stage: "Stage") -> None:
@@ -64,7 +64,7 @@ class Crossing:
         words = (
             sys.executable,
             "-m",
-            "accesspoint.experiments.scenes.passing",
+            "accesspoint.experiments.scenes.arrival_log",
             str(host.defaultIntf()),
             str(IPERF_PORT),
         )
@@ -73,7 +73,7 @@ class Crossing:
 
 
 def _queue_p99(raw: Raw) -> float | None:
-    """The quickest segment is one that found no queue: the first of all, if no other."""
+    """Time in queues (ms, p99): above that of the quickest segment, which found no queue."""
     all_of_them, settled = raw.values("crossing_ms"), raw.values("crossing_ms", start=SETTLED)
     return percentile(settled, 0.99) - min(all_of_them) if settled else None
 

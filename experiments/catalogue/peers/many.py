@@ -3,21 +3,21 @@
 
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from accesspoint.experiments.experiment import Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Timeline
-from accesspoint.experiments.measure.raw import Of, Raw, jain, mean, quantile, rate
+from accesspoint.experiments.measure.run_data import Of, Raw, jain, mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES
 
 SECONDS, UP = 90, 20
 STREAMS = (32, 200)
-MOST = 100
+MAX_STREAMS = 100
 """Streams of one iperf3, which takes 128."""
 NAMES = "uploads*"
 QUICK_ARMS = ("cake-ack-filter", "ours")
 
 
 def _uploads(number: int, station: int = 1) -> tuple[Flow, ...]:
-    parts = [min(MOST, number - start) for start in range(0, number, MOST)]
+    parts = [min(MAX_STREAMS, number - start) for start in range(0, number, MAX_STREAMS)]
     return tuple(
         Flow(f"uploads{place}", "up", UP, station=station, streams=part, each=True, cwnd_limited=False)
         for place, part in enumerate(parts, start=1)

@@ -16,7 +16,7 @@ from accesspoint.experiments.catalogue.peers import (
     take_rate,
 )
 from accesspoint.experiments.experiment import Bars, Experiment, Measure, Quick, Timeline
-from accesspoint.experiments.measure.raw import mean, rate
+from accesspoint.experiments.measure.run_data import mean, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accesspoint.experiments.experiment import PLAIN, Arm, Bars, Experiment, Measure, Quick, Reported
-from accesspoint.experiments.measure.raw import mean
+from accesspoint.experiments.measure.run_data import mean
 from accesspoint.experiments.scenes.scene import HOSTS, AccessPoint, require_hosts
 from accesspoint.topologies.links.profiles import LinkProfile
 

@@ -10,8 +10,8 @@ from statistics import fmean
 from accesspoint.experiments.catalogue.qos.radio import (
     BUFFER,
     DIFFERENCES,
+    MAX_THROUGHPUT,
     MOBILE_BUFFER,
-    MOST,
     OURS_ARM,
     PLAIN_ARM,
     QOS,
@@ -32,7 +32,7 @@ from accesspoint.experiments.experiment import (
     Timeline,
     Traffic,
 )
-from accesspoint.experiments.measure.raw import Of, Raw, rate, total
+from accesspoint.experiments.measure.run_data import Of, Raw, rate, total
 from accesspoint.experiments.scenes.cells import Cell, Datagrams, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 
@@ -41,9 +41,9 @@ LEAVES, OUTAGE, SECONDS = 14.0, 10.0, 44.0  # s; the outage is the paper's
 BACK = LEAVES + OUTAGE
 NEAR_FIRST, NEAR_SECOND = (4.0, 9.0), (34.0, SECONDS)
 SHARE = 0.3  # of what a cell carries: "30% (about twice of fair-share)"
-REACHABLE = round(SHARE * MOST * 1000)  # kbit/s
+REACHABLE = round(SHARE * MAX_THROUGHPUT * 1000)  # kbit/s
 TOLERANCE = 0.05
-# What the paper does not state, fixed before the first run. Indoors the paper adjusted the power for the channel to be
+# Not stated in the paper, fixed before the first run. Indoors the paper adjusted the power for the channel to be
 # well attenuated at the point of handover: of whole dBm it is that at which one terminal alone, without bursts, gets
 # nearest to half on the last two metres of what it gets near (22.4 Mb/s at 1, 18.6 at 0, 9.2 at -1; near 24.2).
 # Outdoors the loss is that of a street. A terminal loses bursts of 50 ms every 2 s in the devices' cells, with their
@@ -61,8 +61,8 @@ WALK: Mapping[str, str | float] = {
 
 
 def handover(point: Point, arm: Arm) -> Cell:
-    """The first terminal walks, and is the one that may have a target. Who is left behind is of no consequence from
-    then on, and stops; those beyond begin when it leaves, and have the outage to settle."""
+    """The first terminal walks, and may have a target. The terminals that it leaves stop then, as they have no further
+    effect; those at the second access point begin when it leaves, and have the outage to settle."""
     terminals = HERE + BEYOND
     traffic = (
         Transfer(1, "up", transport=str(arm.options["first"])),
@@ -76,7 +76,7 @@ def handover(point: Point, arm: Arm) -> Cell:
 
 
 def path(point: Point, arm: Arm) -> Cell:
-    """The mobile terminal alone; at the second access point is one that is silent."""
+    """The mobile terminal alone; the second access point has one silent terminal."""
     traffic: Traffic = Transfer(1, "up", transport=RENO) if point["protocol"] == "TCP" else Datagrams(1, "up", 40)
     return Cell(2, SECONDS, (traffic,), 4, {**WALK, **PLACES[str(point["place"])], "beyond": 1})
 
@@ -101,16 +101,16 @@ def between(raw: Raw) -> float | None:
 
 
 def lowest_after(raw: Raw) -> float | None:
-    """Of the six that were there before, the one that got least of the fair share after the handover."""
+    """The lowest rate after the handover among the six terminals that were there before, over the fair share."""
     rates = [raw.rate(f"sta{n}", BACK) for n in (1, *range(HERE + 1, HERE + BEYOND + 1))]
     return min(fair_shares(rates)[1:], default=None)
 
 
 def repaired(quantity: str) -> Of:
-    """How often a terminal at the second access point repaired a loss, per minute."""
+    """Loss repairs of a terminal at the second access point, per minute."""
 
     def of(raw: Raw) -> float:
-        # They are told at the run's end.
+        # Counted at the run's end.
         counts = [total(quantity, f"sta{n}")(raw) or 0.0 for n in range(HERE + 1, HERE + BEYOND + 1)]
         return sum(counts) / BEYOND / (SECONDS - LEAVES) * 60
 
@@ -134,7 +134,7 @@ ARMS = (
 )
 REACHABLE_ARMS = (
     targeted("qos-30", "TCP-AV for 30 %", REACHABLE),
-    targeted("ours-30", "TCP-AV for 30 %", REACHABLE, MOST),
+    targeted("ours-30", "TCP-AV for 30 %", REACHABLE, MAX_THROUGHPUT),
 )
 MEASURES = (
     Measure("near_first", "1", "the mobile terminal near the first access point, of its fair share", fair(*NEAR_FIRST)),
@@ -286,7 +286,7 @@ def joining(point: Point, arm: Arm) -> Cell:
 
 
 def shares(start: float, end: float | None, terminals: tuple[int, ...]) -> Of:
-    """The lowest of these terminals, of the fair share of them."""
+    """The lowest rate of these terminals over their fair share."""
 
     def of(raw: Raw) -> float | None:
         return min(fair_shares([raw.rate(f"sta{n}", start, end) for n in terminals]), default=None)

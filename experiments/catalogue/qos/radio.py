@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
-from accesspoint.experiments.measure.raw import Raw, jain, rate
+from accesspoint.experiments.measure.run_data import Raw, jain, rate
 from accesspoint.experiments.scenes.cells import Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
 
@@ -15,10 +15,10 @@ SETTLED = 20.0
 BUFFER, MOBILE_BUFFER = 256, 265  # packets: the access point of section IV.A, those of IV.B
 BUFFERS = (37, 90, 135, 256, 284)  # Table I, whole packets
 TARGET = 23_000  # kbit/s, section IV.A.1
-MOST = 23.0  # Mb/s, "nearly equal to the maximum TCP throughput": what our uplink is told to carry, on the wire
+MAX_THROUGHPUT = 23.0  # Mb/s, "nearly equal to the maximum TCP throughput": the uplink's rate on the wire
 WINDOW = 1 << 20  # bytes of TCP at most, below what a host's queue holds: the paper's simulation loses no data
 OTHERS = 3  # uploads beside the one with a target: with it four, which the paper calls fair
-ALMOST_NOTHING = 0.1  # of the fair share: what the claims read as "unlucky"
+ALMOST_NOTHING = 0.1  # of the fair share: "unlucky" in the claims
 RENO = "ns3::TcpLinuxReno"
 QOS = f"ns3::TcpAv[Target={TARGET}]"
 RADIO: Mapping[str, str | float] = {
@@ -35,7 +35,7 @@ DIFFERENCES = (
 
 
 def fair_shares(rates: Sequence[float]) -> list[float]:
-    """Each over the mean of all; empty where nobody has anything."""
+    """Each rate over the mean of all; empty where all are 0."""
     together = fsum(rates)
     return [rate * len(rates) / together for rate in rates] if together else []
 
@@ -54,18 +54,18 @@ def unlucky(raw: Raw) -> float:
 
 
 def own_share(raw: Raw) -> float | None:
-    """The first terminal's, which has the target."""
+    """Goodput of the first terminal, which has the target, over the fair share."""
     found = shares(raw)
     return found[0] if found else None
 
 
 def uploads(terminals: int, first: str) -> tuple[Transfer, ...]:
-    """first: the transport of the first terminal; the others are of Reno."""
+    """Uploads of all terminals. first: the transport of the first terminal; the others use Reno."""
     return tuple(Transfer(number, "up", transport=first if number == 1 else RENO) for number in range(1, terminals + 1))
 
 
 def crowd(point: Point, arm: Arm) -> Cell:
-    """From six terminals on the access point is that of section IV.B."""
+    """Uploads of all terminals; six and more use the access point of section IV.B."""
     terminals = int(point["terminals"])
     buffer = BUFFER if terminals < 6 else MOBILE_BUFFER
     window = int(point.get("window", WINDOW))
@@ -74,7 +74,7 @@ def crowd(point: Point, arm: Arm) -> Cell:
 
 
 def buffered(point: Point, arm: Arm) -> Cell:
-    """Of the arm `two` two plain uploads; else one with a target, or none, and three plain ones."""
+    """Two plain uploads for the arm `two`; else one with a target, or none, and three plain ones."""
     terminals = int(arm.options["terminals"])
     traffic = uploads(terminals, str(arm.options["first"]))
     return Cell(terminals, SECONDS, traffic, 4, {**RADIO, "ap_queue": int(point["buffer"]), "distance": 0.3})
@@ -87,7 +87,7 @@ MEASURES = (
     Measure("unlucky", "1", "terminals below 0.1 of the fair share", unlucky, "{:.1f}"),
 )
 PLAIN_ARM = Arm("plain", "Reno, bridge", "plain", ecn=False)
-OURS_ARM = Arm("ours", "our access point, Reno", "ours", OURS, options={"uplink_mbps": MOST})
+OURS_ARM = Arm("ours", "our access point, Reno", "ours", OURS, options={"uplink_mbps": MAX_THROUGHPUT})
 
 
 UNLUCKY = Experiment(
@@ -155,7 +155,7 @@ TARGETED = Experiment(
             "our access point, TCP-AV and three of Reno",
             "ours",
             OURS,
-            options={"first": QOS, "terminals": 1 + OTHERS, "uplink_mbps": MOST},
+            options={"first": QOS, "terminals": 1 + OTHERS, "uplink_mbps": MAX_THROUGHPUT},
         ),
     ),
     measures=(

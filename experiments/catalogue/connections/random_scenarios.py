@@ -7,7 +7,7 @@ from accesspoint.experiments.catalogue.connections.play import Scenarios, Stream
 from accesspoint.experiments.catalogue.connections.scenario import LINKS, MODES, SEED, link
 from accesspoint.experiments.catalogue.connections.verdict import judge
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Point, Quick, Scatter
-from accesspoint.experiments.measure.raw import Of, Raw, total
+from accesspoint.experiments.measure.run_data import Of, Raw, total
 from accesspoint.experiments.scenes.scene import AccessPoint
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import LinkProfile

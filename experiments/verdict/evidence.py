@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer to a claim is made of: figures of experiments, by repeats."""
+"""Types and functions for the evidence of a claim: figures of experiments, by repeats."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -15,7 +15,7 @@ class Measured(Protocol):
 
 
 Answers = Callable[[Measured, str, Point | None], Repeats | None]
-"""Of an arm at a point, both as the claim calls them."""
+"""Function of measured figures, and of an arm and a point as the claim calls them, to the claim's figure."""
 
 
 def both(one: Repeats | None, other: Repeats | None, how: Callable[[Repeats, Repeats], Repeats]) -> Repeats | None:

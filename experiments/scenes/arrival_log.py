@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a TCP flow's full segments pass an interface: `python -m accesspoint.experiments.scenes.passing INTERFACE PORT`
-prints `ready` and
-then `sequence identification time` (s since the epoch, by the kernel) of each one to that port or from it.
+"""Log the times at which a TCP flow's full segments pass an interface.
 
-Sequence number and IPv4 identification together tell a segment from its retransmission, so that two of these programs
-say how long each took from one interface to the other.
+`python -m accesspoint.experiments.scenes.arrival_log INTERFACE PORT` prints `ready` and then
+`sequence identification time` (s since the epoch, by the kernel) of each segment to or from that port.
+
+Sequence number and IPv4 identification together distinguish a segment from its retransmission, so that the logs of two
+interfaces give the time that each segment took from one to the other.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ def parse(frame: bytes, port: int) -> tuple[int, int] | None:
 
 
 def watch(interface: str, port: int) -> None:
-    """For ever."""
+    """Print the log of an interface, until the process ends."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     end.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     end.bind((interface, 0))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which figures of simulated cells of 802.11 answer the claims of papers 001, 002 and 004
-(accesspoint.experiments.verdict.answers)."""
+"""Figures of simulated cells of 802.11 that answer the claims of papers 001, 002 and 004
+(accesspoint.experiments.verdict.claim_evidence)."""
 
 import functools
 import operator
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from accesspoint.experiments.catalogue.cwnd.radio import DELAYS, TERMINALS
-from accesspoint.experiments.catalogue.qos.radio import MOST, OTHERS
+from accesspoint.experiments.catalogue.qos.radio import MAX_THROUGHPUT, OTHERS
 from accesspoint.experiments.verdict.claims import Point, Repeats
-from accesspoint.experiments.verdict.measured import Answers, Measured, both, times
+from accesspoint.experiments.verdict.evidence import Answers, Measured, both, times
 
 CELL, PLAIN, MIDDLEWARE = "cell-terminals", "plain", "middleware"
 DEFAULT, ADJUSTED = "default condition without the middleware", "adjusted condition with our middleware"
@@ -26,7 +26,7 @@ def over_delays(measure: str, arm: str, terminals: int, m: Measured) -> Repeats 
 
 
 def crowded(measure: str, counts: Mapping[str, int]) -> Answers:
-    """counts: arm of the claim -> terminals, all of them plain."""
+    """Figures by a number of plain terminals. counts: arm of the claim -> terminals, all of them plain."""
     return lambda m, name, point: over_delays(measure, PLAIN, counts[name], m)
 
 
@@ -59,13 +59,13 @@ def most_of_all(m: Measured, name: str, point: Point | None) -> Repeats | None:
 
 
 def smallest_round_trip(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """Over the artificial delay: that over itself is 1."""
+    """The smallest round trip over the artificial delay: `min_rtt` over itself is 1."""
     found = m(CELL, "smallest", PLAIN, terminals=1, delay=int(point or LONG))
     return found if name == "min_rtt" else both(found, found, lambda one, other: one / other)
 
 
 def some_with_it(terminals: int) -> Answers:
-    """The claim's points are how many have the middleware."""
+    """The claim's points are numbers of terminals with the middleware."""
 
     def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
         bounding = 0 if name == "no terminal with the middleware" else int(point or 0)
@@ -94,7 +94,7 @@ def effective(protocol: str, direction: str) -> Answers:
 
 
 def best_at(protocol: str, direction: str) -> Answers:
-    """The claim's arms are numbers of nodes: "4 nodes"."""
+    """The claim's arms are numbers of nodes, as "4 nodes"."""
     return lambda m, name, point: effective(protocol, direction)(m, name, int(name.split()[0]))
 
 
@@ -212,7 +212,7 @@ SPOTS = {"near AP-1": "near_first", "between the APs": "between", "near AP-2": "
 
 
 def walking(place: str, measure: str) -> Answers:
-    """Of the mobile terminal, in fair shares; the claim's points, if any, are places along the path."""
+    """The mobile terminal's figure, in fair shares; the claim's points, if any, are places along the path."""
 
     def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
         return m("cell-handover", SPOTS[str(point)] if point else measure, WALKERS[name], place=place)
@@ -221,7 +221,7 @@ def walking(place: str, measure: str) -> Answers:
 
 
 def above_fair(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """What is measured is in fair shares: theirs is 1."""
+    """Figures are in fair shares: that of another terminal is 1."""
     found = m("cell-handover", "after", "qos", place="indoor")
     return found if name == "QoS-TCP" else both(found, found, operator.truediv)
 
@@ -329,11 +329,12 @@ ANSWERS: Mapping[str, Answers] = {
 
 
 def none_unlucky(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """The lowest of five behind ours, of the fair share; a repeat without 95 % of 23 Mb/s in total has none to show."""
+    """The lowest of five behind this access point, of the fair share; a repeat without 95 % of 23 Mb/s in total counts
+    as 0."""
     lowest, total = (m("cell-unlucky", measure, "ours", terminals=5) for measure in ("lowest", "total"))
     if lowest is None or total is None:
         return None
-    return lowest.together(total, lambda own, all_of_them: own if all_of_them >= 0.95 * MOST else 0.0)
+    return lowest.together(total, lambda own, all_of_them: own if all_of_them >= 0.95 * MAX_THROUGHPUT else 0.0)
 
 
 def fair_behind_ours(m: Measured, name: str, point: Point | None) -> Repeats | None:
@@ -344,4 +345,4 @@ BEATEN: Mapping[str, Answers] = {
     "001-fig2b-vegas-60-percent": fair_behind_ours,
     "004-fig6-unfair-from-5": none_unlucky,
 }
-"""Ours, for a claim's `beat`."""
+"""This access point's figure for a claim's `beat`."""

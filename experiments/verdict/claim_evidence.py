@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which figures of which experiments answer a claim, and what is missing for the others. Limits are the claims' alone.
+"""Figures of experiments that answer a claim, and what is missing for the other claims. Limits are the claims' alone.
 
 How the arms were chosen, before any result was judged: where the paper compares with its own proposal, both sides have
 the same hosts (CUBIC with ECN: the paper names no TCP), so what it calls normal is the arm `fifo`, and its proposal the
@@ -15,9 +15,9 @@ from accesspoint.experiments.catalogue.ncr.grid import ALONE, DOWNLOADS, THIRDS,
 from accesspoint.experiments.catalogue.ncr.settings import DEFAULT as AS_IT_IS
 from accesspoint.experiments.catalogue.ncr.settings import SETTINGS
 from accesspoint.experiments.experiment import Value
-from accesspoint.experiments.verdict import cell_answers
+from accesspoint.experiments.verdict import cell_evidence
 from accesspoint.experiments.verdict.claims import Answer, Claim, Point, Repeats
-from accesspoint.experiments.verdict.measured import Answers, Measured, both, times
+from accesspoint.experiments.verdict.evidence import Answers, Measured, both, times
 
 LACKS: Mapping[str, tuple[str, ...]] = {
     "the access points themselves, or somebody else's model of them": (
@@ -44,7 +44,7 @@ LACKS: Mapping[str, tuple[str, ...]] = {
         "the law and the tuned window table of Ai et al., which are not in the text",
     ),
 }  # fmt: skip
-"""What the lab has not -> the parts of `needs` that ask for it."""
+"""A thing that the lab lacks -> the parts of `needs` that ask for it."""
 
 HAS = frozenset({
     # Cells of ns-3.
@@ -115,17 +115,17 @@ KILO = 1000.0
 
 
 def figure(experiment: str, measure: str, arm: str, factor: float = 1.0) -> Answers:
-    """One figure for whatever arm and point the claim has."""
+    """One figure for any arm and point of the claim."""
     return lambda m, name, point: times(m(experiment, measure, arm), factor)
 
 
 def by_arm(experiment: str, of: Mapping[str, tuple[str, str]]) -> Answers:
-    """of: arm of the claim -> measure, arm."""
+    """Figures by the claim's arm. of: arm of the claim -> measure, arm."""
     return lambda m, name, point: m(experiment, *of[name]) if name in of else None
 
 
 def by_point(experiment: str, arm: str, of: Mapping[Point, str]) -> Answers:
-    """of: point of the claim -> measure."""
+    """Figures by the claim's point. of: point of the claim -> measure."""
     return lambda m, name, point: m(experiment, of[point], arm) if point is not None and point in of else None
 
 
@@ -155,7 +155,7 @@ def over_the_grid(m: Measured, name: str, point: Point | None) -> Repeats | None
 
 
 def gain_and_loss(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """In the setting of Fig. 6, the only one of which the text prints all four values."""
+    """Gain or loss in the setting of Fig. 6, the only one for which the text prints all four values."""
     if name == "what the download gains":
         kept, before = (m("ncr-wlan", "download_during", arm) for arm in (NCR, NORMAL))
     else:
@@ -164,7 +164,7 @@ def gain_and_loss(m: Measured, name: str, point: Point | None) -> Repeats | None
 
 
 def best_setting(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """Of the settings that hosts can make, the one with the highest mean; all of them, or none, were measured."""
+    """The figure of the host setting with the highest mean; all settings, or none, were measured."""
     if name == "download alone":
         return m("ncr-settings", "download_alone", AS_IT_IS)
     found = [m("ncr-settings", "download_during", setting) for setting in SETTINGS]
@@ -182,7 +182,7 @@ BY_ITSELF = {"ADSL1": ("tcp", "adsl-adsl"), "ADSL2": ("second", "adsl-adsl"), "H
 
 
 def one_link(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """kB/s, both file sizes."""
+    """Throughput of one link (kB/s), mean of both file sizes."""
     arm, links = BY_ITSELF[name]
     sizes = [m("batcp", "throughput", arm, links=links, bytes=size) for size in SIZES]
     return times(both(sizes[0], sizes[1], lambda one, other: one + other), 1 / 2 / 8)
@@ -208,7 +208,7 @@ def share_of_link(m: Measured, name: str, point: Point | None) -> Repeats | None
 
 
 def iperf(measure: str, arm: str) -> Answers:
-    """The lab's bulk sender is iperf3; FileZilla it has not."""
+    """Figures of iperf3, the lab's bulk sender; the lab does **not** have FileZilla."""
     return lambda m, name, point: m("ncr-testbed", measure, arm) if "Iperf" in (name, point) else None
 
 
@@ -218,8 +218,8 @@ WIMAX = {"normal WiMAX": NORMAL, "NCR enabled WiMAX": NCR}
 
 
 def in_cell(network: str, at: Mapping[str, int], measure: str, arms: Mapping[str, str]) -> Answers:
-    """Of the simulated cell, which is nearer to the paper's setting; of links of the stated rates where it was not
-    run."""
+    """The figure of the simulated cell, which is nearer to the paper's setting; that of links of the stated rates where
+    the cell was not run."""
 
     def answer(m: Measured, name: str, point: Point | None) -> Repeats | None:
         links, cell = m(f"ncr-{network}", measure, arms[name]), m(f"cell-{network}", measure, arms[name], **at)
@@ -238,7 +238,7 @@ def in_wimax(measure: str, arms: Mapping[str, str] = WIMAX) -> Answers:
 
 WLAN = ("normal WLAN", "NCR")
 ANSWERS: Mapping[str, Answers] = {
-    **cell_answers.ANSWERS,
+    **cell_evidence.ANSWERS,
     "000-fig1-download-alone": iperf("download_alone", NORMAL),
     "000-fig2-download-mixed": figure("ncr-testbed", "download_during", NORMAL, KILO),
     "000-fig2-upload-mixed": figure("ncr-testbed", "upload_during", NORMAL),
@@ -303,7 +303,7 @@ ANSWERS: Mapping[str, Answers] = {
 
 
 def upload_beside_what_is_kept(m: Measured, name: str, point: Point | None) -> Repeats | None:
-    """Ours, kb/s; a repeat that does not keep the download's 3.26 Mb/s has no upload to show."""
+    """This access point's upload, kb/s; a repeat that does not keep the download's 3.26 Mb/s counts as 0."""
     kept, upload = (m("ncr-wlan", measure, "ours") for measure in ("download_during", "upload_during"))
     if kept is None or upload is None:
         return None
@@ -311,7 +311,7 @@ def upload_beside_what_is_kept(m: Measured, name: str, point: Point | None) -> R
 
 
 BEATEN: Mapping[str, Answers] = {
-    **cell_answers.BEATEN,
+    **cell_evidence.BEATEN,
     "000-fig6-ncr-download-mixed": figure("ncr-wlan", "download_during", "ours"),
     "000-fig6-ncr-upload-mixed": upload_beside_what_is_kept,
     "000-fig8-ncr-mixed": in_wimax("download_during", dict.fromkeys(WIMAX, "ours")),
@@ -321,7 +321,8 @@ BEATEN: Mapping[str, Answers] = {
     "000-fig14-ncr-aggregate": figure("ncr-testbed", "total_during", "ours"),
     "003-fig8-hspa-pair-64-to-68": of_both_alone({"BATCP over ADSL1 and HSPA": ("ours", UNSTEADY)}),
 }
-"""Our access point's figure, or our scheduler's, for a claim's `beat`, at each of the claim's points if it has some."""
+"""This access point's figure, or this project's scheduler's, for a claim's `beat`, at each of the claim's points if it
+has some."""
 
 
 def asked(claim: Claim) -> frozenset[str]:
@@ -341,12 +342,12 @@ def asked(claim: Claim) -> frozenset[str]:
 
 
 def lacking(claim: Claim) -> list[str]:
-    """What the lab has not of what a claim needs."""
+    """Things that a claim needs and the lab lacks."""
     asked = {part.strip() for part in claim.needs.split(";")}
     return [what for what, parts in LACKS.items() if asked & set(parts)]
 
 
 def answer(claim: Claim, measured: Measured) -> Answer | None:
-    """Where the claim's figures are; None: no experiment has them."""
+    """Function of an arm and a point to the claim's figures; None: no experiment has them."""
     found = ANSWERS.get(claim.id)
     return None if found is None else lambda name, point: found(measured, name, point)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.runs.again RUN RUN`: whether two runs of one seed are the same, and if not, from
-when on and by how much. RUN: a run's folder (accesspoint.experiments.runs.store). Exit code 1 when they differ.
+"""`python -m accesspoint.experiments.runs.determinism RUN RUN`: compare two runs of one seed, and print from when on
+and by how much they differ. RUN: a run's folder (accesspoint.experiments.runs.store). Exit code 1 when they differ.
 
-To a microsecond for what is timed, as floating-point sums in different orders differ below that.
+Times and values are compared to 6 digits (1 us), as floating-point sums in different orders differ below that.
 """
 
 import argparse
@@ -24,7 +24,8 @@ Row = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one quantity of one source. first: the time (s) of the first sample that the other run has not."""
+    """A quantity of one source that differs. first: the time (s) of the first sample that the other run does not
+    have."""
 
     quantity: str
     source: str
@@ -40,7 +41,7 @@ class Difference:
 
 
 def differences(one: Iterable[Sample], other: Iterable[Sample]) -> list[Difference]:
-    """What two runs measured otherwise, the earliest first."""
+    """Return the quantities that differ between two runs, the earliest first."""
     both = [_by_source(one), _by_source(other)]
     found = []
     for key in sorted(both[0].keys() | both[1].keys()):
@@ -68,7 +69,7 @@ def read(folder: Path) -> tuple[Order, list[Sample]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.runs.again", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.runs.determinism", description=__doc__)
     parser.add_argument("runs", metavar="RUN", nargs=2, type=Path)
     options = parser.parse_args(argv)
     (one, first), (other, second) = (read(folder) for folder in options.runs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls in BPF for the time of a run.
+"""Congestion controls in BPF, loaded for the time of a run.
 
 A kernel has one control of a name, and runs side by side share it: the first one starts a keeper, this module as a
 program, which holds the control loaded (`hosts cc run`) until nobody has a lock on it any more. Locks go with their
@@ -27,7 +27,8 @@ PATIENCE = 600.0  # s
 
 
 class Controls:
-    """As a context manager. wanted: as `hosts cc load` takes them, "vegas alpha=3". Raises LabError."""
+    """Context manager that keeps controls loaded. wanted: as `hosts cc load` takes them, "vegas alpha=3". Raises
+    LabError."""
 
     def __init__(self, wanted: tuple[str, ...]) -> None:
         self._wanted = wanted
@@ -72,7 +73,7 @@ def _take(words: str) -> IO[str]:
 
 
 def _users(name: str) -> Path:
-    """Empty, or with what the control was loaded with; its users share a lock on it."""
+    """A control's file: empty, or with the words that it was loaded with; its users share a lock on it."""
     path = LOCKS / name
     path.touch()
     return path
@@ -83,7 +84,7 @@ def _loaded(name: str) -> bool:
 
 
 def _start_keeper(words: str) -> None:
-    command = [sys.executable, "-m", "accesspoint.experiments.scenes.controls", words]
+    command = [sys.executable, "-m", "accesspoint.experiments.scenes.congestion_controls", words]
     pipe = subprocess.PIPE
     keeper = subprocess.Popen(
         command, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
@@ -96,7 +97,7 @@ def _start_keeper(words: str) -> None:
 
 
 def keep(words: str) -> int:
-    """Loads a control, prints `kept`, and holds it until it is not used any more."""
+    """Load a control, print `kept`, and hold it until it is no longer used."""
     name = words.split()[0]
     command = [str(HOSTS), "cc", "run", *words.split()]
     quiet = subprocess.DEVNULL
@@ -123,7 +124,7 @@ def keep(words: str) -> int:
 
 @contextlib.contextmanager
 def _guard() -> Iterator[None]:
-    """One at a time looks at locks and loads."""
+    """Lock out other processes while one checks locks and loads."""
     descriptor = os.open(LOCKS, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

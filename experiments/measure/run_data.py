@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw data of one run, and the usual measures of it. Times are the timeline's; `Raw` knows how long that took."""
+"""The raw data of one run, and the usual measures of it. Times are the timeline's; `Raw` converts them to the run's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Of = Callable[["Raw"], float | None]
 
 @dataclass(frozen=True)
 class Raw:
-    """What one run of an arm at a point measured.
+    """The samples of one run of an arm at a point.
 
     seconds: how long the run took; scale: seconds of it per second of the timeline.
     """
@@ -35,7 +35,7 @@ class Raw:
         return [s for s in self.samples if s.quantity == quantity and fnmatchcase(s.source, source)]
 
     def sources(self, quantity: str, source: str = "*") -> list[str]:
-        """Who has samples of this quantity."""
+        """Names of the sources that have samples of this quantity."""
         return sorted({sample.source for sample in self.of(quantity, source)})
 
     def span(self, start: float, end: float | None) -> tuple[float, float]:
@@ -54,7 +54,7 @@ class Raw:
     def rates(
         self, source: str, start: float = 0.0, end: float | None = None, quantity: str = "rate_mbps"
     ) -> list[float]:
-        """`rate` of each of them that was started before the end: 0 for who never came up, and has no samples."""
+        """`rate` of each flow that was started before the end: 0 for a flow that never came up, and has no samples."""
         rates = [self.rate(one, start, end, quantity) for one in self.sources(quantity, source)]
         begun = [s for s in self.of("streams", source) if s.time < self.span(start, end)[1]]
         started = sum(s.value for s in begun) if quantity == "stream_mbps" else len({s.source for s in begun})
@@ -155,5 +155,5 @@ def jain(source: str = "*", start: float = 0.0, end: float | None = None, quanti
 
 
 def least(source: str = "*", start: float = 0.0, end: float | None = None) -> Of:
-    """Mb/s of the flow that got least."""
+    """Mb/s of the slowest flow."""
     return lambda raw: min(raw.rates(source, start, end), default=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at what lies between a flow's ends: TCP's own round trips, and the queue of the uplink."""
+"""Observations between a flow's ends: TCP's own round trips, and the queue of the uplink."""
 
 import re
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
 
 UPLINK = 2  # the access point's port
-LEAST = 10_000  # bytes: who has sent less only controls, or has sent nothing yet
+MIN_SENT = 10_000  # bytes: a connection that has sent less only controls, or has not started
 _SENT, _RTT = re.compile(r"\bbytes_sent:(\d+)"), re.compile(r"\brtt:([\d.]+)/")
 
 
 def round_trip(text: str) -> float | None:
-    """ms, smoothed, of the connection that has sent most, in the output of `ss -tinH`."""
+    """Smoothed round trip (ms) of the connection that has sent most, in the output of `ss -tinH`."""
     found = []
     for line in text.splitlines():
         sent, rtt = _SENT.search(line), _RTT.search(line)
-        if sent and rtt and int(sent[1]) >= LEAST:
+        if sent and rtt and int(sent[1]) >= MIN_SENT:
             found.append((int(sent[1]), float(rtt[1])))
     return max(found)[1] if found else None
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Once a second of the run: `tcp_rtt_ms` of source `download`, the server's connection, and `upload`, the first
-    station's; and `queue_packets`, what waits for the uplink. Where the switch has no gNMI there is none of the
-    latter."""
+    """Samples once a second of the run: `tcp_rtt_ms` of source `download`, the server's connection, and `upload`, the
+    first station's; and `queue_packets`, the packets that wait for the uplink. A switch without gNMI has no samples of
+    the queue."""
 
     def prepare(self, stage: "Stage") -> None:
         for second in range(1, int(stage.seconds)):
@@ -44,7 +44,7 @@ class Looks:
 
 
 def queue_request(port: str) -> "gnmi.GetRequest":
-    """What asks how many packets wait in a port's queues."""
+    """Request for the number of packets that wait in a port's queues."""
     from finsy import GNMIPath
     from finsy.proto import gnmi
 
@@ -57,7 +57,7 @@ def waiting(stub: Any, request: "gnmi.GetRequest") -> int:
 
 
 def uplink_queue(lab: Any) -> int | None:
-    """Packets; None without gNMI."""
+    """Number of packets that wait for the uplink; None without gNMI."""
     import grpc
     from finsy.proto import gnmi_grpc
 

@@ -3,9 +3,9 @@
 
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
 from accesspoint.experiments.experiment import Arm, Bars, Experiment, Goal, Measure, Point, Quick, Timeline
-from accesspoint.experiments.measure.raw import mean, rate, total
+from accesspoint.experiments.measure.run_data import mean, rate, total
+from accesspoint.experiments.scenes.encapsulated import Counters, InTunnel, Tunnel, Wrapped
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
-from accesspoint.experiments.scenes.wrapped import Counters, InTunnel, Tunnel, Wrapped
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.encapsulation import TUNNELS, WRAPS
 from accesspoint.topologies.links.profiles import PROFILES

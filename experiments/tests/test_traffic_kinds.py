@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic other than plain TCP: programs that send and receive it, and what is read of it."""
+"""Traffic other than plain TCP: programs that send and receive it, and samples of it."""
 
 import os
 import subprocess
@@ -14,11 +14,11 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw as Payload
 
 from accesspoint.experiments.lab.stage import empty_pings
-from accesspoint.experiments.measure.raw import Raw, added, total
+from accesspoint.experiments.measure.run_data import Raw, added, total
 from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.scenes.arrival_log import parse
+from accesspoint.experiments.scenes.encapsulated import _table
 from accesspoint.experiments.scenes.multicast import FRAME, PAYLOAD
-from accesspoint.experiments.scenes.passing import parse
-from accesspoint.experiments.scenes.wrapped import _table
 from accesspoint.topologies.links.paths import Paths
 from accesspoint.topologies.requirements import ROOT
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transports whose ACKs nobody can see: an access point that puts ACKs first has nothing to put first."""
+"""Transports whose ACKs cannot be seen: an access point that puts ACKs first has nothing to put first."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from accesspoint.experiments.catalogue.peers import (
     take_rate,
 )
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from accesspoint.experiments.measure.raw import mean, rate
+from accesspoint.experiments.measure.run_data import mean, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES

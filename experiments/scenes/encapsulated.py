@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic in tags, sessions and tunnels (accesspoint.topologies.links.encapsulation), and what TCP itself counts of
-it."""
+"""Traffic in tags, sessions and tunnels (accesspoint.topologies.links.encapsulation), and TCP's own counters of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,7 @@ class InTunnel(Flow):
 
 @dataclass(frozen=True)
 class Counters:
-    """What the hosts' TCP counted from `start` to the end: samples `out_of_order` (segments that came before an earlier
+    """TCP counters of the hosts from `start` to the end: samples `out_of_order` (segments that came before an earlier
     one) and `retransmitted` of each host."""
 
     start: float = 0.0
@@ -66,7 +65,7 @@ class Counters:
 
 
 def counters(host: Any) -> dict[str, int]:
-    """Of a host's network namespace."""
+    """TCP counters of a host's network namespace."""
     found = _table(Path(f"/proc/{host.pid}/net/netstat").read_text())
     found |= _table(Path(f"/proc/{host.pid}/net/snmp").read_text())
     return {"out_of_order": found["TcpExt.TCPOFOQueue"], "retransmitted": found["Tcp.RetransSegs"]}
