@@ -24,13 +24,13 @@ import sqlalchemy as sa
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from .agent.control import Control
+from .agent.local_backend import LocalBackend
 from .agent.stats import Stats
 from .api.app import create_app
 from .api.connections import BoundedProtocol
 from .api.service import FILES, Service
 from .config import ConfigError, load
-from .punctual import punctual
+from .realtime import raise_priority
 from .state.database import connect, explain
 from .state.store import new_secret
 
@@ -199,39 +199,39 @@ async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service,
     from .fleet.archive import Archivist
     from .fleet.credentials import Credentials, load_key
     from .fleet.engine import Engine
-    from .fleet.fleet import Fleet
+    from .fleet.remote_backend import RemoteBackend
     from .state.agents import access_point_of
 
     if options.engine_keys is None:
         raise ConfigError("--engine needs --engine-keys: a folder with account.seed, ca.pem and service.creds")
     keys = options.engine_keys
     engine = Engine([*options.engine], keys / "ca.pem", Credentials.load(keys / "service.creds"), "service")
-    fleet = Fleet(engine, lambda name: service.read(service.store.standing, name), options.engine_copies)
-    service = Service(database, fleet, options.files)
+    backend = RemoteBackend(engine, lambda name: service.read(service.store.standing, name), options.engine_copies)
+    service = Service(database, backend, options.files)
     service.adoption = Adoption(
         engine, load_key("A", keys / "account.seed"), lambda agent: service.read(access_point_of, database, agent)
     )
     archivist = Archivist(engine, service.archive, database, service.write, lambda: service.names)
     service.monitor.archive_problem = lambda: archivist.problem
-    await fleet.listen()
+    await backend.listen()
     await service.adoption.listen()
-    return service, [engine.run(), fleet.mend(), archivist.run()]
+    return service, [engine.run(), backend.mend(), archivist.run()]
 
 
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
     config = load(options.config_file) if options.config_file else None
     database = connect(options.database)
-    control = Control(lambda name: say(f"ready {name}"))
+    backend = LocalBackend(lambda name: say(f"ready {name}"))
     try:
-        log = Stats(options.stats, control.access_points) if options.stats else None
+        log = Stats(options.stats, backend.access_points) if options.stats else None
     except OSError as error:
         raise ConfigError(f"--stats {options.stats}: {(error.strerror or str(error)).lower()}") from None
     listener = listen(options.rest, tls=options.tls_cert is not None)
     address = listener.getsockname()
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     url = f"{'https' if options.tls_cert else 'http'}://{host}:{address[1]}"
-    service = Service(database, control, options.files)
+    service = Service(database, backend, options.files)
     beside: list[Coroutine[Any, Any, None]] = []
     if options.engine:
         service, beside = await fleet_service(options, database)
@@ -245,7 +245,7 @@ async def run(options: Options) -> None:
         loop.add_signal_handler(number, stop.set)
     again = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, again.set)
-    punctual()
+    raise_priority()
     await first_token(service, options.token_file, url)
     service.start()
     serving = asyncio.create_task(server.serve([listener]))
@@ -276,7 +276,7 @@ async def run(options: Options) -> None:
         server.should_exit = True
         await asyncio.wait([serving], timeout=STOP_SECONDS)
         server.force_exit = True
-        await service.control.stop()
+        await service.backend.stop()
         for task in (stopping, *tasks):
             if task is not serving:
                 task.cancel()

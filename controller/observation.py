@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-if TYPE_CHECKING:
-    from .agent.access_point import AccessPoint
-    from .agent.regulator import PortRegulator
-
 TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
 """Upper bounds of the histogram of ticks, in seconds; one is due every 0.01."""
 FULL = 65_535
@@ -70,7 +66,7 @@ class Measure:
 
 
 def _volume(name: str) -> Callable[..., float]:
-    def of(ap: "AccessPoint", state: "PortRegulator", class_id: int) -> int:
+    def of(ap: Any, state: Any, class_id: int) -> int:
         counts: list[int] = getattr(state.volumes, name)
         return counts[class_id]
 
@@ -78,7 +74,7 @@ def _volume(name: str) -> Callable[..., float]:
 
 
 def _signal(place: int) -> Callable[..., float]:
-    def of(ap: "AccessPoint", state: "PortRegulator", class_id: int) -> int:
+    def of(ap: Any, state: Any, class_id: int) -> int:
         return ap.signals.get((state.port.port, class_id), (0, 0, 0))[place]
 
     return of

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .. import config, log
-from ..punctual import punctual
+from ..realtime import raise_priority
 from .process import Agent, Options
 
 
@@ -43,7 +43,7 @@ async def run(options: Options) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    punctual()
+    raise_priority()
     print(f"agent {agent.id}", flush=True)
     working, stopping = asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())
     try:

@@ -10,7 +10,7 @@ import finsy as fy
 from finsy.proto import p4r
 
 from ..config import AccessPointConfig
-from . import acks, classes, ports
+from . import classes, ports, queue_meters
 from .connection import Connection, Elect, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
@@ -96,7 +96,7 @@ class AccessPoint:
         for entity in of_ports:
             if isinstance(entity, fy.P4TableEntry) and entity.table_id == "ingress_roles":
                 entity.metadata = canonical(self._epoch)
-        return [*of_ports, *classes.entities(self.config, self.program), *acks.entities(self.config)]
+        return [*of_ports, *classes.entities(self.config, self.program), *queue_meters.entities(self.config)]
 
     async def _serve(self, kept: bool) -> None:
         for manager in (self._entries, self.stations, self.flows, self.loop, self.usage):

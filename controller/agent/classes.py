@@ -12,6 +12,7 @@ Rules of the operator stand above all that.
 """
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port, Rule
+from ..law import LAWS
 from .program import (
     DIRECTIONS,
     FLOW_CLASS_THINNED,
@@ -26,7 +27,6 @@ from .program import (
     table_entry,
 )
 from .queue_estimate import FULL_FRAME
-from .regulator import LAWS
 
 CLASS_NONE = 0
 CLASS_NAMES = {CLASS_NONE: "none", CLASS_DOWNLINK: "downlink", CLASS_UPLINK: "uplink"}

@@ -15,17 +15,18 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from finsy.proto import p4r, rpc_code
 
 from ..config import AccessPointConfig
+from ..law import LAWS
 from ..observation import TICK_BOUNDS
-from .acks import burst, meter_rates, queue_meter, queue_rates, slowest
 from .classes import class_ids, ruled_class
 from .connection import Connection
 from .feedback import Floats, quantise
+from .flow import Flow
 from .flow_table import METER_STEP, SMALL_BURST, FlowTable
 from .program import (
     ECT0,
@@ -41,11 +42,9 @@ from .program import (
     class_index,
     table_entry,
 )
-from .regulator import CLASSES, LAWS, NOBODY, VOLUMES, PortRegulator, Volumes, slowest_uplink
+from .queue_meters import burst, meter_rates, queue_meter, queue_rates, slowest
+from .regulator import CLASSES, NOBODY, VOLUMES, PortRegulator, Volumes, slowest_uplink
 from .transport import RpcError, Transport
-
-if TYPE_CHECKING:
-    from .flows import Flow
 
 IDLE_INTERVAL = 0.1
 """Seconds between ticks while nothing is regulated: counters are only looked at."""
@@ -173,7 +172,7 @@ class Loop:
             self.added(flow)
             self._fresh.append(flow)
 
-    def change(self, flow: "Flow") -> None:
+    def change(self, flow: Flow) -> None:
         """What is known of a flow has changed: its entry is written once more."""
         if self._by_index.get(flow.index) is flow:
             self.flows.set_class(flow.index, ruled_class(self._config, flow.flow_class))

@@ -42,7 +42,7 @@ from ..fleet.messages import (
 )
 from ..samples import FLUSH_SECONDS, Recorder
 from .connection import State
-from .control import Control, Refused
+from .local_backend import LocalBackend, Refused
 
 LOG = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class Agent:
         self._disk = Disk(options.state)
         self.id = self._disk.key.public
         self.name = options.name
-        self.control = Control(ready, elect=self._elect)
+        self.backend = LocalBackend(ready, elect=self._elect)
         self._desired = Desired(revision=0, config=None)
         self._running = 0
         """The revision that the access point is held to."""
@@ -167,7 +167,7 @@ class Agent:
 
     async def stop(self) -> None:
         """The end: no feedback stays behind."""
-        await self.control.stop()
+        await self.backend.stop()
 
     async def _with_engine(self, adopted: Adopted | None) -> None:
         while True:
@@ -175,7 +175,7 @@ class Agent:
                 try:
                     enrol = Credentials.load(self._options.enrol)
                 except ConfigError as error:
-                    if not self.control.access_points:
+                    if not self.backend.access_points:
                         raise
                     # Whatever becomes of its token, the access point goes on.
                     self._wrong(f"{self.name}: its token has run out, and it cannot announce itself: {error}")
@@ -292,18 +292,18 @@ class Agent:
 
     async def _bring(self, config: AccessPointConfig | None) -> None:
         """Raises `Refused`."""
-        there = [*self.control.access_points]
+        there = [*self.backend.access_points]
         for name in there:
             if config is None or name != config.name:
-                await self.control.remove(name)
+                await self.backend.remove(name)
         if config is None:
             return
         # The election id is the lease's.
         config = config.model_copy(update={"election_id": 1})
         if config.name in there:
-            await self.control.change(config)
+            await self.backend.change(config)
         else:
-            self.control.add(config)
+            self.backend.add(config)
 
     def _wrong(self, problem: str) -> None:
         if problem != self._problem:
@@ -317,8 +317,8 @@ class Agent:
             # A clock that jumps makes no work to catch up with.
             due = max(due + SECOND, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
-            for name in [*self.control.access_points]:
-                seen = self.control.observe(name)
+            for name in [*self.backend.access_points]:
+                seen = self.backend.observe(name)
                 if seen["state"] == State.READY.value:
                     self._recorder.add(seen)
                 message = Seen.model_construct(
@@ -337,9 +337,9 @@ class Agent:
 
     def _keep(self) -> None:
         """Make messages of the samples that are finished."""
-        for name, ap in self.control.access_points.items():
+        for name, ap in self.backend.access_points.items():
             if ap.connection.state == State.READY:
-                self._recorder.use(name, ap.connection.sessions, time.time(), self.control.used(name))
+                self._recorder.use(name, ap.connection.sessions, time.time(), self.backend.used(name))
         done = [*self._recorder.take().items()]
         for start in range(0, len(done), MOST_ROWS):
             self._number += 1
@@ -364,7 +364,7 @@ class Agent:
 
     async def _do(self, data: bytes) -> bytes | None:
         """What is asked; only a primary answers."""
-        ap = self.control.access_points.get(self.name)
+        ap = self.backend.access_points.get(self.name)
         if ap is None or ap.connection.state != State.READY:
             return None
         try:
@@ -381,7 +381,7 @@ class Agent:
     async def _ordered(self, do: str, arguments: dict[str, Any]) -> Any:
         if do == "attempt":
             return await self._attempt(AccessPointConfig.model_validate(arguments["config"]))
-        return await getattr(self.control, do)(self.name, **arguments)
+        return await getattr(self.backend, do)(self.name, **arguments)
 
     async def _attempt(self, config: AccessPointConfig) -> None:
         """Try a change that is desired only when the switch takes it. If nobody then desires it, it is taken back."""

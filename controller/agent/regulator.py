@@ -10,18 +10,15 @@ import math
 import numpy as np
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
-from ..law.base import IDLE_SECONDS, Law
-from ..law.paper import Paper
-from ..law.pi2 import BUSY_QUEUE, Pi2
-from .acks import queue_rates
+from ..law import LAWS
+from ..law.base import IDLE_SECONDS
+from ..law.pi2 import BUSY_QUEUE
 from .capacity import Capacity
 from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
 from .program import QUEUE_SPARSE
 from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-
-LAWS: dict[str, Law] = {law.name: law for law in (Paper(), Pi2())}
-"""By the names that the configuration has."""
+from .queue_meters import queue_rates
 
 LEAST_SHARED = 0.01
 """Of the capacity: what is shared in any case, however much group traffic there is."""

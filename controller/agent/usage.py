@@ -21,8 +21,8 @@ from finsy.proto import p4r
 from ..config import AccessPointConfig, Station
 from ..observation import UsageObservation
 from .connection import Connection
+from .flow import Flow
 from .flow_table import NOBODYS, SLOTS, FlowTable
-from .flows import Flow
 from .probes import own_address, probe
 from .program import Program
 from .refusals import PACKETS

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule
 from ..observation import Observation
 from ..state.store import Revision, document

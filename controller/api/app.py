@@ -106,7 +106,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
         if not service.started:
             raise ProblemError(503, "starting")
         await service.read(service.store.check)
-        if not service.control.elsewhere:
+        if not service.backend.elsewhere:
             for name in service.names[:1]:
                 service.monitor.observe(name)
         return ReadyAnswer(

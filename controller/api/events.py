@@ -19,7 +19,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import AccessPointConfig
 from ..observation import Observation
 from .access_points import AP

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress, Station
 from ..observation import (
     MEASURES,
@@ -176,7 +176,7 @@ async def get_counters(service: Serving, name: ApName) -> Any:
     """All counters that are not 0, read from the switch now."""
     return [
         CounterAnswer(counter=counter, port=port, index=index, packets=packets, bytes=size)
-        for counter, port, index, packets, size in await service.control.counters(name)
+        for counter, port, index, packets, size in await service.backend.counters(name)
         if packets
     ]
 
@@ -189,7 +189,7 @@ async def _one_station(service: Service, name: str, address: str) -> Any:
     """What there is to say of a station, also of one that is away."""
     said = _said(service.config(name), address).model_dump()
     try:
-        used: Any = await service.control.usage(name, address)
+        used: Any = await service.backend.usage(name, address)
         seen = [station for station in await service.monitor.stations(name) if station["address"] == address]
     except Refused:
         used, seen = dict.fromkeys(UsageObservation.__annotations__, 0), []
@@ -316,14 +316,14 @@ async def get_flows(
 @router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))
 async def get_flow(service: Serving, name: ApName, flow_index: FlowPath) -> Any:
     """One flow."""
-    return await service.control.flow(name, flow_index)
+    return await service.backend.flow(name, flow_index)
 
 
 @router.patch(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404, 502))
 async def change_flow(service: Serving, request: Request, name: ApName, flow_index: FlowPath, patch: FlowPatch) -> Any:
     """Change a flow's weight, or the class that it asks for, as long as it lives: `{"weight": 2}`"""
     async with service.lock(name):
-        answer = await service.control.change_flow(name, flow_index, patch.weight, patch.flow_class)
+        answer = await service.backend.change_flow(name, flow_index, patch.weight, patch.flow_class)
         service.monitor.forget_lists(name)
         await service.write(service.store.audit, change_of(request, patch))
     return answer

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
-from ..agent.control import Control, Refused
+from ..agent.local_backend import LocalBackend, Refused
 from ..observation import FlowObservation, Observation, StationObservation
 from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
 from ..state.history import Archive
 
 if TYPE_CHECKING:
-    from ..fleet.fleet import Fleet
+    from ..fleet.remote_backend import RemoteBackend
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Monitor:
     """What is seen of access points.
 
     Args:
-        control: of them.
+        backend: of them.
         archive: where history is kept.
         names: all of them.
         write: makes a transaction that writes, off the event loop.
@@ -45,13 +45,13 @@ class Monitor:
 
     def __init__(
         self,
-        control: "Control | Fleet",
+        backend: "LocalBackend | RemoteBackend",
         archive: Archive,
         names: Callable[[], list[str]],
         write: Callable[..., Awaitable[Any]],
         tidy: Callable[[], None],
     ) -> None:
-        self._control = control
+        self._backend = backend
         self._archive = archive
         self._names = names
         self._write = write
@@ -73,7 +73,7 @@ class Monitor:
         """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""
         seen = self.seen.get(name)
         if seen is None or not 0 <= time.time() - seen["time"] < fresh:
-            seen = self.seen[name] = self._control.observe(name)
+            seen = self.seen[name] = self._backend.observe(name)
         return seen
 
     def all_seen(self) -> list[Observation]:
@@ -102,7 +102,7 @@ class Monitor:
                 return found
             found, start = [], 0
             while start is not None:
-                piece, start = await getattr(self._control, what)(name, start)
+                piece, start = await getattr(self._backend, what)(name, start)
                 found += piece
                 await asyncio.sleep(0)
             now = time.monotonic()
@@ -117,7 +117,7 @@ class Monitor:
     @property
     def lost(self) -> int:
         """Samples of history that were lost, here or at agents."""
-        return self.recorder.lost + self._control.lost
+        return self.recorder.lost + self._backend.lost
 
     async def sample(self) -> None:
         """Once a second look at every access point of this process, evenly spread over the second; for ever."""
@@ -151,14 +151,14 @@ class Monitor:
 
     def _look_at_stations(self) -> None:
         """What they used since the last look goes into history."""
-        if not isinstance(self._control, Control):
+        if not isinstance(self._backend, LocalBackend):
             # Their agents do.
             return
         for name in self._names():
             with contextlib.suppress(Refused):
                 seen = self.observe(name)
                 if seen["state"] == State.READY.value:
-                    self.recorder.use(name, seen["sessions"], seen["time"], self._control.used(name))
+                    self.recorder.use(name, seen["sessions"], seen["time"], self._backend.used(name))
 
     @property
     def history_problem(self) -> str | None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import one_line
 from ..state.database import explain
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..agent.control import LIVE, Control, Refused
+from ..agent.local_backend import LIVE, LocalBackend, Refused
 from ..agent.program import Program
 from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
 from ..state.database import explain
@@ -31,7 +31,7 @@ from .problems import ProblemError
 
 if TYPE_CHECKING:
     from ..fleet.adoption import Adoption
-    from ..fleet.fleet import Fleet
+    from ..fleet.remote_backend import RemoteBackend
 
 LOG = logging.getLogger(__name__)
 
@@ -67,18 +67,18 @@ class Service:
 
     Args:
         engine: of the database.
-        control: of the access points; a `Fleet` when their agents are on machines of their own.
+        backend: of the access points; a `RemoteBackend` when their agents are on machines of their own.
         files: the folder of the files that REST may name.
     """
 
-    def __init__(self, engine: sa.Engine, control: "Control | Fleet", files: Path = FILES) -> None:
+    def __init__(self, engine: sa.Engine, backend: "LocalBackend | RemoteBackend", files: Path = FILES) -> None:
         self._files = files
         self.store = Store(engine)
         self.archive = Archive(engine)
-        self.control = control
+        self.backend = backend
         self.adoption: Adoption | None = None
         """Of agents on machines of their own."""
-        self.monitor = Monitor(control, self.archive, lambda: self.names, self.write, self.store.tidy)
+        self.monitor = Monitor(backend, self.archive, lambda: self.names, self.write, self.store.tidy)
         self.wanted: dict[str, dict[str, Any]] = {}
         """What was said of each access point, without what follows the defaults."""
         self.defaults = Ncr()
@@ -131,13 +131,13 @@ class Service:
 
     def start(self) -> None:
         """Connect."""
-        self.control.start()
+        self.backend.start()
         self.started = True
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """What goes on beside the requests."""
         work = [self.monitor.keep_history(), self.follow()]
-        if not self.control.elsewhere:
+        if not self.backend.elsewhere:
             work.append(self.monitor.sample())
         return [asyncio.create_task(each) for each in work]
 
@@ -147,7 +147,7 @@ class Service:
         name = entry["name"]
         try:
             entry, config = self._usable(entry)
-            self.control.prepare([self._to_run(config)])
+            self.backend.prepare([self._to_run(config)])
         except ProblemError as error:
             self._set_aside(name, revision, error.detail)
         except Refused as error:
@@ -197,7 +197,7 @@ class Service:
         self._revisions[config.name] = revision
         self.unusable.pop(config.name, None)
         self.monitor.seen.pop(config.name, None)
-        self.control.keep(config.name, config, max(revision, self._defaults_revision or 0))
+        self.backend.keep(config.name, config, max(revision, self._defaults_revision or 0))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
         """The same with an election id that no other controller on this database has. Of two with the same
@@ -224,7 +224,7 @@ class Service:
     def _check(self, config: AccessPointConfig) -> None:
         """Whether its files are there and the access point's program, and its switch has such ports; raises
         `ProblemError`."""
-        here = config.model_copy(update={"tls": None}) if self.control.elsewhere else config
+        here = config.model_copy(update={"tls": None}) if self.backend.elsewhere else config
         if missing := missing_file(here):
             raise ProblemError(422, missing)
         try:
@@ -275,7 +275,7 @@ class Service:
                 revision = await self.write(self.store.put, config, None, change)
             except Conflict:
                 raise ProblemError(409, f"access point {config.name} exists already") from None
-            self.control.add(self._to_run(whole))
+            self.backend.add(self._to_run(whole))
             self._use(entry, whole, revision)
         return whole
 
@@ -315,8 +315,8 @@ class Service:
         for known in (self.wanted, self._configs, self._revisions, self.unusable, self.notes):
             known.pop(name, None)
         self.monitor.drop(name)
-        await self.control.remove(name)
-        self.control.keep(name, None, 0)
+        await self.backend.remove(name)
+        self.backend.keep(name, None, 0)
 
     async def change(
         self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False, whatever: bool = False
@@ -341,7 +341,7 @@ class Service:
         changed = {field for field in type(whole).model_fields if getattr(before, field, None) != getattr(whole, field)}
         is_live = before is not None and changed <= {*LIVE}
         if is_live:
-            await self.control.attempt(self._to_run(whole))
+            await self.backend.attempt(self._to_run(whole))
         else:
             self._check(whole)
         try:
@@ -350,12 +350,12 @@ class Service:
         except (SQLAlchemyError, Conflict):
             if is_live and before is not None:
                 with contextlib.suppress(Refused):
-                    await self.control.attempt(self._to_run(before))
+                    await self.backend.attempt(self._to_run(before))
             raise
         if before is None:
-            self.control.add(self._to_run(whole))
+            self.backend.add(self._to_run(whole))
         elif not is_live:
-            await self.control.change(self._to_run(whole))
+            await self.backend.change(self._to_run(whole))
         self.notes.pop(whole.name, None)
         self._use(entry, whole, revision)
         return whole
@@ -388,8 +388,8 @@ class Service:
         for name, entry in [*self.wanted.items()]:
             self._configs[name] = self.whole(entry)
             # NCR needs nothing of the switch: no change is refused.
-            await self.control.change(self._to_run(self._configs[name]))
-            self.control.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
+            await self.backend.change(self._to_run(self._configs[name]))
+            self.backend.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
 
     async def _read_defaults(self) -> None:
         """Bring the defaults to what the database says; call it with all locks held."""
@@ -402,8 +402,8 @@ class Service:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
-                    await self.control.told.wait()
-            self.control.told.clear()
+                    await self.backend.told.wait()
+            self.backend.told.clear()
             # A database that is away changes nothing; a change that cannot be followed is said once.
             with contextlib.suppress(SQLAlchemyError):
                 await self._follow_all()
@@ -460,9 +460,9 @@ class Service:
             raise ProblemError(503, self._why_unusable(name)) from None
         try:
             if name in self._configs:
-                await self.control.change(self._to_run(whole))
+                await self.backend.change(self._to_run(whole))
             else:
-                self.control.add(self._to_run(whole))
+                self.backend.add(self._to_run(whole))
         except Refused as error:
             # It is what shall be all the same: who changes it next does so on top of it.
             LOG.warning("%s: a change in the database is not followed: %s", name, error)

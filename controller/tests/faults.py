@@ -32,7 +32,7 @@ import httpx
 import typer
 from finsy.proto import p4r
 
-from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent import classes, ports, queue_meters
 from accesspoint.controller.agent.entries import EntrySet, everything
 from accesspoint.controller.agent.program import FLOW_TABLES, Encodable, Program
 from accesspoint.controller.config import AccessPointConfig
@@ -168,7 +168,7 @@ class Numbered:
 
 def wanted_by(config: AccessPointConfig, program: Program) -> list[Encodable]:
     """What follows from a configuration."""
-    return [*ports.entities(config, program.target), *classes.entities(config, program), *acks.entities(config)]
+    return [*ports.entities(config, program.target), *classes.entities(config, program), *queue_meters.entities(config)]
 
 
 async def read_switch(address: str, program: Program, wanted: list[Encodable]) -> list[p4r.Entity]:

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from accesspoint.controller.agent.capacity import Capacity
 from accesspoint.controller.agent.feedback import Floats, Rates
 from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-from accesspoint.controller.agent.regulator import LAWS, queue_target
+from accesspoint.controller.agent.regulator import queue_target
 from accesspoint.controller.config import Ncr
+from accesspoint.controller.law import LAWS
 from accesspoint.controller.law.base import Law
 
 TICK = 0.01

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from accesspoint.checks.bench.controller.fleet import keep
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.process import Agent, Disk, Options
 from accesspoint.controller.api.app import create_app
 from accesspoint.controller.api.service import Service
@@ -24,8 +24,8 @@ from accesspoint.controller.fleet import archive
 from accesspoint.controller.fleet.adoption import Adoption
 from accesspoint.controller.fleet.credentials import Credentials, Key, agent, claims_of, init, is_user
 from accesspoint.controller.fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
-from accesspoint.controller.fleet.fleet import Fleet
 from accesspoint.controller.fleet.messages import Announcement, Desired, Samples, Seen, Unusable, parse, text
+from accesspoint.controller.fleet.remote_backend import RemoteBackend
 from accesspoint.controller.observation import Observation
 from accesspoint.controller.samples import MEANS, SUMS, Bucket
 from accesspoint.controller.samples import Key as Place
@@ -57,7 +57,7 @@ class Replica:
 
     def __init__(self, nats: Server, database: sa.Engine) -> None:
         self.engine = nats.client()
-        self.fleet = Fleet(self.engine, lambda name: self.service.read(self.service.store.standing, name))
+        self.fleet = RemoteBackend(self.engine, lambda name: self.service.read(self.service.store.standing, name))
         self.service = Service(database, self.fleet)
         self.service.adoption = Adoption(
             self.engine, nats.account, lambda id: self.service.read(access_point_of, database, id)
@@ -233,11 +233,11 @@ async def test_200_concurrent_changes_at_two_replicas(
                 clients.append(await stack.enter_async_context(made.client()))
         else:
             for _ in range(2):
-                control = Control(lambda name: None)
-                service = Service(database, control)
+                backend = LocalBackend(lambda name: None)
+                service = Service(database, backend)
                 await service.load([config(name, enabled=False) for name in NAMES])
                 stack.push_async_callback(service.close)
-                stack.push_async_callback(control.stop)
+                stack.push_async_callback(backend.stop)
                 secret = service.store.new_token("admin", "admin")[1]
                 transport = httpx.ASGITransport(create_app(service).state.guard, client=("192.0.2.7", 1))
                 headers = {"authorization": f"Bearer {secret}"}
@@ -382,9 +382,9 @@ async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Repl
 
 
 async def observed() -> Observation:
-    control = Control(lambda name: None)
-    control.prepare([config("ap1")])
-    return control.observe("ap1")
+    backend = LocalBackend(lambda name: None)
+    backend.prepare([config("ap1")])
+    return backend.observe("ap1")
 
 
 async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, caplog: pytest.LogCaptureFixture) -> None:

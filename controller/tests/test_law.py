@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accesspoint.controller.agent.flow_table import FlowTable
-from accesspoint.controller.agent.regulator import LAWS, PortRegulator
+from accesspoint.controller.agent.regulator import PortRegulator
 from accesspoint.controller.config import AccessPointConfig, Ncr
-from accesspoint.controller.law import paper
+from accesspoint.controller.law import LAWS, paper
 from accesspoint.controller.law.base import DeviceTerm, Law
 from accesspoint.controller.law.pi2 import Pi2DeviceTerm, desired_volumes, max_min_shares
 

@@ -30,7 +30,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     made = Api(tmp_path)
     await made.start(AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, enabled=False)))
     yield made
-    await made.control.stop()
+    await made.backend.stop()
     await made.service.close()
 
 
@@ -265,7 +265,7 @@ async def test_what_the_configuration_file_names_may_be_anywhere(tmp_path: Path)
     await api.start(AccessPointConfig.model_validate(access_point(pipeline=elsewhere, enabled=False)))
     async with api.client() as admin:
         assert (await admin.patch(f"{AP}/config", json={"device_id": 5})).status_code == 200
-    await api.control.stop()
+    await api.backend.stop()
     await api.service.close()
 
 

@@ -21,7 +21,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
 from accesspoint.controller.observation import Observation, PortObservation, UsageObservation
@@ -398,8 +398,8 @@ async def test_two_controllers_on_one_database_follow_each_other(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
-    controls = [Control(lambda name: None) for _ in range(2)]
-    first, second = (service.Service(engine, control) for control in controls)
+    backends = [LocalBackend(lambda name: None) for _ in range(2)]
+    first, second = (service.Service(engine, backend) for backend in backends)
     for each in (first, second):
         await each.load([config()])
     following = asyncio.create_task(second.follow())
@@ -418,7 +418,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
     await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
     await until(lambda: second.config("ap1").class_weights.downlink == 9)
-    assert controls[1].access_points["ap1"].config.class_weights.downlink == 9
+    assert backends[1].access_points["ap1"].config.class_weights.downlink == 9
     # A change takes the other's with it, also before it is followed.
     await change(second, station_idle_timeout=99)
     await change(first, flow_idle_timeout=9)
@@ -426,10 +426,10 @@ async def test_two_controllers_on_one_database_follow_each_other(
     assert first.config("ap1") == second.config("ap1")
     assert first.config("ap1").station_idle_timeout == 99
     await first.remove("ap2", CHANGE, lambda: None)
-    await until(lambda: second.names == ["ap1"] and "ap2" not in controls[1].access_points)
+    await until(lambda: second.names == ["ap1"] and "ap2" not in backends[1].access_points)
     following.cancel()
     for each in (first, second):
-        await each.control.stop()
+        await each.backend.stop()
         await each.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accesspoint.controller.punctual import PRIORITY
+from accesspoint.controller.realtime import PRIORITY
 from accesspoint.topologies.namespaces.namespace import end_with_parent
 
 from .switches import ROOT, end, wait_for

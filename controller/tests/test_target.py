@@ -9,7 +9,7 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent import classes, ports, queue_meters
 from accesspoint.controller.agent.entries import EntrySet
 from accesspoint.controller.agent.program import FlowKey, Program, rate_meter
 from accesspoint.controller.agent.target import TARGETS, Tofino
@@ -119,7 +119,7 @@ def test_what_the_managers_want_is_known_to_a_tofino(prefix: str, tmp_path: Path
     p4info.write_text(TOFINO_P4INFO.read_text().replace('name: "Ap', f'name: "{prefix}Ap'))
     tofino = program(p4info, binary)
     config = AccessPointConfig.model_validate(access_point(features={"gate": {"2": {"buffer": 90, "batch": 16}}}))
-    wanted = [*ports.entities(config, tofino.target), *classes.entities(config, tofino), *acks.entities(config)]
+    wanted = [*ports.entities(config, tofino.target), *classes.entities(config, tofino), *queue_meters.entities(config)]
     updates = EntrySet(tofino).updates(wanted)
     assert len(updates) == len(wanted)
     key = FlowKey(bytes(4), bytes(4), 6, 80, 8080, 1, 2)

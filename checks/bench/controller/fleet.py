@@ -26,7 +26,7 @@ import typer
 from accesspoint.checks.bench.controller.agent import CAPACITY_BPS, SETTINGS
 from accesspoint.checks.bench.controller.agent import SETTLE_SECONDS as FLOWS_SETTLE_SECONDS
 from accesspoint.checks.bench.report import Row, merge, run, show
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.config import AccessPointConfig, Ncr
 from accesspoint.controller.fleet.credentials import Credentials
 from accesspoint.controller.fleet.engine import Away, Engine
@@ -76,9 +76,9 @@ def config(number: int) -> AccessPointConfig:
 
 async def seen() -> Observation:
     """What an agent tells."""
-    control = Control(lambda name: None)
-    control.prepare([config(0)])
-    found = control.observe("ap0")
+    backend = LocalBackend(lambda name: None)
+    backend.prepare([config(0)])
+    found = backend.observe("ap0")
     found["state"] = "ready"
     return found
 

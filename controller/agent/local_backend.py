@@ -25,7 +25,7 @@ from ..observation import (
 )
 from .access_point import AccessPoint
 from .connection import Elect, SessionError, State, over_grpc
-from .flows import Flow
+from .flow import Flow
 from .loop import percentile
 from .program import FLOWS_SIZE
 from .regulator import PortRegulator
@@ -51,7 +51,7 @@ class Refused(Exception):
         self.detail = detail
 
 
-class Control:
+class LocalBackend:
     """The access points of this process; `ready`, `connect` and `elect` as of each."""
 
     elsewhere = False

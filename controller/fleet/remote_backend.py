@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service asks of access points whose agents are elsewhere, as it asks `agent.control` in its own process.
+"""Access points whose agents run elsewhere, with the interface of `agent.local_backend`.
 
 The database decides what is desired. The engine has a copy of it for the agents, which every replica mends: it compares
 revisions, puts its own in the place of an older one (compare-and-set), and leaves a newer one alone. So it does not
@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import AccessPointConfig
 from ..observation import FlowObservation, Observation, StationObservation, UsageObservation
 from .credentials import key_of
@@ -44,7 +44,7 @@ class Heard:
     at: float
 
 
-class Fleet:
+class RemoteBackend:
     """Access points by their agents.
 
     Args:
@@ -127,12 +127,12 @@ class Fleet:
         return observation
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
-        """As `Control.flows`."""
+        """As `LocalBackend.flows`."""
         found, following = await self._order(name, "flows", start=start)
         return found, following
 
     async def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
-        """As `Control.stations`."""
+        """As `LocalBackend.stations`."""
         found, following = await self._order(name, "stations", start=start)
         return found, following
 
@@ -149,14 +149,14 @@ class Fleet:
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
     ) -> FlowObservation:
-        """As `Control.change_flow`."""
+        """As `LocalBackend.change_flow`."""
         changed: FlowObservation = await self._order(
             name, "change_flow", flow_index=flow_index, weight=weight, flow_class=flow_class
         )
         return changed
 
     async def counters(self, name: str) -> list[tuple[str, int, int, int, int]]:
-        """As `Control.counters`."""
+        """As `LocalBackend.counters`."""
         found: list[tuple[str, int, int, int, int]] = await self._order(name, "counters")
         return found
 
