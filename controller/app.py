@@ -63,7 +63,7 @@ class Options:
 ACCEPTED_AT_ONCE = 1
 """Connections between two turns of the others' requests: each costs a good part of a millisecond, and a request has
 several turns."""
-MOST_WAITING = 4096
+MAX_BACKLOG = 4096
 """Connections that wait to be accepted: as many as Linux allows (somaxconn)."""
 
 
@@ -109,7 +109,7 @@ class Server(uvicorn.Server):
         room among itself (`connections`), rather than left outside together with everybody else."""
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(MOST_WAITING)
+            listener.listen(MAX_BACKLOG)
 
 
 def listen(rest: str, tls: bool) -> socket.socket:

@@ -17,10 +17,10 @@ RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
 """Resolution -> how long it is kept, both in seconds. 50 access points with four ports: 0.35 GB after a day."""
 STATION_RETENTION = {resolution: seconds for resolution, seconds in RETENTION.items() if resolution >= 60}
 """Of what stations used: who used how much of a day needs no seconds."""
-MOST_STATIONS = 256
+MAX_STATIONS = 256
 """Of an access point, within `FLUSH_SECONDS`: those that used most. Anybody may make up addresses."""
 FLUSH_SECONDS = 10.0
-MOST_WAITING = 200_000
+MAX_PENDING = 200_000
 """Samples that wait for a database that cannot write; then the oldest are lost."""
 
 MEANS = tuple(column for _, column in kept(counter=False))
@@ -116,7 +116,7 @@ class Recorder:
             if total != old:
                 anew = any(new < one for new, one in zip(total, old, strict=True))
                 more.append((address, total if anew else [new - one for new, one in zip(total, old, strict=True)]))
-        for address, sums in heapq.nlargest(MOST_STATIONS, more, key=lambda one: sum(one[1])):
+        for address, sums in heapq.nlargest(MAX_STATIONS, more, key=lambda one: sum(one[1])):
             for resolution in STATION_RETENTION:
                 # It is written at once: the database adds up what it gets of one sample.
                 key = (resolution, name, address, int(now) - int(now) % resolution)
@@ -138,7 +138,7 @@ class Recorder:
     def put_back(self, done: dict[Key, Bucket]) -> None:
         """What could not be written waits for the next time; of too much the oldest is lost."""
         kept = {**done, **self._done}
-        excess = max(0, len(kept) - MOST_WAITING)
+        excess = max(0, len(kept) - MAX_PENDING)
         self.lost += excess
         self._done = dict(list(kept.items())[excess:])
 

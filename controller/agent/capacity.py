@@ -21,7 +21,7 @@ after half a second, and a frame more or less is a twelfth of what is weighed.""
 RISE_SECONDS = 0.1
 """Windows in which a link is seen to carry more than was thought; a reading may be some milliseconds late."""
 
-MOST_SILENT = 1.0
+MAX_SILENT_SECONDS = 1.0
 """Seconds in which nothing leaves that count as a part of what the link carries; one that is away for longer has no
 capacity to be learned."""
 
@@ -82,7 +82,7 @@ class Capacity:
         if before <= 0 or packets > before:
             self._silent = 0.0
         elif volume > 0 and self._silent > 0:
-            self._busy(volume, min(self._silent, MOST_SILENT))
+            self._busy(volume, min(self._silent, MAX_SILENT_SECONDS))
             self._silent = 0.0
         self._rise(sent, now)
 

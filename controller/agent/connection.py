@@ -34,7 +34,7 @@ ARBITRATION_SECONDS = 5.0
 WATCH_SECONDS = 2.0
 """How often a backup asks whether its switch is there, and how long the answer may take: the loop of a primary takes no
 longer to notice."""
-MOST_WAITING = 1000
+MAX_QUEUED = 1000
 """Digest lists, and lists of idle entries, that wait to be handled."""
 ELECTION_ID_USED = "election id"
 """BMv2 and others say INVALID_ARGUMENT, and this in their text, when another session has the same one."""
@@ -93,10 +93,10 @@ class Connection:
         self._stream: Stream | None = None
         self._primary = asyncio.Event()
         self._lost_primary = asyncio.Event()
-        self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MOST_WAITING)
+        self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MAX_QUEUED)
         self.hear: Callable[[p4r.PacketIn], None] = lambda packet: None
         """Called with what the switch copies to the controller."""
-        self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MOST_WAITING)
+        self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MAX_QUEUED)
 
     async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
         """Hold a session for ever; ends only by cancellation. `serve` is told whether the switch had the pipeline
@@ -347,7 +347,7 @@ class Connection:
                 try:
                     self.digests.put_nowait(message.digest)
                 except asyncio.QueueFull:
-                    self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MOST_WAITING)
+                    self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MAX_QUEUED)
             case "packet":
                 self.hear(message.packet)
             case "idle_timeout_notification":

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..law.base import Law
-from ..law.pi2 import MOST_DROPPED
+from ..law.pi2 import MAX_DROPPED
 from ..observation import UsageObservation
 from .feedback import Floats, Rates, quantise
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
@@ -27,12 +27,12 @@ SMALL_BURST = 576
 a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
 behind it is its time on the link. 576 is what every host takes (RFC 791)."""
 
-MOST_THINNED = MOST_DROPPED
+MAX_THINNED = MAX_DROPPED
 """What a thinned flow may have to lose: the bound that there is for what is not ECN-capable anyway."""
 
 THIN_FROM, THIN_TO = 0.9, 1.1
 """A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to
-lose this many times `MOST_THINNED`, so that no flow goes to and fro between two queues."""
+lose this many times `MAX_THINNED`, so that no flow goes to and fro between two queues."""
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
@@ -175,10 +175,10 @@ class FlowTable:
         asked, were = self.rates.value[at], self.thinned[at]
         lost = 1 - fair / np.maximum(asked, 1e-9)
         can = self._small[at] & ~self._tcp[at] & (self._own_class[at] == 0) & (asked > self._least_sparse_rate[at])
-        begins = (lost > 0) & (lost <= MOST_THINNED)
-        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MOST_THINNED)
+        begins = (lost > 0) & (lost <= MAX_THINNED)
+        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MAX_THINNED)
         self.thinned[at] = thinned = can & (begins | stays)
-        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MOST_THINNED), self.feedback[at])
+        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MAX_THINNED), self.feedback[at])
 
     def brought(self, at: Numbers) -> float:
         """Bytes/s that those of these flows may take of the sparse queue which go ahead within their fair share, and

@@ -35,7 +35,7 @@ PIECE = 250
 """Flows or stations in one answer."""
 LOOK = 16_384
 """Flow indices looked at for one answer."""
-MOST_NAMED = 100
+MAX_NAMED = 100
 """Stations that metrics tell of: those that something is said of, so that their number has a bound."""
 ACTIVE_SECONDS = 10.0
 LIVE = ("features", "ncr", "class_weights", "rules", "stations")
@@ -265,7 +265,7 @@ def observe(ap: AccessPoint) -> Observation:
         sessions=ap.connection.sessions,
         stations_refused=dict(ap.stations.refused.by_reason),
         flows_refused=dict(ap.flows.refused.by_reason),
-        stations_named=ap.usage.named(MOST_NAMED),
+        stations_named=ap.usage.named(MAX_NAMED),
         messages_lost=dict(ap.connection.lost.by_reason),
         **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,

@@ -65,13 +65,13 @@ PORT_STEP = 32
 SCALABLE_STEP = 2048
 """The same for what scalable senders get of it, which moves by its root: they answer to each mark by its part."""
 
-MOST_WRITTEN = 128
+MAX_WRITTEN = 128
 """Flows that are written in one tick; the others wait for the next."""
 AT_ONCE = 32
 """Active flows are read so many at once when there are enough: reading a few of them with every tick costs more."""
-MOST_FRESH = 64
+MAX_FRESH = 64
 QUIET_SECONDS = 1.0
-MOST_QUIET = 16
+MAX_QUIET = 16
 """A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
 
 Key = tuple[int, int | None, int]
@@ -306,7 +306,7 @@ class Loop:
 
     def _next_flows(self) -> "list[Flow]":
         """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
-        chosen = self._next_of(self._fresh, MOST_FRESH) if self._fresh else []
+        chosen = self._next_of(self._fresh, MAX_FRESH) if self._fresh else []
         active, quiet = len(self._turn), len(self._quiet)
         if active:
             credit = self._turn_credit + active * self.interval / self._config.ncr.flow_interval
@@ -316,8 +316,8 @@ class Loop:
                 self._turn_credit = 0.0
                 chosen += self._next_of(self._turn, count)
         if quiet:
-            self._quiet_credit = min(MOST_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
-            if self._quiet_credit >= min(quiet, MOST_QUIET / 2):
+            self._quiet_credit = min(MAX_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
+            if self._quiet_credit >= min(quiet, MAX_QUIET / 2):
                 count = int(self._quiet_credit)
                 self._quiet_credit -= count
                 chosen += self._next_of(self._quiet, count)
@@ -406,7 +406,7 @@ class Loop:
             changes += self._queue_meters(GROUP_PORT, queue_rates(self._config.queue_shares, capacity))
         self._all_classes = False
         if self._to_write:
-            turn = list(self._to_write)[:MOST_WRITTEN]
+            turn = list(self._to_write)[:MAX_WRITTEN]
             for index in turn:
                 del self._to_write[index]
             changes += self._flow_updates(turn)

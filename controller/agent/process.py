@@ -26,8 +26,8 @@ from ..config import AccessPointConfig, ConfigError, missing_file, one_line
 from ..fleet.credentials import VALID_DAYS, Credentials, Key, claims_of, key_of, write
 from ..fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
 from ..fleet.messages import (
-    MOST_BYTES,
-    MOST_ROWS,
+    MAX_MESSAGE_BYTES,
+    MAX_ROWS,
     Adopted,
     Announcement,
     Answer,
@@ -54,7 +54,7 @@ ATTEMPT_SECONDS = 15.0
 """What was tried and not desired after so long is taken back."""
 ELECTION_SECONDS = 0.15
 """How long a takeover waits for the engine."""
-MOST_UNSENT = 1000
+MAX_UNSENT = 1000
 """Messages of history that wait for the engine: about three hours of four ports. Then the oldest are lost."""
 
 
@@ -93,8 +93,8 @@ class Disk:
         path = self._directory / name
         try:
             with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
-            if len(data) > MOST_BYTES:
+                data = file.read(MAX_MESSAGE_BYTES + 1)
+            if len(data) > MAX_MESSAGE_BYTES:
                 raise ConfigError(f"{path}: longer than anything that an agent writes: remove it")
             return data
         except FileNotFoundError:
@@ -341,11 +341,11 @@ class Agent:
             if ap.connection.state == State.READY:
                 self._recorder.use(name, ap.connection.sessions, time.time(), self.backend.used(name))
         done = [*self._recorder.take().items()]
-        for start in range(0, len(done), MOST_ROWS):
+        for start in range(0, len(done), MAX_ROWS):
             self._number += 1
-            data = text(Samples.of(dict(done[start : start + MOST_ROWS])))
+            data = text(Samples.of(dict(done[start : start + MAX_ROWS])))
             self._unsent.append((f"{self.id}-{self._start}-{self._number}", data))
-        while len(self._unsent) > MOST_UNSENT:
+        while len(self._unsent) > MAX_UNSENT:
             self._unsent.popleft()
             self._lost += 1
 

@@ -33,7 +33,7 @@ WINDOW_FRAMES = 20
 """The window in which that is judged: at least so long, and so long that the port could send so many frames."""
 
 LONG_SECONDS = 0.25
-LONGEST_SECONDS = 1.0
+MAX_LONG_SECONDS = 1.0
 LONG = 8
 """Windows of at least so many seconds, longer ones for a slow link, and so many of them, in which a port is judged by
 itself alone."""
@@ -150,7 +150,7 @@ class QueueEstimate:
             self._long_began, self._long_sent = now, sent
         elapsed = now - self._long_began
         few = elapsed * self.capacity < WINDOW_FRAMES * FULL_FRAME
-        if elapsed < LONG_SECONDS or (few and elapsed < LONGEST_SECONDS):
+        if elapsed < LONG_SECONDS or (few and elapsed < MAX_LONG_SECONDS):
             return 0.0
         windows = self._windows
         windows.append((elapsed, (sent - self._long_sent) / elapsed, self._long_least))

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import finsy as fy
 
 from ..config import AccessPointConfig, QueueShares
-from .flow_table import MOST_THINNED
+from .flow_table import MAX_THINNED
 from .program import (
     GROUP_PORT,
     QUEUE_ACKS,
@@ -84,7 +84,7 @@ def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
         QUEUE_CONTROL: shares.control * capacity,
         QUEUE_SCALABLE: shares.scalable * capacity,
         # The meter stands before the drops.
-        QUEUE_THINNED: capacity / (1 - MOST_THINNED),
+        QUEUE_THINNED: capacity / (1 - MAX_THINNED),
     }
 
 

@@ -20,7 +20,7 @@ from .program import QUEUE_SPARSE
 from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 from .queue_meters import queue_rates
 
-LEAST_SHARED = 0.01
+MIN_SHARED = 0.01
 """Of the capacity: what is shared in any case, however much group traffic there is."""
 
 NOBODY = np.zeros(0, np.int64)
@@ -210,7 +210,7 @@ class PortRegulator:
             elapsed = elapsed if math.isfinite(elapsed) else 0.0
             elastic = self._flows.elastic(active, self.config.features.sparse)
             self._group.update(float(self.volumes.others_bytes), now, ncr.smoothing_ms / 1000)
-            self._shared = max(self.capacity - self._group.value, self.capacity * LEAST_SHARED)
+            self._shared = max(self.capacity - self._group.value, self.capacity * MIN_SHARED)
             self._share_among_classes(now, elapsed, fullness, active, elastic)
             self._share_among_flows(now, elapsed, fullness, active, elastic)
             self._flows.stop(gone)

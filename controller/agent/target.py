@@ -77,7 +77,7 @@ class Tofino(Target):
     ACK_COPY_BYTES = 64
     TICK_SECONDS = 256e-9
     """The program's clock: nanoseconds without their last eight bits."""
-    LONGEST_WINDOW = 2**30
+    MAX_WINDOW = 2**30
     """Ticks; the clock wraps at 2**32, and differences are signed."""
 
     def is_port(self, number: int) -> bool:
@@ -91,7 +91,7 @@ class Tofino(Target):
         rate = capacity_bps // 8
         burst = buffer * FULL_FRAME
         window = round(batch * FULL_FRAME / rate / self.TICK_SECONDS)
-        action = fy.Action("batch_window", batch=batch, window=min(max(1, window), self.LONGEST_WINDOW))
+        action = fy.Action("batch_window", batch=batch, window=min(max(1, window), self.MAX_WINDOW))
         meter = fy.P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
         return [fy.P4MeterEntry("virtual_queue", index=port, config=meter), _gate_entry(port, action)]
 

@@ -20,7 +20,7 @@ from ..config import P4RuntimeTls
 ANSWER_SECONDS = 10.0
 """How long a call may take for which nothing else is said."""
 
-MOST_BYTES = 2**26
+MAX_ANSWER_BYTES = 2**26
 """Of all messages of one answer. 65536 flows with meters are a fifth of it."""
 
 SERVICE = "/p4.v1.P4Runtime/"
@@ -142,7 +142,7 @@ class GrpcTransport:
             async for part in self._read(request, timeout=timeout):
                 parts.append(part)
                 size += len(part)
-                if size > MOST_BYTES:
+                if size > MAX_ANSWER_BYTES:
                     raise RpcError(rpc_status.Status(code=rpc_code.RESOURCE_EXHAUSTED, message="endless answer"))
             return parts[0] if len(parts) == 1 else b"".join(parts)
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:

@@ -43,10 +43,10 @@ PUNTED: tuple[dict[str, object], ...] = (
 )
 """What is copied to the controller."""
 
-MOST_HEARD = 100
+MAX_PACKETS_PER_SECOND = 100
 """Packets in a second; a storm of more stays outside for a while."""
 STORM_SECONDS = 10.0
-MOST_BINDINGS = 16_384
+MAX_BINDINGS = 16_384
 MAX_PROBES = 8
 """Addresses of IP that are asked for when one MAC address is contested."""
 PIECE = 250
@@ -189,8 +189,8 @@ class Usage:
         if now - self._second >= 1:
             self._second, self._in_second = now, 0
         self._in_second += 1
-        if self._in_second > MOST_HEARD:
-            connection.lost.add(PACKETS, "more than %d packets in a second tell addresses", MOST_HEARD)
+        if self._in_second > MAX_PACKETS_PER_SECOND:
+            connection.lost.add(PACKETS, "more than %d packets in a second tell addresses", MAX_PACKETS_PER_SECOND)
             self._deaf = True
             self.changed.set()
             return
@@ -202,7 +202,7 @@ class Usage:
         key = (ports[0], *vlan), address
         if self._heard.get(key) == mac:
             return
-        if len(self._heard) >= MOST_BINDINGS and key not in self._heard:
+        if len(self._heard) >= MAX_BINDINGS and key not in self._heard:
             del self._heard[next(iter(self._heard))]
         self._heard[key] = mac
         self.changed.set()

@@ -18,7 +18,7 @@ from .doctor import EXPIRES_SOON, Finding
 from .install import AGENT, KEYS, LIST, PRIVATE_STATE, REPLICA, Plan, Port, access_point
 from .settings import UsageError
 
-MOST_BYTES = 65_536
+MAX_BYTES = 65_536
 """Of a file with a key or a certificate, and of what an engine says first."""
 ANSWER_SECONDS = 3.0
 """How long the engine may take."""
@@ -93,8 +93,8 @@ def _keys(named: dict[str, Path]) -> dict[str, str]:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise UsageError(f"{path}: longer than any key or certificate")
         return data.decode("ascii")
     except OSError as error:
@@ -173,9 +173,9 @@ def _greet(server: str, ca: Path) -> None:
     with socket.create_connection((host, int(found[2])), ANSWER_SECONDS) as plain:
         said = b""
         while not said.endswith(b"\r\n"):
-            piece = plain.recv(MOST_BYTES)
+            piece = plain.recv(MAX_BYTES)
             said += piece
-            if not piece or len(said) > MOST_BYTES or not b"INFO ".startswith(said[:5]):
+            if not piece or len(said) > MAX_BYTES or not b"INFO ".startswith(said[:5]):
                 raise ValueError("what is there is no NATS")
         with context.wrap_socket(plain, server_hostname=host):
             pass

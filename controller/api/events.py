@@ -32,12 +32,12 @@ router = APIRouter(tags=["events"])
 
 SECOND = 1.0
 KEEP_ALIVE_SECONDS = 15.0
-MOST_STREAMS = 256
-MOST_OF_ONE = 32
+MAX_STREAMS = 256
+MAX_STREAMS_PER_TOKEN = 32
 """Streams of one token: nobody keeps others out."""
 AT_ONCE = 50
 """Access points that are told of between two turns of others."""
-MOST_TICKS = 8
+MAX_TICK_STREAMS = 8
 """Streams of one tick at once: each costs the loops about a hundredth of a core."""
 
 STREAM: dict[int | str, dict[str, Any]] = {
@@ -138,7 +138,7 @@ async def _stream(
 def _respond(service: Service, request: Request, names: list[str] | None, tick: bool) -> StreamingResponse:
     streams: Streams = request.app.state.streams
     of_one = streams.by_token[token_of(request).id]
-    if streams.open >= MOST_STREAMS or of_one >= MOST_OF_ONE or (tick and streams.ticks >= MOST_TICKS):
+    if streams.open >= MAX_STREAMS or of_one >= MAX_STREAMS_PER_TOKEN or (tick and streams.ticks >= MAX_TICK_STREAMS):
         request.app.state.requests.refused.labels("streams").inc()
         raise ProblemError(429, "too many streams are open", {"retry-after": "5"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

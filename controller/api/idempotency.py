@@ -22,7 +22,7 @@ from .problems import problem
 from .service import Service
 
 HEADER = "idempotency-key"
-LONGEST = 255
+MAX_KEY_LENGTH = 255
 KEPT_HEADERS = ("content-type", "etag", "location")
 
 
@@ -41,8 +41,8 @@ class Idempotency:
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        if not 0 < len(key) <= LONGEST:
-            await problem(422, f"header.idempotency-key: 1 to {LONGEST} characters", path)(scope, receive, send)
+        if not 0 < len(key) <= MAX_KEY_LENGTH:
+            await problem(422, f"header.idempotency-key: 1 to {MAX_KEY_LENGTH} characters", path)(scope, receive, send)
             return
         try:
             await self._once(scope, receive, send, token.id, key)

@@ -19,7 +19,7 @@ from ..observation import (
     UsageObservation,
 )
 from ..samples import HOUR, RETENTION, STATION_RETENTION
-from ..state.history import MOST, answered, resolution_for
+from ..state.history import MAX_SAMPLES, answered, resolution_for
 from .access_points import AP
 from .http import (
     PREFIX,
@@ -390,8 +390,10 @@ def _range(
     if since >= until:
         raise ProblemError(422, "query.start: not before `end`")
     step = resolution or resolution_for(since, until, now, retention)
-    if (until - since) / step > MOST and until - since > retention[step]:
+    if (until - since) / step > MAX_SAMPLES and until - since > retention[step]:
         since = until - retention[step]
-    if (until - since) / step > MOST:
-        raise ProblemError(422, f"query.resolution: more than {MOST} samples; ask for a coarser one or less time")
+    if (until - since) / step > MAX_SAMPLES:
+        raise ProblemError(
+            422, f"query.resolution: more than {MAX_SAMPLES} samples; ask for a coarser one or less time"
+        )
     return since, until, step

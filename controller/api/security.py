@@ -42,10 +42,10 @@ LOGINS_AT_ONCE = 20.0
 """Of one address, also with a valid token: each makes a session and a line of the audit log."""
 TOLD_SECONDS = 60.0
 """How often the log tells of one address's failures."""
-MOST_ADDRESSES = 10_000
-MOST_BYTES = 1_000_000
+MAX_ADDRESSES = 10_000
+MAX_BODY_BYTES = 1_000_000
 """Of a request's body."""
-MOST_BYTES_OPEN = 4096
+MAX_OPEN_BODY_BYTES = 4096
 """Of the body of a request that needs no token: a login."""
 STALE_SECONDS = 1.0
 """How soon a token that was made or revoked elsewhere is known."""
@@ -174,7 +174,7 @@ class Guard:
     def _take(buckets: dict[str, Bucket], whose: str, rate: float, size: float) -> float:
         """One more of somebody; 0, or the seconds to wait."""
         now = time.monotonic()
-        if len(buckets) >= MOST_ADDRESSES:
+        if len(buckets) >= MAX_ADDRESSES:
             buckets.clear()
         return buckets.setdefault(whose, Bucket(size, now)).take(rate, size, now)
 
@@ -196,7 +196,7 @@ class Guard:
         address, now = _address(scope), time.monotonic()
         self._counted.refused.labels(kind).inc()
         self._take(self._failures, address, FAILURES_PER_SECOND, FAILURES_AT_ONCE)
-        if len(self._told) >= MOST_ADDRESSES:
+        if len(self._told) >= MAX_ADDRESSES:
             self._told.clear()
         told, since = self._told.get(address, (-TOLD_SECONDS, 0))
         if now - told < TOLD_SECONDS:
@@ -272,7 +272,7 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
 
 def _most(scope: Scope) -> int:
     """Bytes of the request's body at most."""
-    return MOST_BYTES_OPEN if (scope["method"], scope["path"]) in OPEN else MOST_BYTES
+    return MAX_OPEN_BODY_BYTES if (scope["method"], scope["path"]) in OPEN else MAX_BODY_BYTES
 
 
 def _limited(receive: Receive, most: int) -> Receive:

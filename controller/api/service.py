@@ -42,10 +42,10 @@ FILES = Path("p4src")
 """Relative to the working directory, as the paths of pipelines are."""
 FOLLOW_SECONDS = 1.0
 """How soon a change is known that another controller made in the same database."""
-MOST_SECONDS = 30.0
+MAX_RETRY_SECONDS = 30.0
 """For how long a change is tried that other controllers come before: who follows their change first is behind the one
 who made it, and so may lose many times in a row."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
+FIRST_PAUSE, MAX_PAUSE = 0.001, 0.1
 """s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
@@ -53,13 +53,13 @@ STARTS = 1 << 32
 
 async def _tries() -> AsyncIterator[None]:
     """Once more and once more, until it is enough."""
-    deadline, pause = time.monotonic() + MOST_SECONDS, FIRST_PAUSE
+    deadline, pause = time.monotonic() + MAX_RETRY_SECONDS, FIRST_PAUSE
     while True:
         yield
         if time.monotonic() > deadline:
             return
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
 class Service:

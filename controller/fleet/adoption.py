@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 WAITING_SECONDS = 15.0
 """One that was not heard for so long does not wait any more."""
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 
 
 @dataclass(slots=True)
@@ -68,6 +68,6 @@ class Adoption:
         name = await self._access_point_of(announcement.id)
         if name is not None:
             return text(Adopted(name=name, jwt=agent(self._account, announcement.id, name)))
-        if announcement.id in self._waiting or len(self.waiting) < MOST_WAITING:
+        if announcement.id in self._waiting or len(self.waiting) < MAX_WAITING:
             self._waiting[announcement.id] = Waiting(announcement, time.time())
         return b""

@@ -22,7 +22,7 @@ from .messages import Samples, Unusable, parse
 
 LOG = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 200
+MAX_BATCH = 200
 """Messages in one transaction."""
 PAUSE_SECONDS = 1.0
 ASIDE_SECONDS = 10.0
@@ -64,7 +64,7 @@ def advance(connection: sa.Connection, begun: str, before: int, now: int) -> Non
 async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]]:
     """What comes next in the log, and how far that is; raises `Away`."""
     found: list[tuple[str, bytes]] = []
-    while len(found) < MOST_AT_ONCE:
+    while len(found) < MAX_BATCH:
         following = await engine.logged(after, "ap.*.history")
         if following is None:
             break
@@ -146,4 +146,4 @@ class Archivist:
         after, messages = await read(self._engine, before)
         if after != before:
             await self._run(write, self._archive, begun, before, after, messages, {*self._known()})
-        return len(messages) == MOST_AT_ONCE
+        return len(messages) == MAX_BATCH

@@ -16,9 +16,9 @@ from ..samples import MEANS, RETENTION, STATION_RETENTION, STATION_SUMS, SUMS, B
 
 VERSION: Literal[1] = 1
 """Of the messages; another one is of another release."""
-MOST_BYTES = 1_000_000
+MAX_MESSAGE_BYTES = 1_000_000
 """Of one message: what the engine takes."""
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Samples in one message."""
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -70,11 +70,11 @@ class Samples(Message):
 
     rows: Annotated[
         list[tuple[Literal[tuple(RETENTION)], Count, Count, Count, Count, list[float], list[Count]]],  # type: ignore[valid-type]
-        Field(max_length=MOST_ROWS),
+        Field(max_length=MAX_ROWS),
     ]
     used: Annotated[
         list[tuple[Literal[tuple(STATION_RETENTION)], MacAddress, Count, list[Count]]],  # type: ignore[valid-type]
-        Field(max_length=MOST_ROWS),
+        Field(max_length=MAX_ROWS),
     ] = []
 
     @classmethod

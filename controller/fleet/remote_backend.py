@@ -32,7 +32,7 @@ ORDER_SECONDS = 5.0
 LOOK_SECONDS = 60.0
 """How soon is mended what somebody else wrote into the engine."""
 AGAIN_SECONDS = 1.0
-MOST_HEARD = 10_000
+MAX_HEARD = 10_000
 """Access points that are heard of, also those that nobody has told us of."""
 
 
@@ -201,7 +201,7 @@ class RemoteBackend:
             return
         self._unusable.pop(name, None)
         before, now = self._heard.get(name), time.monotonic()
-        if before is None and len(self._heard) >= MOST_HEARD:
+        if before is None and len(self._heard) >= MAX_HEARD:
             return
         is_primary = seen.observation["state"] == State.READY.value
         # Of several agents the primary tells how it is.

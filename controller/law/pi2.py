@@ -43,10 +43,10 @@ ACK_GAPS = 2.0
 COUPLING = 2.0
 """k, the coupling factor (RFC 9332, appendix A.1)."""
 
-MOST_DROPPED = 1 / COUPLING**2
+MAX_DROPPED = 1 / COUPLING**2
 """p_Cmax (RFC 9332, appendix A.1)."""
 
-MOST_ERROR = 1.0
+MAX_ERROR = 1.0
 """Limit of (q - q*) / q* in the sum of errors, which is never below -1: the sum rises no faster than it can fall.
 Without it the overshoot of one slow start over 90 ms holds the sender down for seconds."""
 
@@ -139,7 +139,7 @@ class Pi2DeviceTerm(DeviceTerm):
 
     def summed(self, error: float, growth: float) -> float:
         """What the sum takes of one interval: the distance of (25). Its growth, summed, is the queue once more."""
-        return min(error, MOST_ERROR)
+        return min(error, MAX_ERROR)
 
     def stands_still(self, error: float, pressure: float, most: float) -> bool:
         """Whether the sum does not grow: it would wind up while x is at its limit."""
@@ -158,7 +158,7 @@ class Pi2(Law):
 
     def dropped(self, feedback: float) -> float:
         """As `Law.dropped`."""
-        return min(MOST_DROPPED, feedback)
+        return min(MAX_DROPPED, feedback)
 
     def averaging(self, seconds: float) -> float:
         """As it is configured: one interval carries a frame or two, or none."""

@@ -18,7 +18,7 @@ from .database import HISTORY, SERIES, STATION_USE, writing
 
 CHART = 720
 """Samples of each port in an answer, when no resolution is asked for: more than a screen shows."""
-MOST = 10_000
+MAX_SAMPLES = 10_000
 """The most samples of each port in one answer."""
 
 SERIES_AT_ONCE = 500
@@ -113,7 +113,7 @@ class Archive:
                         HISTORY.c.time < end,
                     )
                     .order_by(HISTORY.c.time)
-                    .limit(MOST)
+                    .limit(MAX_SAMPLES)
                 ).all()
                 answer[number] = _columns(rows)
         return answer
@@ -133,7 +133,7 @@ class Archive:
                     STATION_USE.c.station == _number(station),
                 )
                 .order_by(STATION_USE.c.time)
-                .limit(MOST)
+                .limit(MAX_SAMPLES)
             ).all()
         columns: dict[str, list[float]] = {"time": [row.time for row in rows]}
         for measure in STATION_MEASURES:

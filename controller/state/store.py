@@ -26,9 +26,9 @@ IDEMPOTENCY_SECONDS = 86_400
 UNANSWERED_SECONDS = 60.0
 """After which nobody waits any more for a controller that ended in the middle of a request."""
 AUDIT_SECONDS = 400 * 86_400
-MOST_REVISIONS = 100
+MAX_REVISIONS = 100
 """That are kept of one access point."""
-MOST_SESSIONS = 100
+MAX_SESSIONS = 100
 """Of browsers, that one token has opened; one more ends the oldest."""
 FILE = "configuration file"
 """Who has changed what came from there."""
@@ -269,7 +269,7 @@ class Store:
             connection.execute(sa.insert(TOKENS).values(hash=digest(secret), **values))
             if kind == "session":
                 mine = (TOKENS.c.kind == kind) & (TOKENS.c.parent == parent)
-                last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MOST_SESSIONS)
+                last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MAX_SESSIONS)
                 connection.execute(sa.delete(TOKENS).where(mine, TOKENS.c.id.not_in(last)))
             if change:
                 audit_line(connection, change)
@@ -368,7 +368,7 @@ def _values(part: str, revision: int) -> dict[str, Any]:
 def _revise(connection: sa.Connection, name: str | None, part: str | None, actor: str) -> int:
     """One more revision; of many the oldest goes."""
     mine = REVISIONS.c.access_point.is_(None) if name is None else REVISIONS.c.access_point == name
-    last = sa.select(REVISIONS.c.id).where(mine).order_by(REVISIONS.c.id.desc()).offset(MOST_REVISIONS - 1).limit(1)
+    last = sa.select(REVISIONS.c.id).where(mine).order_by(REVISIONS.c.id.desc()).offset(MAX_REVISIONS - 1).limit(1)
     connection.execute(sa.delete(REVISIONS).where(mine, REVISIONS.c.id <= last.scalar_subquery()))
     values = {"access_point": name, "time": time.time(), "actor": actor, "config": part}
     number = connection.scalar(sa.insert(REVISIONS).values(**values).returning(REVISIONS.c.id))

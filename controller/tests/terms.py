@@ -21,7 +21,7 @@ from typing import Any
 from accesspoint.controller.config import Ncr
 from accesspoint.controller.law import paper
 from accesspoint.controller.law.base import DeviceTerm, Law
-from accesspoint.controller.law.pi2 import MOST_ERROR, Pi2, Pi2DeviceTerm
+from accesspoint.controller.law.pi2 import MAX_ERROR, Pi2, Pi2DeviceTerm
 
 from .simulation import SCENARIOS as ALL_SCENARIOS
 from .simulation import Result, Sender, simulate
@@ -85,7 +85,7 @@ class GrowthSummed(Pi2DeviceTerm):
 
     def summed(self, error: float, growth: float) -> float:
         """As `Pi2DeviceTerm.summed`."""
-        return min(growth + error, MOST_ERROR)
+        return min(growth + error, MAX_ERROR)
 
 
 class ErrorUnbounded(Pi2DeviceTerm):
@@ -216,7 +216,7 @@ NOT_SIMULATED = {
 
 FIGURES = {"link used": (0.01, True), "p50, ms": (1.0, False), "p95, ms": (1.0, False), "Jain's index": (0.01, True)}
 """The least difference of medians that counts, and whether more is better."""
-LEAST_PART = 0.1
+MIN_PART = 0.1
 """Delays differ when they differ by this part, too."""
 
 CELL = re.compile(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)")
@@ -317,7 +317,7 @@ def kept(text: str) -> dict[str, dict[str, list[Figure]]]:
 def differs(name: str, as_is: Figure, changed: Figure) -> bool:
     """Whether no seed of one is within the range of the other, and the medians are apart by what counts."""
     apart = abs(changed.middle - as_is.middle)
-    if name.endswith("ms") and apart < LEAST_PART * as_is.middle:
+    if name.endswith("ms") and apart < MIN_PART * as_is.middle:
         return False
     overlap = changed.least <= as_is.most and as_is.least <= changed.most
     return not overlap and apart >= FIGURES[name][0]

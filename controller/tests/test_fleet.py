@@ -303,7 +303,7 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
 ) -> None:
     monkeypatch.setattr(archive, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(archive, "ASIDE_SECONDS", 0.05)
-    monkeypatch.setattr(archive, "MOST_AT_ONCE", 7)
+    monkeypatch.setattr(archive, "MAX_BATCH", 7)
     async with Replica(nats, database), connected(nats.agent("ap1")) as mine:
         for number in range(60):
             if number == 30:

@@ -212,7 +212,7 @@ async def test_logins_are_limited_and_leave_few_sessions(api: Api, monkeypatch: 
         assert codes[: int(LOGINS_AT_ONCE)] == [201] * int(LOGINS_AT_ONCE)
         assert codes[-1] == 429
         assert (await viewer.get(AP)).status_code == 200
-    monkeypatch.setattr(store_module, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(store_module, "MAX_SESSIONS", 3)
     store = api.service.store
     parent = next(token for token in store.tokens().values() if token.role == "viewer" and token.kind == "token")
     made = [store.new_token("v", "viewer", kind="session", parent=parent.id)[0].id for _ in range(5)]
@@ -270,7 +270,7 @@ async def test_what_the_configuration_file_names_may_be_anywhere(tmp_path: Path)
 
 
 async def test_one_token_has_a_part_of_the_streams(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(events, "MAX_STREAMS_PER_TOKEN", 2)
     async with api.client("viewer") as viewer, api.client("operator") as operator:
         streams = api.app.state.streams
 

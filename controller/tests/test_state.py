@@ -119,7 +119,7 @@ def test_a_change_names_what_it_is_based_on(engine: sa.Engine) -> None:
 
 
 def test_the_last_revisions_are_kept(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "MOST_REVISIONS", 5)
+    monkeypatch.setattr(store_module, "MAX_REVISIONS", 5)
     store, revision = Store(engine), None
     for number in range(8):
         revision = store.put(config(class_weights={"downlink": 1 + number}), revision, CHANGE)
@@ -277,7 +277,7 @@ def test_what_stations_use_is_kept(engine: sa.Engine) -> None:
 
 
 def test_what_a_station_used_never_falls_and_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accesspoint.controller.samples.MOST_STATIONS", 2)
+    monkeypatch.setattr("accesspoint.controller.samples.MAX_STATIONS", 2)
     recorder = Recorder()
     recorder.use("ap1", 1, NOW, {STATION: usage(1000, 0)})
     many = {f"02:00:00:00:01:{number:02x}": usage(number, 0) for number in range(10)}
@@ -303,7 +303,7 @@ def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
 
 
 def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accesspoint.controller.samples.MOST_WAITING", 100)
+    monkeypatch.setattr("accesspoint.controller.samples.MAX_PENDING", 100)
     recorder = Recorder()
     many: dict[Key, Bucket] = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
     recorder.put_back(many)
