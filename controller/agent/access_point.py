@@ -23,13 +23,13 @@ from .usage import Usage
 
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
-"""How often they are read: nothing is regulated by them, people watch them."""
+"""Seconds between two readings: nothing is regulated by these counters, people watch them."""
 
 FLOWS_SECONDS = 1.0
-"""How often flows are looked through for those that are over, where the target does not do that."""
+"""Seconds between two searches for flows that have ended, where the target does not age them."""
 
 RELEASE_SECONDS = 0.3
-"""How long a switch may take at the end to accept that there is no feedback any more."""
+"""Seconds that a switch may take at the end to remove all feedback."""
 
 MANAGED = (*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback")
 """Tables whose entries do not follow from the configuration alone."""
@@ -40,10 +40,10 @@ flow indices whose last generation nobody knows a generation of its own epoch.""
 
 
 class AccessPoint:
-    """What the REST API and the command line deal with.
+    """One access point: its session with the switch, its stations, its flows and its loop.
 
     Args:
-        config: what it shall be.
+        config: its configuration.
         ready: called with its name whenever it is under control.
         connect: makes the way to its switch, for each session.
         elect: gives election ids; None: those of the configuration.
@@ -70,7 +70,7 @@ class AccessPoint:
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
-        """When something last left through a port, in seconds since the epoch."""
+        """Time at which something last left through each port, in seconds since the epoch."""
         self._entries = EntrySet(self.program)
         self._epoch = 0
         self._ready = ready
@@ -80,13 +80,13 @@ class AccessPoint:
         await self.connection.run(self._serve)
 
     async def release(self) -> None:
-        """Before the end: no feedback stays behind. A switch that does not answer soon keeps what it has."""
+        """Remove all feedback before the end. A switch that does not answer soon keeps its entries."""
         if self.connection.state == State.READY:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.loop.release(), RELEASE_SECONDS)
 
     async def sync(self) -> None:
-        """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
+        """Write the configuration's entries to the switch; one that is away gets them when it is back."""
         if self.connection.state == State.READY:
             await self._entries.sync(self.connection, self._wanted())
             await self.stations.sync(self.connection)
@@ -124,7 +124,7 @@ class AccessPoint:
             tasks.create_task(self.loop.run(self.connection))
 
     async def _adopt(self) -> list[p4r.Update]:
-        """Go on with what the switch has, and return what has to be mended there beside the configuration's entries.
+        """Resume from the switch's entries; return the updates that fix those which the configuration does not cover.
 
         Flows keep their entries and with them counters and meters; packets never see a table empty.
         """

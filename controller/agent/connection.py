@@ -30,10 +30,10 @@ LOG = logging.getLogger(__name__)
 FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 5.0
 ARBITRATION_SECONDS = 5.0
-"""How long the switch may take to answer the arbitration request."""
+"""Seconds that the switch may take to answer the arbitration request."""
 WATCH_SECONDS = 2.0
-"""How often a backup asks whether its switch is there, and how long the answer may take: the loop of a primary takes no
-longer to notice."""
+"""Seconds between a backup's checks that its switch is there, and for each answer: a primary's loop takes no longer to
+notice."""
 MAX_QUEUED = 1000
 """Digest lists, and lists of idle entries, that wait to be handled."""
 ELECTION_ID_USED = "election id"
@@ -41,7 +41,7 @@ ELECTION_ID_USED = "election id"
 
 
 class State(enum.StrEnum):
-    """How far the session is."""
+    """State of the session."""
 
     CONNECTING = "connecting"
     BACKUP = "backup"
@@ -159,14 +159,14 @@ class Connection:
                 raise
 
     async def read(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
-        """What the switch has of these entities; raises `RpcError`."""
+        """Read these entities from the switch; raises `RpcError`."""
         request = p4r.ReadRequest(device_id=self.config.device_id, entities=entities)
         return list(
             p4r.ReadResponse.FromString(await self.transport.call("Read", request.SerializeToString())).entities
         )
 
     async def read_all(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
-        """What the switch has of these entities; nothing of a kind that it does not let read."""
+        """Read these entities from the switch; a kind that it refuses to read is left out."""
         found: list[p4r.Entity] = []
         for entity in entities:
             try:
@@ -291,7 +291,7 @@ class Connection:
         self.p4runtime_version = p4r.CapabilitiesResponse.FromString(answer).p4runtime_api_version
 
     async def _has_pipeline(self) -> bool:
-        """Whether the switch runs this very pipeline: the cookie is a hash of P4Info and device config."""
+        """Check that the switch runs this very pipeline: the cookie is a hash of P4Info and device config."""
         await self._watch()
         with contextlib.suppress(ValueError):
             self.program.schema.set_p4runtime_version(fy.P4RuntimeVersion.parse(self.p4runtime_version or ""))

@@ -33,17 +33,17 @@ class Contest:
     """The contests for one address in its VLAN, one after the other; times are by the event loop's clock."""
 
     changed: float
-    """When the last one was opened or closed, or the uplink took back what it had lost."""
+    """Time at which the last contest was opened or closed, or the uplink won the address back."""
     station: "Station | None" = None
     """The station as it was behind the uplink, while a contest is open."""
     defended: int = 0
-    """How often the uplink spoke against a claim."""
+    """Number of claims that the uplink has spoken against."""
     rests_until: float = 0.0
     """No contest is opened before that: each takes writes, and floods."""
 
     @property
     def patience(self) -> float:
-        """How long the uplink must be silent, in seconds."""
+        """Seconds for which the uplink must be silent."""
         return min(CONTEST_SECONDS * 2.0 ** min(self.defended, 10), MAX_PATIENCE)
 
 

@@ -43,21 +43,21 @@ class Flow:
         self.index, self.generation = taken
         self.direction = direction
         self.flow_class = 0
-        """What the operator lets it ask for, a key of `classify`; 0: nothing."""
+        """Class that the operator lets it ask for, a key of `classify`; 0: none."""
         self.since = time.time()
         self.confirmed = 0.0
-        """When the switch last had its entry, by the event loop's clock."""
+        """Time at which the switch last had its entry, by the event loop's clock."""
         # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
         self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entity)
         """Its entry, as it was written last."""
         entry = entity.table_entry
         self.match = (entry.table_id, *[field.exact.value for field in entry.match])
-        """How the switch names it in an answer."""
+        """Key by which the switch names it in an answer."""
         asked = p4r.DirectCounterEntry(table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match))
         self.reading = p4r.ReadRequest(entities=[p4r.Entity(direct_counter_entry=asked)]).SerializeToString()
         """Part of a ReadRequest that asks for its counter."""
         self.thinned = False
-        """Whether its entry asked to be thinned when the session began."""
+        """True when its entry asked to be thinned as the session began."""
         self.written = self.written_scalable = 0
         """The feedback in its entry when the session began, as 16 bits, and that for scalable senders."""
         self._table = table
@@ -84,7 +84,7 @@ class Flow:
         return hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr)
 
     def kind(self, config: AccessPointConfig) -> FlowKind:
-        """What the loop has to know of it."""
+        """Return the properties of the flow that the loop needs."""
         meter = self.change.entity.table_entry.meter_config
         return FlowKind(
             egress_port=self.key.egress_port,

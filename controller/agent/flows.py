@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flows there are: learned from flow digests, aged by the idle timeout of their entries; by their counters on a
-target whose flow tables have no idle timeout.
+"""Flows of one access point, learned from flow digests and aged by the idle timeout of their entries, or by their
+counters on a target whose flow tables have no idle timeout.
 
 Each flow has an index into the registers of the data plane. Registers cannot be cleared over P4Runtime everywhere, so
 an index that is given to the next flow gets a new generation, which tells the users of one index apart.
@@ -50,7 +50,7 @@ class Indices:
         self._generation = bytearray(size)
 
     def __len__(self) -> int:
-        """How many are free."""
+        """Return the number of free indices."""
         return len(self._free)
 
     def take(self) -> tuple[int, int] | None:
@@ -66,8 +66,10 @@ class Indices:
         self._free.append(index)
 
     def resume(self, used: dict[int, int], generation: int) -> None:
-        """These indices are in use, with their generations. Those of the others go on from `generation`, which is of
-        no user that may have left something in the registers."""
+        """Resume with these indices in use, by generation.
+
+        The generations of the others count from `generation`, which no user has that may have left something in the
+        registers."""
         size = len(self._generation)
         self._generation = bytearray([generation]) * size
         for index, current in used.items():
@@ -89,7 +91,7 @@ class Flows:
         self.refused = Refusals(config.name, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
-        """The pipeline was pushed anew: no flow is known."""
+        """Forget all flows: the pipeline was pushed again."""
         for flow in self.by_key.values():
             self._indices.give(flow.index)
         self.by_key.clear()
@@ -98,11 +100,11 @@ class Flows:
 
     @property
     def free(self) -> int:
-        """How many more flows there is room for."""
+        """Number of flows that there is room for."""
         return len(self._indices)
 
     def adopt(self, entries: Iterable[p4r.TableEntry], generation: int) -> list[p4r.Update]:
-        """Go on with the entries that the switch has; returns what has to be mended there.
+        """Resume from the entries that the switch has; return the updates that fix them.
 
         Args:
             entries: of both tables, with their meters.
@@ -253,7 +255,7 @@ class Flows:
                 self._indices.give(flow.index)
 
     def set_weight(self, flow: Flow, weight: float) -> None:
-        """What a flow is worth from now on among those of its class."""
+        """Set a flow's weight among the flows of its class."""
         flow.weight = weight
         flow.note()
         self._loop.change(flow)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service may ask of the access points. Every answer is plain data; long lists come in pieces.
+"""Access points of this process, for the service. Every answer is plain data; long lists come in pieces.
 
 Each method is short, so that learning gets its turn between two: a piece of `PIECE` flows takes about a millisecond.
 """
@@ -36,14 +36,14 @@ PIECE = 250
 LOOK = 16_384
 """Flow indices looked at for one answer."""
 MAX_NAMED = 100
-"""Stations that metrics tell of: those that something is said of, so that their number has a bound."""
+"""Stations in metrics, so that their number has a bound: only those with settings."""
 ACTIVE_SECONDS = 10.0
 LIVE = ("features", "ncr", "class_weights", "rules", "stations")
-"""What changes while the session goes on; anything else starts a new one."""
+"""Fields that change within a session; a change of any other field starts a new session."""
 
 
 class Refused(Exception):
-    """What cannot be done: an HTTP status, and one line that says why."""
+    """A request that cannot be served: an HTTP status, and one line that says why."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -55,7 +55,7 @@ class LocalBackend:
     """The access points of this process; `ready`, `connect` and `elect` as of each."""
 
     elsewhere = False
-    """Whether what is there is on other machines, and so are the files that a configuration names."""
+    """True when the access points, and the files that a configuration names, are on other machines."""
 
     lost = 0
     """Samples of history that agents could not keep; those of this process are the service's own."""
@@ -72,19 +72,19 @@ class LocalBackend:
         self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.told = asyncio.Event()
-        """Set when somebody else has changed what is desired; here nobody tells."""
+        """Set when somebody else has changed the desired state; never set here."""
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
         """Begin with these access points, all of them or none; raises `Refused`."""
         self.access_points.update({config.name: self._make(config) for config in configs})
 
     def start(self) -> None:
-        """Connect those that are prepared."""
+        """Connect the prepared access points."""
         for ap in self.access_points.values():
             self._run(ap)
 
     def add(self, config: AccessPointConfig) -> None:
-        """One more access point."""
+        """Add an access point."""
         ap = self.access_points[config.name] = self._make(config)
         self._run(ap)
 
@@ -125,14 +125,14 @@ class LocalBackend:
         await self.change(config)
 
     def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
-        """It is kept: nobody else has to be told."""
+        """Do nothing: nobody else must learn that a configuration was kept."""
 
     async def stop(self) -> None:
         """End all of them."""
         await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
 
     def observe(self, name: str) -> Observation:
-        """How an access point is."""
+        """Return the state of an access point."""
         return observe(self._find(name))
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
@@ -171,17 +171,17 @@ class LocalBackend:
         return answers, known[PIECE] if len(known) > PIECE else None
 
     async def usage(self, name: str, address: str) -> UsageObservation:
-        """What a station used, and does now; `address` as people write it."""
+        """Return a station's usage and current rates; `address` as people write it."""
         return self._find(name).usage.of(int(address.replace(":", ""), 16))[0]
 
     def used(self, name: str) -> dict[str, UsageObservation]:
-        """What each station of an access point used, by its address."""
+        """Return the usage of each station of an access point, by its address."""
         return self._find(name).usage.all()
 
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
     ) -> FlowObservation:
-        """Another weight or class for a flow, as long as it lives."""
+        """Set a flow's weight or class, as long as the flow lives."""
         ap = self._find(name)
         flow = self._flow(ap, flow_index)
         if flow_class is not None:
@@ -253,7 +253,7 @@ async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> A
 
 
 def observe(ap: AccessPoint) -> Observation:
-    """How an access point is."""
+    """Return the state of an access point."""
     durations = ap.loop.durations
     now = time.time()
     return Observation(
@@ -297,7 +297,7 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
 
 
 def _capacity_problem(state: PortRegulator) -> str | None:
-    """That the link carries something else than is configured, and the mend."""
+    """Return the problem of a link whose capacity differs from the configured one, and its fix; None: no problem."""
     if not state.port.capacity or state.capacity == state.port.capacity:
         return None
     carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.link.learned, state.port.capacity))

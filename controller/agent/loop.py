@@ -63,7 +63,7 @@ PORT_STEP = 32
 """A port's feedback is written when it changed by one part in so many: senders answer to its square root."""
 
 SCALABLE_STEP = 2048
-"""The same for what scalable senders get of it, which moves by its root: they answer to each mark by its part."""
+"""As `FLOW_STEP`, for scalable senders. Their feedback moves by its root: they answer to each mark by its part."""
 
 MAX_WRITTEN = 128
 """Flows that are written in one tick; the others wait for the next."""
@@ -78,7 +78,7 @@ Key = tuple[int, int | None, int]
 """A port, or a port and a class; what the ECN field of its packets says."""
 
 Change = tuple[Key | int | None, p4r.Update]
-"""What an update is of: a feedback entry of a port or class, a flow by its index, a meter."""
+"""An update with its subject: a feedback entry of a port or class, a flow by its index, or a meter (None)."""
 
 
 class Loop:
@@ -88,16 +88,16 @@ class Loop:
         self._config = config
         self._program = program
         self.ticks = 0
-        """How many have begun."""
+        """Ticks that have begun."""
         self.late = 0
-        """How many of them began more than half an interval after they were due."""
+        """Ticks that began more than half an interval after they were due."""
         self.missed = 0
-        """How many were left out, because the next one was due already."""
+        """Ticks that were skipped, because the next one was due already."""
         self._durations: deque[float] = deque(maxlen=DURATIONS)
         self.tick_counts = [0] * (len(TICK_BOUNDS) + 1)
-        """How many took so long, by `TICK_BOUNDS`."""
+        """Ticks by duration, in the intervals of `TICK_BOUNDS`."""
         self.tick_seconds = 0.0
-        """What all of them took together."""
+        """Duration of all ticks together."""
         self._volumes = {port.port: Volumes() for port in config.ports}
         self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
         self._entries: dict[Key, p4r.Update] = {}
@@ -108,13 +108,13 @@ class Loop:
         self._releasing = False
         self._ended: asyncio.Event | None = None
         self._transport: Transport
-        """The way to the switch in this session."""
+        """Transport to the switch in this session."""
         self._writes = b""
-        """What a WriteRequest begins with in it."""
+        """First part of every WriteRequest of this session, serialised."""
         self.forget()
 
     def forget(self) -> None:
-        """A session begins: no flow is known, and of feedback entries there are none."""
+        """Forget all flows and feedback entries, at the beginning of a session."""
         config = self._config
         self.flows = FlowTable()
         self.ports = {
@@ -127,7 +127,7 @@ class Loop:
         self._turn_credit = self._quiet_credit = 0.0
         self._to_write: dict[int, None] = {}
         self._written: dict[Key, tuple[int, bool]] = {}
-        """Which feedback entries there are: 16 bits, and whether they only mark."""
+        """Feedback entries in the switch: 16 bits, and whether they only mark."""
         self._meters = {
             (port, queue): self._program.update(p4r.Update.MODIFY, queue_meter(port, queue, rate))
             for (port, queue), rate in meter_rates(config).items()
@@ -138,7 +138,7 @@ class Loop:
         self.configure()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
-        """Go on with the feedback entries that the switch has; returns what has to be mended there."""
+        """Resume from the feedback entries that the switch has; return the updates that fix them."""
         updates = []
         of_ports = self._program.schema.tables["port_feedback"].id
         for entry in entries:
@@ -153,7 +153,7 @@ class Loop:
         return updates
 
     def configure(self) -> None:
-        """Parameters have changed in the configuration; the ports are the same."""
+        """Apply changed parameters of the configuration; the ports are the same."""
         for regulator in self.ports.values():
             regulator.configure(self._config)
         for index, flow in self._by_index.items():
@@ -165,7 +165,7 @@ class Loop:
         self._all_classes = True
 
     def add(self, flows: "Iterable[Flow]", now: float) -> None:
-        """From now on read and regulate these flows, whose entries are in the switch."""
+        """Read and regulate these flows from now on; their entries are in the switch."""
         for flow in flows:
             self.flows.add(flow.index, flow.kind(self._config), now)
             self._by_index[flow.index] = flow
@@ -173,13 +173,13 @@ class Loop:
             self._fresh.append(flow)
 
     def change(self, flow: Flow) -> None:
-        """What is known of a flow has changed: its entry is written once more."""
+        """Write a flow's entry again after its properties have changed."""
         if self._by_index.get(flow.index) is flow:
             self.flows.set_class(flow.index, ruled_class(self._config, flow.flow_class))
             self._to_write[flow.index] = None
 
     def remove(self, indices: Iterable[int]) -> None:
-        """These flows are gone."""
+        """Stop regulating these flows, which have ended."""
         for index in indices:
             if self._by_index.pop(index, None) is not None:
                 self.removed(index)
@@ -220,7 +220,7 @@ class Loop:
             ended.set()
 
     async def release(self) -> None:
-        """Tick no more, and take all feedback back: nobody would ever lower it again."""
+        """Stop ticking, and remove all feedback: nobody would ever lower it again."""
         self._releasing = True
         if self._ended is not None:
             await self._ended.wait()
@@ -260,7 +260,7 @@ class Loop:
                 raise
 
     def _resume(self) -> None:
-        """Where an earlier controller left off."""
+        """Resume from the feedback of an earlier controller."""
         for number, regulator in self.ports.items():
             of_classes = {
                 class_id: self._written[number, class_id, ECT0][0] / 65535
@@ -271,7 +271,7 @@ class Loop:
             regulator.resume(value / 65535, of_classes)
 
     def _taken_back(self) -> list[Change]:
-        """All feedback is 0."""
+        """Return the updates that set all feedback to 0."""
         of_flows = [index for index in self._by_index if self.flows.written[index]]
         self.flows.stop(np.array(of_flows, np.int64))
         changes = [self._entry(key, 0) for key, (value, _) in self._written.items() if value]
@@ -283,8 +283,11 @@ class Loop:
             regulator.aim()
 
     def _set_cells(self) -> None:
-        """The cells of every port and class in use. What left is read first: read between the two, a packet then
-        shows as queued, never as a negative queue."""
+        """Prepare the request for the counters of every port and class in use.
+
+        Sent packets are read before arrived ones: one that passes in between shows as queued, never as a negative
+        queue.
+        """
         classes = class_ids(self._config)
         self._cells: dict[tuple[int, int], tuple[list[int], list[int], int]] = {}
         """By counter and index: where packets and bytes are kept, and at which place there."""
@@ -364,7 +367,7 @@ class Loop:
                 table.active[flow.index] = True
 
     def _count_group(self) -> None:
-        """Tell each port of the group traffic that came in through the others."""
+        """Give each port the group traffic that came in through the others."""
         volumes = [regulator.volumes for regulator in self.ports.values()]
         packets = sum([each.group_arrived_packets[0] for each in volumes])
         size = sum([each.group_arrived_bytes[0] for each in volumes])
@@ -388,7 +391,7 @@ class Loop:
             changes += self._changed((number, None, NOT_ECT), law.dropped(feedback))
             changes += self._changed((number, None, ECT1), law.scalable(feedback))
             changes += self._changed((number, None, ECT0), feedback)
-            # Of classes and flows nothing is new between two `flow_interval`s.
+            # Classes and flows do not change between two `flow_interval`s.
             if looked_at is not NOBODY or self._all_classes:
                 for class_id in regulator.classes:
                     of_class = regulator.class_feedback.get(class_id, 0.0)
@@ -401,7 +404,7 @@ class Loop:
                 steps = (1, 1) if law.exact else (FLOW_STEP, SCALABLE_STEP)
                 self._to_write.update(dict.fromkeys(self.flows.changed(looked_at, law, *steps)))
         if changed:
-            # Those of group traffic, by the slowest port that is known.
+            # Meters of group traffic, by the slowest port that is known.
             capacity = slowest(regulator.capacity for regulator in self.ports.values())
             changes += self._queue_meters(GROUP_PORT, queue_rates(self._config.queue_shares, capacity))
         self._all_classes = False
@@ -413,7 +416,7 @@ class Loop:
         return changes
 
     def _step(self, key: Key, before: int) -> int:
-        """What the feedback of a port or class has to change by to be written; `before`: what is."""
+        """Return the least change of a port's or class's feedback that is written; `before`: the written feedback."""
         if LAWS[self._config.ncr.law].exact:
             return 1
         _, class_id, ecn = key

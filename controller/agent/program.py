@@ -47,7 +47,7 @@ DIGEST_FLOWS = {"flow_ipv4_digest_t": 4, "flow_ipv6_digest_t": 6}
 
 FLOW_PARAMS = ("flow_index", "generation", "flow_class", "feedback", "scalable_feedback")
 FLOW_CLASS_THINNED = 7
-"""What a flow asks for that the loop lets go ahead and thins; no operator can ask for it."""
+"""Class of a flow that the loop lets go ahead and thins; no operator can ask for it."""
 PARAM_FLOW_CLASS, PARAM_FEEDBACK, PARAM_SCALABLE = 2, 3, 4
 """Positions among the parameters of `set_flow_ipv4/6`."""
 
@@ -70,7 +70,7 @@ FLOW_FIELDS = (
 
 
 class Encodable(Protocol):
-    """What finsy encodes."""
+    """An entity that finsy encodes."""
 
     def encode(self, schema: fy.P4Schema) -> p4r.Entity: ...
 
@@ -126,9 +126,9 @@ class Program:
             self.schema.tables[name].idle_timeout_behavior != P4IdleTimeoutBehavior.NO_TIMEOUT
             for name in FLOW_TABLES.values()
         )
-        """Whether the target ages flows; else their counters tell which have ended."""
+        """True when the target ages flows; else their counters tell which have ended."""
         self.has_scalable_queue = self.schema.tables.get(STEP_TABLE) is not None
-        """Whether the data plane keeps a scalable flow in one queue and marks what waited there for too long."""
+        """True when the data plane keeps a scalable flow in one queue and marks packets that waited too long there."""
         self.tables = (*TABLES, STEP_TABLE) if self.has_scalable_queue else TABLES
         self._flow_templates = {version: self._flow_template(version) for version in FLOW_TABLES}
 

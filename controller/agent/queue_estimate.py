@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a port's queue holds, from counters alone. Pure: time is an argument.
+"""Packets and bytes in a port's queue, estimated from counters alone. Pure: time is an argument.
 
     queue = arrived - sent - filtered - lost
 
 All but `lost` are counted in the data plane. A packet that a full queue turns away, or that makes room there for one
 that goes first, is counted as arrived and by nothing else (v1model has no counter there), so the difference alone would
-grow for ever. What is known anyway:
+grow for ever. Known facts bound the loss:
 
   - the queue is never negative and never above the port's queue limit;
   - packets are lost so only while the queue is full, and then no more can be missing at the end of a tick than left
@@ -40,7 +40,7 @@ itself alone."""
 
 
 class PortCounters:
-    """What a port has counted since the pipeline was pushed, all classes together; gone: sent or filtered."""
+    """Counters of a port since the pipeline was pushed, all classes together; gone: sent or filtered."""
 
     __slots__ = ("arrived_bytes", "arrived_packets", "gone_bytes", "gone_packets", "sent_bytes")
 
@@ -84,8 +84,10 @@ class QueueEstimate:
         return self.bytes / self.capacity if self.capacity > 0 else 0.0
 
     def start_empty(self) -> None:
-        """The counters have a history that nobody has watched: whatever is missing in the next reading was lost. When
-        some of it was queued, the difference goes below 0 as that leaves, which is mended then."""
+        """Take packets that are missing in the next reading as lost: nobody has watched the counters before.
+
+        If some of them were queued, the difference goes below 0 as they leave, which is corrected then.
+        """
         self._start_empty = True
 
     def update(self, counters: PortCounters, now: float) -> None:
@@ -128,7 +130,7 @@ class QueueEstimate:
         self.packets, self.bytes = min(packets, float(self.limit)), size
 
     def _was_idle(self, sent: int, packets: float, now: float) -> bool:
-        """Whether the port clearly sent below its capacity over a whole window that ends now."""
+        """Return True when the port clearly sent below its capacity over a whole window that ends now."""
         history, capacity = self._history, self.capacity
         history.append((now, sent, packets))
         window = max(WINDOW_SECONDS, WINDOW_FRAMES * FULL_FRAME / capacity) if capacity > 0 else math.inf
@@ -144,7 +146,7 @@ class QueueEstimate:
         return elapsed >= window and sent - sent_before < BUSY * capacity * elapsed
 
     def _vanished(self, sent: int, packets: float, now: float) -> float:
-        """How many packets have shown as queued for long, while what left says that there was no queue."""
+        """Return the packets that have shown as queued for long, while the rate sent shows that there was no queue."""
         self._long_least = min(self._long_least, packets)
         if self._long_began is None:
             self._long_began, self._long_sent = now, sent
@@ -168,7 +170,7 @@ class QueueEstimate:
         return least
 
     def _forget(self, counters: PortCounters, now: float) -> None:
-        """The counters begin anew."""
+        """Restart after a reset of the counters."""
         self._history.clear()
         self._windows.clear()
         self._long_began, self._long_sent, self._long_least = now, counters.sent_bytes, 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ack_priority` and `queue_meter`: which pure ACKs go first or not at all, and what a priority queue may take.
+"""`ack_priority` and `queue_meter`: pure ACKs that go first or are filtered, and the rate of each priority queue.
 
 ACKs are filtered where they leave through the uplink, whose time they take from uploads, and nowhere else (RFC 3449,
 5.2.1, is for the constrained direction). On a radio both directions share the air and frames are lost: the one ACK that
@@ -71,12 +71,12 @@ def meter_rates(config: AccessPointConfig) -> dict[tuple[int, int], float]:
 
 
 def slowest(capacities: Iterable[float]) -> float:
-    """The least of those that are known; 0: none is."""
+    """Return the least capacity that is known; 0: none is."""
     return min((capacity for capacity in capacities if capacity), default=0.0)
 
 
 def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
-    """What each priority queue may take of a port whose flows nobody has looked at yet; all in bytes/s."""
+    """Return the rate of each priority queue of a port whose flows are not known yet; all in bytes/s."""
     return {
         QUEUE_ACKS: shares.acks * capacity,
         QUEUE_SPARSE: shares.sparse * capacity,

@@ -21,7 +21,7 @@ from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 from .queue_meters import queue_rates
 
 MIN_SHARED = 0.01
-"""Of the capacity: what is shared in any case, however much group traffic there is."""
+"""Part of the capacity that is shared in any case, however much group traffic there is."""
 
 NOBODY = np.zeros(0, np.int64)
 
@@ -33,7 +33,7 @@ VOLUMES = ("arrived", "sent", "filtered")
 
 
 class Volumes:
-    """What a port counted since the pipeline was pushed: a place for each class; group traffic has one place in all."""
+    """Counters of a port since the pipeline was pushed: a place for each class; group traffic has one place in all."""
 
     def __init__(self) -> None:
         self.arrived_packets, self.sent_packets, self.filtered_packets = ([0] * CLASSES for _ in VOLUMES)
@@ -45,7 +45,7 @@ class Volumes:
         packet has entered this one's queue."""
 
     def drop(self, class_id: int) -> None:
-        """Nothing is known of this class any more."""
+        """Forget the counters of this class."""
         self.arrived_packets[class_id] = self.sent_packets[class_id] = self.filtered_packets[class_id] = 0
         self.arrived_bytes[class_id] = self.sent_bytes[class_id] = self.filtered_bytes[class_id] = 0
 
@@ -102,7 +102,7 @@ class PortRegulator:
         self.capacity = self.link.value
         """C in bytes/s; 0 as long as nothing is known."""
         self.ack_capacity = math.inf
-        """Of the slowest uplink that the ACKs of what leaves here return through."""
+        """Capacity of the slowest uplink that the ACKs of what leaves here return through."""
         self.estimate = QueueEstimate(self.capacity, port.queue_limit)
         self.class_rates = [0.0] * CLASSES
         """Bytes/s that arrive and are not filtered: only those need the link."""
@@ -139,23 +139,23 @@ class PortRegulator:
         return self.target / self.capacity if self.capacity else 0.0
 
     def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
-        """Go on from the feedback that the switch has, where an earlier loop left off."""
+        """Resume from the feedback that the switch has of an earlier loop."""
         self.estimate.start_empty()
         self.feedback = feedback
         self.device.resume(feedback)
         self.class_feedback = dict(class_feedback)
 
     def use(self, classes: list[int]) -> None:
-        """These classes are read from now on."""
+        """Read these classes from now on."""
         for class_id in set(range(CLASSES)) - set(classes):
-            # What it counted last would look like a queue for ever.
+            # Its last counters would look like a queue for ever.
             self.volumes.drop(class_id)
         if not set(self.classes) <= set(classes):
             self.estimate.start_empty()
         self.classes = classes
 
     def configure(self, config: AccessPointConfig) -> None:
-        """Parameters have changed."""
+        """Apply changed parameters."""
         self.config = config
         if self.law.name != config.ncr.law:
             self.law = LAWS[config.ncr.law]
@@ -220,9 +220,11 @@ class PortRegulator:
         return looked_at
 
     def queue_rates(self) -> dict[int, float]:
-        """What each priority queue may take, in bytes/s. A flow that goes ahead within its fair share has a meter of
-        its own, and brings what that lets through: together they are fair shares of the port, which are never more
-        than it carries. The queue's own share is for those whose demand nobody has computed."""
+        """Return the rate of each priority queue, in bytes/s.
+
+        A flow that goes ahead within its fair share has a meter of its own, whose rate is added to the queue's: these
+        are fair shares of the port, together never more than it carries. The queue's own share is for flows whose
+        demand is not computed yet."""
         rates = queue_rates(self.config.queue_shares, self.capacity)
         rates[QUEUE_SPARSE] = min(self.capacity, rates[QUEUE_SPARSE] + self.fair_sparse)
         return rates
@@ -254,7 +256,7 @@ class PortRegulator:
             limit=ncr.class_limit,
             fullness=fullness,
         )
-        # Who is missing has gone idle and starts anew.
+        # A class that is missing has gone idle and starts anew.
         self.class_desired, self.class_feedback = [0.0] * CLASSES, dict(zip(at, feedback, strict=True))
         for class_id, wanted in zip(at, desired, strict=True):
             self.class_desired[class_id] = wanted
@@ -295,7 +297,7 @@ class PortRegulator:
         feedback, desired = np.array(terms), np.array(volumes)
         table.feedback[flows] = feedback
         if flows.size:
-            # What the largest gets, by weight: who is far below that is no reason for the queue.
+            # The largest share by weight: a flow far below it is not the cause of the queue.
             level, part = float((desired / weights).max()), self.config.sparse.fair_share
             fair = part * level * weights if part else None
             table.allow(flows, fair, now - self._busy_at < IDLE_SECONDS)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which MAC address is behind which port, VLAN by VLAN: learned from source digests, aged by `learn`'s idle timeout.
+"""MAC addresses by port, VLAN by VLAN: learned from source digests, aged by the idle timeout of `learn`.
 
 A known address has an entry in `learn` (no further digest) and one in `forward` (no flooding). An address that shows up
 behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the old ones in one write. Flows need no
-hand: those between other ports are other flows, and those of before go idle. Three kinds do not move:
+change: those between other ports are other flows, and the former ones go idle. Three kinds do not move:
 
   - a locked address is never behind another port;
   - an address that is known behind the uplink does not move to a station's port while its entries live; where stations
@@ -31,10 +31,10 @@ STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
 
 LOST_SECONDS = 1.0
-"""As of flows."""
+"""As `flows.LOST_SECONDS`."""
 
 MOVES_SECONDS = MAX_PATIENCE
-"""In which moves are counted: M of RFC 7432, section 15.1."""
+"""Seconds in which moves are counted: M of RFC 7432, section 15.1."""
 
 
 def written(mac: int) -> str:
@@ -54,13 +54,13 @@ class Station:
     """Seconds since the epoch."""
     moves: int = 0
     moved: deque[float] = field(default_factory=deque)
-    """When it did lately, by the event loop's clock, between ports of one role."""
+    """Times of its recent moves between ports of one role, by the event loop's clock."""
     origin: int = 0
     """The port where it was before the moves in `moved` began."""
     confirmed: float = 0.0
-    """When the switch last had its entries, by the same clock."""
+    """Time at which the switch last had its entries, by the event loop's clock."""
     blocked: bool = False
-    """Whether its entry drops what is sent to it."""
+    """True when its entry drops what is sent to it."""
 
     @property
     def address(self) -> str:
@@ -91,14 +91,14 @@ class Stations:
         self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
-        """The pipeline was pushed anew: nobody is known."""
+        """Forget all stations: the pipeline was pushed again."""
         self.by_number.clear()
         self.at.clear()
         self._by_port.clear()
         self.contests.clear()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
-        """Go on with the entries of `learn` and `forward` that the switch has; returns what has to be mended there."""
+        """Resume from the entries of `learn` and `forward` that the switch has; return the updates that fix them."""
         learned: dict[tuple[int, int, int, int], p4r.TableEntry] = {}
         forwards: dict[tuple[int, int, int], p4r.TableEntry] = {}
         for entry in entries:
@@ -159,7 +159,7 @@ class Stations:
         if refused:
             self.refused.add(SWITCH, "the switch refuses a station: %s", next(iter(refused.values())))
             if known is not None:
-                # Nothing says any more where it is: what goes there is flooded, and it is learned when there is room.
+                # Its port is unknown now: packets to it are flooded, and it is learned when there is room.
                 self._forget(known)
                 await connection.write_existing([self._update(p4r.Update.DELETE, forward_entry(mac, *vlan))])
             return
@@ -198,8 +198,7 @@ class Stations:
         return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
 
     async def sync(self, connection: Connection) -> None:
-        """Bring what is known to what is said of it now: who is locked elsewhere is forgotten, what is sent to who is
-        blocked is dropped."""
+        """Apply settings: forget a station that is locked to another port, drop what is sent to a blocked one."""
         for known in [*self.by_number.values()]:
             where = known.mac, known.outer_vid, known.inner_vid
             if self._locked(known.mac) not in (None, known.port):
@@ -245,7 +244,7 @@ class Stations:
                 self.refused.add(MOVES, text, known.address, known.origin)
                 return known.origin if known.origin != known.port else None
         elif known is not None and not self._is_uplink(port) and (known.blocked or not self._roams(port)):
-            # Nobody loses anything by a blocked station's staying where it was.
+            # A blocked station can stay where it was without harm.
             self._refuse_claim(known, port)
             return None
         if self._by_port[port] >= limits.stations_per_port:
@@ -304,7 +303,7 @@ class Stations:
     def _note_move(self, known: Station, port: int, now: float) -> None:
         """Count a move that was followed; the way back after too many is none of them."""
         if self._is_uplink(known.port) != self._is_uplink(port):
-            # Bounded otherwise: a station takes nothing from the uplink but in a contest.
+            # Bounded otherwise: a station takes an address from the uplink only in a contest.
             known.moved.clear()
         elif len(known.moved) < self._config.limits.moves:
             if not known.moved:
@@ -322,7 +321,7 @@ class Stations:
 
     @staticmethod
     def _moves(known: Station, now: float) -> int:
-        """How often it did lately."""
+        """Return the number of recent moves."""
         before = now - MOVES_SECONDS
         while known.moved and known.moved[0] < before:
             known.moved.popleft()
@@ -352,7 +351,7 @@ def forward_entry(
 
 
 def egress_port(forward: p4r.TableEntry) -> int:
-    """Where an entry of `forward` sends packets."""
+    """Return the port that an entry of `forward` sends packets to."""
     return int.from_bytes(forward.action.action.params[0].value)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where targets differ for the controller: the adapter, and the only place that knows.
+"""Targets of the controller: the only module that knows their differences.
 
 Every architecture's build of the program has the same tables, actions, counters, meters and digests by alias, with the
 same fields; what differs is here: which numbers are ports, what the device config is, how the gate and the ACK filter
@@ -28,29 +28,29 @@ class Target:
     ports = "1 to 509"
 
     def is_port(self, number: int) -> bool:
-        """Whether a port of the access point can have this number."""
+        """Return True when a port of the access point can have this number."""
         return 0 < number < self.cpu_port
 
     def takes(self, device_config: bytes) -> bool:
-        """Whether this is a program for this target: BMv2's JSON."""
+        """Return True for a program of this target: BMv2's JSON."""
         return is_bmv2_json(device_config)
 
     def gate(self, port: int, capacity_bps: int, buffer: int, batch: int) -> list[fy.P4TableEntry | fy.P4MeterEntry]:
-        """What gives a port its gate; buffer and batch in packets."""
+        """Return the entities of a port's gate; buffer and batch in packets."""
         del capacity_bps
         return [_gate_entry(port, fy.Action("batch_gate", buffer=buffer, batch=batch))]
 
     def cpu_session(self) -> fy.P4CloneSessionEntry:
-        """Copies for the controller."""
+        """Return the clone session of copies for the controller."""
         return fy.P4CloneSessionEntry(CPU_CLONE_SESSION, replicas=[self.cpu_port])
 
     def ack_sessions(self, ports: Iterable[int]) -> list[fy.P4CloneSessionEntry]:
-        """What the ACK filter of these ports needs: nothing, ingress and egress share a register."""
+        """Return the clone sessions of these ports' ACK filter: none, ingress and egress share a register."""
         del ports
         return []
 
     def check(self, config: AccessPointConfig) -> None:
-        """Raises `ConfigError` for ports that the target does not have."""
+        """Check ports and stations; raises `ConfigError` for those that the target does not support."""
         for port in config.ports:
             if not self.is_port(port.port):
                 raise ConfigError(f"{config.name}: port {port.port} is none of {self.title}, which has {self.ports}")
@@ -71,7 +71,7 @@ class Tofino(Target):
     PIPE_PORTS = 128
     FRONT_PORTS = 64
     RECIRCULATION_PORT = 68
-    """Of each pipe; the ACK filter's copies are queued for it, and end before it."""
+    """Port of each pipe; the ACK filter's copies are queued for it, and end before it."""
     ACK_SESSION = 32
     """`ACK_SESSION ++ pipe` of the program."""
     ACK_COPY_BYTES = 64
@@ -126,7 +126,7 @@ TARGETS = {target.arch: target for target in (Target(), Tofino())}
 
 
 def is_bmv2_json(device_config: bytes) -> bool:
-    """Whether this is what p4c emits for BMv2."""
+    """Return True for the JSON that p4c emits for BMv2."""
     return device_config.lstrip()[:1] == b"{"
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How P4Runtime reaches a switch: requests and answers as serialised protobuf messages, over gRPC or whatever else can
-carry them, such as a switch in the same process.
+"""Transports of P4Runtime to a switch: requests and answers as serialised protobuf messages, over gRPC or anything
+else that carries them, such as a switch in the same process.
 
 Sections are those of the P4Runtime specification.
 """
@@ -18,10 +18,10 @@ from google.protobuf.message import DecodeError
 from ..config import P4RuntimeTls
 
 ANSWER_SECONDS = 10.0
-"""How long a call may take for which nothing else is said."""
+"""Default timeout of a call, in seconds."""
 
 MAX_ANSWER_BYTES = 2**26
-"""Of all messages of one answer. 65536 flows with meters are a fifth of it."""
+"""Bytes of all messages of one answer. 65536 flows with meters are a fifth of it."""
 
 SERVICE = "/p4.v1.P4Runtime/"
 UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
@@ -38,10 +38,10 @@ class RpcError(Exception):
         self.code: int = status.code
         self.message = " ".join(status.message.split())
         self.parts: dict[int, p4r.Error] = {}
-        """Of the updates that were refused, by their number in the request."""
+        """Errors of the updates that were refused, by their number in the request."""
         for number, detail in enumerate(status.details):
             part = p4r.Error()
-            # A switch may say anything here; what is no Error of P4Runtime says nothing of an update.
+            # A switch may send anything here; only an Error of P4Runtime is about an update.
             with contextlib.suppress(DecodeError):
                 if detail.Unpack(part) and part.canonical_code != rpc_code.OK:
                     self.parts[number] = part
@@ -60,7 +60,7 @@ class RpcError(Exception):
 
     @property
     def codes(self) -> set[int]:
-        """Why: the codes of the updates that were refused, or else that of the call."""
+        """Codes of the updates that were refused, or else the code of the call."""
         return {part.canonical_code for part in self.parts.values()} or {self.code}
 
 
@@ -73,7 +73,7 @@ class Stream(Protocol):
     """The StreamChannel of one session (chapter 16): a client is there as long as it is open."""
 
     def send(self, message: bytes) -> None:
-        """Send a StreamMessageRequest; one that cannot be sent any more is lost, of which `receive` tells."""
+        """Send a StreamMessageRequest; one that cannot be sent any more is lost, and `receive` raises `RpcError`."""
 
     async def receive(self) -> bytes:
         """The next StreamMessageResponse; raises `RpcError` when there will be none."""
@@ -118,7 +118,7 @@ class GrpcTransport:
     def __init__(self, address: str, tls: P4RuntimeTls | None = None) -> None:
         # A connection of its own, never one that another session of this process was about to give up.
         options: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-        # What a Write was refused for, update by update, comes in its trailers.
+        # The errors of a Write, update by update, come in its trailers.
         options.append(("grpc.max_metadata_size", 2**16))
         if tls is None:
             self._channel = grpc.aio.insecure_channel(address, options)
@@ -188,10 +188,10 @@ class GrpcStream:
 
 
 def refusal(error: grpc.aio.AioRpcError | asyncio.CancelledError) -> BaseException:
-    """What gRPC says of a call that failed; the trailers say more ("grpc-status-details-bin")."""
+    """Return the error of a failed gRPC call; its trailers have the details ("grpc-status-details-bin")."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
-        # What the server cancelled, or the end of the connection, looks as if somebody here had.
+        # A cancellation by the server, or the end of the connection, looks like one of this process.
         if task is None or task.cancelling():
             return error
         return RpcError(rpc_status.Status(code=rpc_code.CANCELLED, message="the call was cancelled"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a law of feedback offers. The feedback of a packet is the sum of three terms, (1):
+"""Interface of a law of feedback. The feedback of a packet is the sum of three terms, (1):
 
     F_i = f_i + f_class(i) + f_device, within [0, 1]
 
@@ -40,7 +40,7 @@ class DeviceTerm:
         raise NotImplementedError
 
     def resume(self, feedback: float) -> None:
-        """Go on from what the data plane has."""
+        """Resume from the feedback that the data plane has."""
         raise NotImplementedError
 
 
@@ -49,16 +49,16 @@ class Law:
 
     name = ""
     exact = False
-    """Whether every change of a term reaches the data plane, however small."""
+    """True when every change of a term is written to the data plane, however small."""
     scalable_queue = False
-    """Whether what scalable senders get lets them wait in a queue of their own, ahead of the bulk."""
+    """True when the feedback of scalable senders lets them wait in a queue of their own, ahead of the bulk."""
 
     def scalable(self, feedback: float) -> float:
-        """What a scalable sender (RFC 9330) gets, whose window goes with 1/feedback, where a classic one gets this."""
+        """Return the feedback of scalable senders (RFC 9330), whose window goes with 1/feedback, for a classic one."""
         raise NotImplementedError
 
     def dropped(self, feedback: float) -> float:
-        """What the device term drops of what is not ECN-capable, where it marks this much of the rest."""
+        """Return the device term's drops of packets that are not ECN-capable, where it marks `feedback` of the rest."""
         raise NotImplementedError
 
     def averaging(self, seconds: float) -> float:

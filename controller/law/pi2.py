@@ -29,7 +29,7 @@ import math
 from .base import IDLE_SECONDS, DeviceTerm, Law
 
 PROBE = 0.1
-"""How much more than what arrives an elastic flow is taken to ask for."""
+"""Part by which an elastic flow is taken to ask for more than arrives of it."""
 
 BUSY_QUEUE = 0.5
 """There is a queue to share when it holds this part of its target."""
@@ -138,11 +138,11 @@ class Pi2DeviceTerm(DeviceTerm):
         self.sum = self._pressure = math.sqrt(feedback)
 
     def summed(self, error: float, growth: float) -> float:
-        """What the sum takes of one interval: the distance of (25). Its growth, summed, is the queue once more."""
+        """Return the error that the sum adds in an interval: the distance of (25). Its growth summed is the queue again."""
         return min(error, MAX_ERROR)
 
     def stands_still(self, error: float, pressure: float, most: float) -> bool:
-        """Whether the sum does not grow: it would wind up while x is at its limit."""
+        """Return True when the sum must not grow: it would wind up while x is at its limit."""
         return error >= 0 and pressure >= most
 
 
@@ -161,7 +161,7 @@ class Pi2(Law):
         return min(MAX_DROPPED, feedback)
 
     def averaging(self, seconds: float) -> float:
-        """As it is configured: one interval carries a frame or two, or none."""
+        """Return the configured time constant: one interval carries a frame or two, or none."""
         return seconds
 
     def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
