@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What files say that access points shall be: read, compared with what they are, brought about.
+"""Access points declared in files: read, compared with the controller's, applied.
 
 A file holds one access point, or `{"access_points": [...]}` as the controller's own; a folder all of its `*.json`.
 Before anything is changed the controller checks all of it (`validate`), and each change is made only to what was
@@ -31,7 +31,7 @@ class Step:
 
 
 def read(path: Path, stdin: str = "") -> dict[str, Any]:
-    """What a file, every `*.json` of a folder, or with `-` the standard input says, by name; raises `UsageError`."""
+    """Read access points from a file, every `*.json` of a folder, or standard input (`-`); raises `UsageError`."""
     found: dict[str, Any] = {}
     try:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -63,7 +63,7 @@ def _entries(file: Path, text: str) -> list[Any]:
 
 
 def plan(client: Client, wanted: dict[str, Any], prune: bool) -> Iterator[Step]:
-    """What there is to do; the controller has checked it. Raises `ApiError`."""
+    """Return the steps to take; the controller has checked them. Raises `ApiError`."""
     there = {entry["name"] for entry in client.every(client.list_access_points)}
     for name, body in wanted.items():
         before, etag = None, None

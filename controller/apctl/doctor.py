@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps an access point from doing its work: asked of the controller, and of this machine's interfaces.
+"""Diagnosis of access points, by the controller's answers and this machine's interfaces.
 
-A finding is one line: how bad, what, and the mend.
+A finding is one line: level, problem and fix.
 """
 
 import re
@@ -39,7 +39,7 @@ class Finding:
 
 
 def controller(client: Client) -> Iterator[Finding]:
-    """Whether the controller does its work, and each of its access points. Raises ApiError when nobody answers."""
+    """Check the controller and each of its access points. Raises ApiError when nobody answers."""
     client.health()
     try:
         client.ready()
@@ -95,7 +95,7 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
 
 
 def interface(name: str) -> Iterator[Finding]:
-    """Whether an interface of this machine is fit to be a port."""
+    """Check that an interface of this machine is fit to be a port."""
     if missing := list(present(name)):
         yield from missing
         return
@@ -111,13 +111,13 @@ def interface(name: str) -> Iterator[Finding]:
 
 
 def present(name: str) -> Iterator[Finding]:
-    """Whether there is such an interface."""
+    """Check that an interface exists."""
     if not _link(name):
         yield Finding("bad", f"{name}: this machine has no such interface", "`ip link` lists them")
 
 
 def alone(name: str) -> Iterator[Finding]:
-    """Whether nobody but a switch would use an interface."""
+    """Check that only a switch would use an interface."""
     if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
         mend = f"a port is the switch's alone: `ip address flush dev {name}`"
         yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", mend)
@@ -129,8 +129,8 @@ def alone(name: str) -> Iterator[Finding]:
 
 
 def offloads(name: str, wanted: bool = False) -> list[str] | None:
-    """Those of an interface that merge packets; None where nobody can say. wanted: also those that are on as soon as
-    they can be, as those of a radio."""
+    """Return an interface's offloads that merge packets; None when ethtool is missing. wanted: also those that are
+    requested, as a radio has them."""
     if not shutil.which("ethtool"):
         return None
     said = _said("ethtool", "-k", name)
@@ -139,12 +139,12 @@ def offloads(name: str, wanted: bool = False) -> list[str] | None:
 
 
 def is_up(name: str) -> bool:
-    """Whether somebody has set it up."""
+    """Return True for an interface that is set up."""
     return bool(re.search(r"<[^>]*\bUP\b", _link(name)))
 
 
 def interfaces() -> list[str]:
-    """Those of this machine, without its loopback."""
+    """Return the interfaces of this machine, without its loopback."""
     names = re.findall(r"^\d+: ([^@:]+)", _said("ip", "-o", "link", "show"), re.M)
     return [name for name in names if name != "lo"]
 

@@ -19,9 +19,9 @@ from .install import AGENT, KEYS, LIST, PRIVATE_STATE, REPLICA, Plan, Port, acce
 from .settings import UsageError
 
 MAX_BYTES = 65_536
-"""Of a file with a key or a certificate, and of what an engine says first."""
+"""Bytes of a file with a key or a certificate, and of an engine's first message."""
 ANSWER_SECONDS = 3.0
-"""How long the engine may take."""
+"""Seconds that the engine may take for an answer."""
 FIRST = {
     "ca.pem": "-----BEGIN CERTIFICATE-----",
     "rest.pem": "-----BEGIN",
@@ -30,7 +30,7 @@ FIRST = {
     "service.creds": "-----BEGIN NATS USER JWT-----",
     "account.seed": "SA",
 }
-"""How a file of that name begins (a chain may have text before its certificates)."""
+"""First line of a file of that name (a chain may have text before its certificates)."""
 NEEDED = {
     AGENT: ("ca.pem", "enrol.creds"),
     REPLICA: ("account.seed", "ca.pem", "service.creds", "rest.pem", "rest.key"),
@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
 
 
 def findings(root: Path = Path("/")) -> Iterator[Finding]:
-    """What keeps this machine's agent or replica from its work; nothing where there is none."""
+    """Check this machine's agent or replica; no findings where there is none."""
     try:
         files = json.loads((root / LIST).read_text())["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -142,7 +142,7 @@ def _key_files(root: Path, unit: str) -> Iterator[Finding]:
 
 
 def _engines(root: Path, unit: str) -> Iterator[Finding]:
-    """Whether each server of the engine is there, and is who it should be."""
+    """Check that each server of the engine answers with the right certificate."""
     try:
         options = (root / f"etc/default/{unit}").read_text()
     except OSError as error:
@@ -182,7 +182,7 @@ def _greet(server: str, ca: Path) -> None:
 
 
 def _token(root: Path) -> Iterator[Finding]:
-    """Whether the agent was adopted, and how long what it may do holds."""
+    """Check that the agent was adopted, and when its token expires."""
     # Whoever asks about an agent has all of the project.
     from ..fleet.credentials import claims_of
 

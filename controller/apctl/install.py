@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An access point on this machine: configuration and units of its switch and of its controller or its agent, written,
-started, and taken away again without a trace. A fleet's agents and replicas: `fleet`.
+started, and removed again without a trace. A fleet's agents and replicas: `fleet`.
 
 What is written below `root` is kept in a list there, with what its interfaces were like before.
 """
@@ -24,10 +24,10 @@ from .settings import UsageError
 HOME = Path(__file__).resolve().parents[2]
 """The project, as it is installed."""
 NAMED = "/opt/access-point"
-"""Where the units of the checkout have it."""
+"""Path of the project in the units of the checkout."""
 SWITCH, CONTROLLER, AGENT, REPLICA = (f"access-point-{part}" for part in ("switch", "controller", "agent", "replica"))
 UNITS = (SWITCH, CONTROLLER, AGENT, REPLICA)
-"""All that there are; a machine has some of them."""
+"""All units; a machine has some of them."""
 LIST = "etc/access-point/installed.json"
 CONFIG = "etc/access-point/access-point.json"
 KEYS = "etc/access-point/keys"
@@ -38,7 +38,7 @@ STATE, PRIVATE_STATE = "var/lib/access-point", "var/lib/private/access-point"
 TOKEN = f"{STATE}/controller.token"
 URL = "http://127.0.0.1:8080"
 HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
-"""Of which units see nothing (systemd.exec(5), ProtectHome and PrivateTmp)."""
+"""Folders that are hidden from units (systemd.exec(5), ProtectHome and PrivateTmp)."""
 RADIO, UPLINK = 1, 2
 AUTO = "auto"
 LIMITS = {RADIO: 100, UPLINK: 1000}
@@ -51,9 +51,9 @@ WRITTEN = {
     *(f"etc/systemd/system/{unit}.service" for unit in UNITS),
     *(f"{KEYS}/{name}" for name in KEY_FILES),
 }
-"""All that is ever written, beside the list."""
+"""All files that are ever written, in addition to the list."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
-"""Of an interface, as it may stand in a unit's command; the kernel takes others, too."""
+"""Name of an interface that can stand in a unit's command; the kernel accepts others, too."""
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
@@ -81,7 +81,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be on a machine: its units, the files (path below the root -> text), the interfaces that they use."""
+    """Installation of a machine: its units, the files (path below the root -> text), the interfaces that they use."""
 
     units: tuple[str, ...]
     files: dict[str, str]
@@ -100,8 +100,8 @@ def parse_rate(text: str) -> int | None:
 
 
 def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Finding]:
-    """What stands in the way, and would not be mended by the units themselves. here: the interfaces are this machine's,
-    and not those of one that an image is made for. start: systemd is to start it at once."""
+    """Find problems of a plan that the units themselves would not fix. here: the interfaces are this machine's, and not
+    those of a machine that an image is made for. start: systemd is to start the units at once."""
     ports = plan.ports
     if len({port.name for port in ports}) < len(ports):
         yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
@@ -109,7 +109,7 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
         if not NAME.fullmatch(port.name):
             yield Finding("bad", f"{port.name!r} has other characters than letters, digits, _ . and -", "rename it")
         elif here:
-            # Another name of an interface (altname) is none that the kernel's settings go by.
+            # The kernel's settings do not know an interface by its altname.
             known = port.name in interfaces()
             missing = [] if known else [Finding("bad", f"{port.name}: this machine has no such interface", "`ip link`")]
             yield from missing or alone(port.name)
@@ -129,7 +129,7 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
 
 
 def _unfit_home(switch: bool) -> Iterator[Finding]:
-    """Whether units can run what is installed."""
+    """Check that units can run what is installed."""
     mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
     python = HOME / ".venv/bin/python"
     for what, place in (("the project", HOME), ("its Python", python.resolve())):
@@ -144,7 +144,7 @@ def _unfit_home(switch: bool) -> Iterator[Finding]:
 
 
 def _taken() -> bool:
-    """Whether the place of the controller's page is somebody's."""
+    """Return True when the address of the controller's page is in use."""
     host, _, port = URL.removeprefix("http://").partition(":")
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,7 +156,7 @@ def _taken() -> bool:
 
 
 def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str = "ap1", options: str = "") -> Plan:
-    """A switch, and beside it what controls it. controller: which unit that is, and with which more options."""
+    """Plan a switch, and its controller or agent. controller: the unit of the latter; options: more options for it."""
     names = " ".join(port.name for port in ports)
     links = [f"-i {port.number}@{port.name}" for port in ports] + [port.link for port in ports if port.link]
     config = {"access_points": [{"name": name, "ports": [port.as_config() for port in ports]}]}
@@ -165,7 +165,7 @@ def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str 
         f"etc/default/{SWITCH}": f'PORTS="{names}"\nOPTIONS="{" ".join(links)}"\n',
         f"etc/default/{controller}": f'OPTIONS="--config /{CONFIG}{options}"\n',
     }
-    # Where there is NetworkManager, a port is not its own.
+    # NetworkManager must leave the ports alone.
     if Path("/etc/NetworkManager").is_dir():
         devices = ";".join(f"interface-name:{port.name}" for port in ports)
         made[NETWORK_MANAGER] = f"[device-access-point]\nmatch-device={devices}\nmanaged=0\n"
@@ -173,7 +173,7 @@ def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str 
 
 
 def install(plan: Plan, root: Path, here: bool) -> list[Path]:
-    """Writes what there is to write; returns that. here: as in `problems`. What was there is not overwritten: raises
+    """Write the files of a plan; return their paths. here: as in `problems`. Existing files are not overwritten: raises
     UsageError."""
     made = dict(plan.files)
     for unit in plan.units:
@@ -189,7 +189,7 @@ def install(plan: Plan, root: Path, here: bool) -> list[Path]:
         "folders": list(dict.fromkeys(map(str, folders))),
         "interfaces": {port.name: _before(port.name) for port in plan.ports} if here else {},
     }
-    # The list is first: whatever ends this, `remove` finds what was written.
+    # The list is first: if this is interrupted, `remove` finds what was written.
     # Services are users of their own, and read it.
     before = os.umask(0o022)
     try:
@@ -210,7 +210,7 @@ def _ipv6(name: str) -> Path:
 
 
 def _before(name: str) -> dict[str, Any]:
-    """What a unit changes of an interface, as it is now."""
+    """Return the present settings of an interface that a unit changes."""
     ipv6 = _ipv6(name)
     return {
         "up": is_up(name),
@@ -220,7 +220,7 @@ def _before(name: str) -> dict[str, Any]:
 
 
 def start(plan: Plan) -> None:
-    """Now and with the machine. Raises UsageError with what systemctl says."""
+    """Start the units, now and at every boot. Raises UsageError with the message of systemctl."""
     _systemctl("daemon-reload")
     _tell_network_manager()
     _systemctl("enable", "--now", *plan.units)
@@ -236,7 +236,7 @@ class _Before(BaseModel):
 
 
 class _List(BaseModel):
-    """What was written, and what was before: nothing else is ever taken away."""
+    """Files that were written, and former settings: nothing else is ever removed or restored."""
 
     model_config = ConfigDict(extra="forbid")
     files: list[str]
@@ -252,7 +252,7 @@ class _List(BaseModel):
 
 
 def remove(root: Path, running: bool) -> list[Path]:
-    """Stops what runs, and takes away what `install` and the units left; returns the files. Whatever ends it, it can be
+    """Stop the units, and remove everything that `install` and they left; return the files. If interrupted, it can be
     called again. Raises UsageError."""
     try:
         kept = _List.model_validate_json((root / LIST).read_text())
@@ -283,7 +283,7 @@ def remove(root: Path, running: bool) -> list[Path]:
 
 
 def _restore(name: str, before: _Before) -> None:
-    """An interface as it was; one that is gone needs nothing."""
+    """Restore an interface; one that is gone needs nothing."""
     if list(present(name)):
         return
     if before.offloads and shutil.which("ethtool"):
@@ -296,7 +296,7 @@ def _restore(name: str, before: _Before) -> None:
 
 
 def _tell_network_manager() -> None:
-    """Where there is one; whether it runs is its own affair."""
+    """Have NetworkManager reload its configuration, if it is installed; it need not run."""
     if shutil.which("nmcli"):
         subprocess.run(["nmcli", "general", "reload", "conf"], capture_output=True, check=False)
 

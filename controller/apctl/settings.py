@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which controller, and with which token: options, then environment, then what `apctl login` kept."""
+"""Controller and token of a command: from options, then environment, then the file of `apctl login`."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from ..client import Client
 
 
 class UsageError(Exception):
-    """Bad input; the text is one line that names it and the mend."""
+    """Bad input; the text is one line that names it and the fix."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Place:
 
 
 def kept_file() -> Path:
-    """Where `apctl login` keeps what it is told."""
+    """Return the path of the file in which `apctl login` keeps URL and token."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "apctl.json"
 
 
@@ -48,7 +48,7 @@ def keep(place: Place) -> Path:
 
 
 def find(url: str | None = None, token: str | None = None, ca: str | None = None) -> Place:
-    """The controller to talk to; raises `UsageError`."""
+    """Return the controller to connect to; raises `UsageError`."""
     kept: dict[str, str | None] = {}
     try:
         kept = json.loads(kept_file().read_text())

@@ -180,7 +180,7 @@ async def replace_config(
 async def list_revisions(
     service: Serving, request: Request, response: Response, name: ApName, page: Annotated[Page, Query()]
 ) -> Any:
-    """What was desired of the access point and who changed it, newest first; the last 100 are kept."""
+    """Desired configurations of the access point and who changed them, newest first; the last 100 are kept."""
     found, total = await service.read(service.store.revisions_of, name, page.limit, page.offset)
     return page_of(request, response, page, [_revision(revision) for revision in found], total)
 

@@ -81,7 +81,7 @@ async def revoke_token(service: Serving, request: Request, token_id: str) -> Non
 
 @router.get(PREFIX + "/session", response_model=SessionAnswer, responses=responses())
 async def who_am_i(request: Request) -> Any:
-    """Who is asking."""
+    """Name and role of the token that asks."""
     token = token_of(request)
     return SessionAnswer(name=token.name, role=token.role, expires=token.expires)
 

@@ -55,7 +55,7 @@ async def _agents(service: Service) -> list[AgentAnswer]:
 
 @router.get(PREFIX + "/agents", response_model=list[AgentAnswer], responses=responses())
 async def list_agents(service: Serving, request: Request, response: Response, page: Annotated[Page, Query()]) -> Any:
-    """Those that wait to be adopted first, then those that were."""
+    """Agents that wait to be adopted first, then adopted agents."""
     return page_of(request, response, page, await _agents(service))
 
 

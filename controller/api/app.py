@@ -90,7 +90,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
     @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", response_model=HealthAnswer, tags=["health"], openapi_extra={"security": []})
     async def health() -> Any:
-        """Whether the process runs; needs no token."""
+        """Answers while the process runs; needs no token."""
         return HealthAnswer(status="ok")
 
     @app.head("/readyz", include_in_schema=False)
@@ -102,7 +102,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
         responses={503: responses()[503]},
     )
     async def ready(service: Serving) -> Any:
-        """Whether the service can do its work: database and regulating process answer; needs no token."""
+        """Answers when the service can do its work: database and regulating process answer; needs no token."""
         if not service.started:
             raise ProblemError(503, "starting")
         await service.read(service.store.check)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a connection may take before anything is known of who asks: time, bytes of a request's head, a place.
+"""Bounds of a connection before its client is known: time, bytes of a request's head, number of connections.
 
-uvicorn's protocol, which bounds none of these: a head without end was memory without end, and who never ends a request
-kept its connection for ever.
+uvicorn's protocol has no such bounds: a head without end took memory without end, and a client that never ended a
+request kept its connection for ever.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from typing import ClassVar
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MAX_CONNECTIONS = 512
-"""At a time. One more takes the place of the oldest of the address that has the most: nobody keeps others out."""
+"""Connections at a time. One more replaces the oldest of the address that has the most: nobody keeps others out."""
 MAX_HEAD_BYTES = 16 << 10
-"""Bytes of a request up to its body; more are not even looked at."""
+"""Bytes of a request up to its body; more are not even parsed."""
 MAX_HEADERS = 100
 REQUEST_SECONDS = 20.0
-"""From a request's first byte, or the connection's beginning, to the request's end."""
+"""Seconds from a request's first byte, or the connection's beginning, to the request's end."""
 MAX_PIPELINED = 4
 """Requests that a client may send before the first of them is answered."""
 ANSWER_SECONDS = 30.0
-"""An answer of which nothing is taken for so long is given up."""
+"""Seconds after which an answer is given up of which the client reads nothing."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -30,7 +30,7 @@ class BoundedProtocol(HttpToolsProtocol):
     places: ClassVar[dict[str, dict["BoundedProtocol", None]]] = defaultdict(dict)
     """All connections by address, the oldest first."""
     ended: ClassVar[int] = 0
-    """How many were given up."""
+    """Connections that were given up."""
     _head = 0
     _headers = 0
     _in_head = True

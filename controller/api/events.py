@@ -36,7 +36,7 @@ MAX_STREAMS = 256
 MAX_STREAMS_PER_TOKEN = 32
 """Streams of one token: nobody keeps others out."""
 AT_ONCE = 50
-"""Access points that are told of between two turns of others."""
+"""Access points whose events are sent between two turns of others."""
 MAX_TICK_STREAMS = 8
 """Streams of one tick at once: each costs the loops about a hundredth of a core."""
 
@@ -49,7 +49,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 
 class Streams:
-    """How many there are."""
+    """Open event streams, and the last event of each access point."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -57,7 +57,7 @@ class Streams:
         self.ticks = 0
         self.closing = asyncio.Event()
         self.told: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
-        """By access point the last event, and what it was made of: all streams tell the same."""
+        """Last event of each access point, and what it was made of: all streams send the same."""
 
 
 def _event(kind: str, data: object) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes have in common: pages, ETags, who asks, and the dependencies that hand them the service."""
+"""Common parts of the routes: pages, ETags, the token that asks, and the dependencies that give them the service."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ Validate = Annotated[
 
 
 def token_of(request: Request) -> Token:
-    """Who asks; the guard has made sure that there is someone."""
+    """Return the token that asks; the guard has made sure that there is one."""
     token: Token = request.scope["state"]["token"]
     return token
 
@@ -136,7 +136,7 @@ def _among(header: str | None, tag: str) -> bool:
 
 
 def patched(current: Any, patch: BaseModel) -> Any:
-    """What was said, with a merge patch (RFC 7396) applied: objects field by field, null takes one out."""
+    """Apply a merge patch (RFC 7396): objects field by field, null removes a field."""
     return merged(current, patch.model_dump(mode="json", exclude_unset=True))
 
 

@@ -83,7 +83,7 @@ def ports_of(config: AccessPointConfig, seen: Observation) -> list[PortAnswer]:
 
 
 def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
-    """What each port feeds back."""
+    """Return the feedback of each port."""
     return [
         FeedbackAnswer(
             port=port["port"],
@@ -129,7 +129,7 @@ def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer
 
 @router.get(PREFIX + "/measures", response_model=list[MeasureAnswer], responses=responses())
 async def list_measures() -> Any:
-    """What is measured, and where it is to be found: of access points, ports, classes of ports, and stations."""
+    """Measures of access points, ports, classes of ports, and stations, and where each is found."""
     return [
         MeasureAnswer(
             name=measure.name,
@@ -167,7 +167,7 @@ async def get_classes(service: Serving, name: ApName) -> Any:
 
 @router.get(AP + "/feedback", response_model=list[FeedbackAnswer], responses=responses(404))
 async def get_feedback(service: Serving, name: ApName) -> Any:
-    """What each port feeds back now."""
+    """Current feedback of each port."""
     return feedback_of(service.monitor.observe(name))
 
 
@@ -186,7 +186,7 @@ def _said(config: AccessPointConfig, address: str) -> Station:
 
 
 async def _one_station(service: Service, name: str, address: str) -> Any:
-    """What there is to say of a station, also of one that is away."""
+    """Return all that is known of a station, also of one that is away."""
     said = _said(service.config(name), address).model_dump()
     try:
         used: Any = await service.backend.usage(name, address)
@@ -342,7 +342,7 @@ async def get_history(
     ] = None,
     port: Annotated[int | None, Query(ge=0, lt=510)] = None,
 ) -> Any:
-    """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2 days,
+    """Samples of measures, of the last hour unless `start` is given. 1 s is kept for 2 hours, 10 s for 2 days,
     a minute for 30 days, 10 minutes for a year."""
     since, until, step = _range(start, end, resolution, RETENTION)
     found = await service.read(service.archive.query, name, port, since, until, step)
@@ -364,8 +364,8 @@ async def get_station_history(
     end: End = None,
     resolution: Annotated[Literal[60, 600] | None, _NUMBER, Query(description="Seconds.")] = None,
 ) -> Any:
-    """How much a station used, the last hour unless `start` says otherwise. A minute is kept for 30 days, 10 minutes
-    for a year. An address that nobody knows has used nothing."""
+    """Usage of a station, of the last hour unless `start` is given. A minute is kept for 30 days, 10 minutes for a
+    year. An unknown address has used nothing."""
     service.config(name)
     since, until, step = _range(start, end, resolution, STATION_RETENTION)
     columns = await service.read(service.archive.used, name, station, since, until, step)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is seen of the access points: fresh enough for who asks, and kept as history.
+"""Observations of the access points, as fresh as a reader needs them, and kept as history.
 
-What was seen `FRESH_SECONDS` ago is shared by all who ask, so that a crowd of readers costs no more than one.
+An observation is shared by all readers for `FRESH_SECONDS`, so that a crowd of readers costs no more than one.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ FRESH_SECONDS = 0.1
 SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 LONG_LIST_SECONDS = 0.5
-"""How old the list of all flows or stations may be."""
+"""Seconds for which a list of all flows or stations is reused."""
 
 
 class Monitor:
-    """What is seen of access points.
+    """Observations of access points.
 
     Args:
-        backend: of them.
-        archive: where history is kept.
-        names: all of them.
+        backend: the access points.
+        archive: keeps history.
+        names: returns the names of all access points.
         write: makes a transaction that writes, off the event loop.
-        tidy: takes away what is old beside history.
+        tidy: removes old rows of other tables than history's.
     """
 
     def __init__(
@@ -59,25 +59,25 @@ class Monitor:
         self.recorder = Recorder()
         self.seen: dict[str, Observation] = {}
         self.archive_problem: Callable[[], str | None] = lambda: None
-        """Why history that agents send does not come."""
+        """Returns the reason why history from agents does not arrive, or None."""
         self._history_problem: str | None = None
         self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
         self._list_locks: dict[tuple[str, str], asyncio.Lock] = {}
 
     def drop(self, name: str) -> None:
-        """An access point is no more."""
+        """Forget a removed access point."""
         self.seen.pop(name, None)
         self.recorder.drop(name)
 
     def observe(self, name: str, fresh: float = FRESH_SECONDS) -> Observation:
-        """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""
+        """Return the state of an access point, at most `fresh` seconds old; raises `Refused`."""
         seen = self.seen.get(name)
         if seen is None or not 0 <= time.time() - seen["time"] < fresh:
             seen = self.seen[name] = self._backend.observe(name)
         return seen
 
     def all_seen(self) -> list[Observation]:
-        """What is known of every access point."""
+        """Return the last observation of every access point."""
         for name in self._names():
             # It may be away.
             with contextlib.suppress(Refused):
@@ -110,7 +110,7 @@ class Monitor:
             return found
 
     def forget_lists(self, name: str) -> None:
-        """Something in them was changed."""
+        """Forget the lists of an access point after a change."""
         for what in ("flows", "stations"):
             self._lists.pop((what, name), None)
 
@@ -150,7 +150,7 @@ class Monitor:
                     await self._write(self._tidy)
 
     def _look_at_stations(self) -> None:
-        """What they used since the last look goes into history."""
+        """Record the usage of stations since the last call."""
         if not isinstance(self._backend, LocalBackend):
             # Their agents do.
             return
@@ -162,7 +162,7 @@ class Monitor:
 
     @property
     def history_problem(self) -> str | None:
-        """Why history is not written, in one line."""
+        """Reason why history is not written, in one line, or None."""
         return self._history_problem or self.archive_problem()
 
     async def flush(self, everything: bool = False) -> None:

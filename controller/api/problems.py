@@ -19,7 +19,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
+    """An error (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
 
     model_config = ConfigDict(extra="allow")
 

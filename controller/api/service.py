@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes stand on: the desired state, and the database; `monitor` is what is seen of the access points.
+"""Desired state and database, for the routes; `monitor` has the observations of the access points.
 
 A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
-What begins a new session is kept first. Changes of one access point wait for each other; one that another controller on
-the same database comes before (`Conflict`) is made again, on top of the other's.
+A change that begins a new session is kept first. Changes of one access point wait for each other; one that another
+controller on the same database comes before (`Conflict`) is made again, on top of the other's.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ T = TypeVar("T")
 FILES = Path("p4src")
 """Relative to the working directory, as the paths of pipelines are."""
 FOLLOW_SECONDS = 1.0
-"""How soon a change is known that another controller made in the same database."""
+"""Seconds until a change is known that another controller made in the same database."""
 MAX_RETRY_SECONDS = 30.0
-"""For how long a change is tried that other controllers come before: who follows their change first is behind the one
-who made it, and so may lose many times in a row."""
+"""Seconds for which a change is tried again that other controllers come before: a controller that first follows their
+change is behind the one that made it, and so may lose many times in a row."""
 FIRST_PAUSE, MAX_PAUSE = 0.001, 0.1
 """s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 STARTS = 1 << 32
@@ -52,7 +52,7 @@ STARTS = 1 << 32
 
 
 async def _tries() -> AsyncIterator[None]:
-    """Once more and once more, until it is enough."""
+    """Yield once per try, until `MAX_RETRY_SECONDS` have passed."""
     deadline, pause = time.monotonic() + MAX_RETRY_SECONDS, FIRST_PAUSE
     while True:
         yield
@@ -66,8 +66,8 @@ class Service:
     """The service over one database and some access points.
 
     Args:
-        engine: of the database.
-        backend: of the access points; a `RemoteBackend` when their agents are on machines of their own.
+        engine: the database.
+        backend: the access points; a `RemoteBackend` when their agents are on machines of their own.
         files: the folder of the files that REST may name.
     """
 
@@ -77,24 +77,24 @@ class Service:
         self.archive = Archive(engine)
         self.backend = backend
         self.adoption: Adoption | None = None
-        """Of agents on machines of their own."""
+        """Adoption of agents on machines of their own."""
         self.monitor = Monitor(backend, self.archive, lambda: self.names, self.write, self.store.tidy)
         self.wanted: dict[str, dict[str, Any]] = {}
-        """What was said of each access point, without what follows the defaults."""
+        """Desired state of each access point as it was given, without the defaults."""
         self.defaults = Ncr()
         self._defaults_revision: int | None = None
         self._start = 0
-        """Which start of a controller on this database this is."""
+        """Number of this start among those of controllers on this database."""
         self._own_election_ids: dict[str, int] = {}
-        """What this controller's own configuration file says of them."""
+        """Election ids of this controller's own configuration file."""
         self.started = False
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
-        """Of what is in use."""
+        """Revisions in use."""
         self.unusable: dict[str, tuple[int, str]] = {}
-        """Revisions that are of no use here, and why."""
+        """Revisions that cannot be used here, and why."""
         self.notes: dict[str, str] = {}
-        """What was left out of what is in use, and the mend."""
+        """Parts that were left out of a configuration in use, and the fix."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         # SQLite has one writer at a time; two readers beside it, so that a long chart holds up nothing.
@@ -111,7 +111,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
 
     async def compute(self, call: Callable[[], T]) -> T:
-        """What takes long, off the event loop."""
+        """Run a long computation off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._computing, call)
 
     async def load(self, from_file: Iterable[AccessPointConfig] | None) -> None:
@@ -135,15 +135,15 @@ class Service:
         self.started = True
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What goes on beside the requests."""
+        """Start the tasks that run in addition to requests."""
         work = [self.monitor.keep_history(), self.follow()]
         if not self.backend.elsewhere:
             work.append(self.monitor.sample())
         return [asyncio.create_task(each) for each in work]
 
     def _take(self, entry: dict[str, Any], revision: int, of_file: set[str]) -> None:
-        """Begin with an access point. One that is of no use here keeps no other from its work; raises `ConfigError`
-        where it is the file's."""
+        """Begin with an access point. One that cannot be used here does not affect others; raises `ConfigError` for one
+        of the file."""
         name = entry["name"]
         try:
             entry, config = self._usable(entry)
@@ -158,12 +158,12 @@ class Service:
             self._use(entry, config, revision)
 
     def _set_aside(self, name: str, revision: int, reason: str) -> None:
-        """This revision is of no use here; said once."""
+        """Set aside a revision that cannot be used here, and log it once."""
         self.unusable[name] = revision, reason
         LOG.warning("%s", self._why_unusable(name), extra={"access_point": name})
 
     def _why_unusable(self, name: str) -> str:
-        """One line with the mend."""
+        """Return the problem in one line, with its fix."""
         where = f"/api/v1/access-points/{name}"
         return (
             f"{name}: what the database says of it is of no use here: {self.unusable[name][1]}: put another "
@@ -171,8 +171,10 @@ class Service:
         )
 
     def _usable(self, entry: dict[str, Any]) -> tuple[dict[str, Any], AccessPointConfig]:
-        """What can be used of what the database says. Of two rules that match the same the switch takes one only, so
-        the later one is left out, and told. Raises `ProblemError`."""
+        """Return the usable part of a configuration in the database; raises `ProblemError`.
+
+        The switch accepts only one of two rules that match the same, so the later one is left out and logged.
+        """
         name, entry = entry["name"], renewed(entry)
         self.notes.pop(name, None)
         with contextlib.suppress(ValueError, TypeError):
@@ -200,14 +202,18 @@ class Service:
         self.backend.keep(config.name, config, max(revision, self._defaults_revision or 0))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
-        """The same with an election id that no other controller on this database has. Of two with the same
-        `election_id` the one that was started later has the lower: it does not push the other one aside."""
+        """Return the configuration with an election id that no other controller on this database has.
+
+        Of two controllers with the same `election_id` the later one has the lower id: it does not take over.
+        """
         own = self._own_election_ids.get(config.name, config.election_id)
         return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
 
     def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What REST says of an access point, once every file that it names anew is in the folder for such files; none
-        is looked at before. Raises `ProblemError`."""
+        """Check that every file which REST newly names for an access point is in the folder for such files.
+
+        No file is read before. Return the entry; raises `ProblemError`.
+        """
         for part, names in (("pipeline", ("p4info", "device_config")), ("tls", ("ca", "cert", "key"))):
             given, known = entry.get(part) or {}, (before or {}).get(part) or {}
             for name in names:
@@ -222,7 +228,7 @@ class Service:
         return entry
 
     def _check(self, config: AccessPointConfig) -> None:
-        """Whether its files are there and the access point's program, and its switch has such ports; raises
+        """Check that its files exist and are the access point's program, and that its switch has such ports; raises
         `ProblemError`."""
         here = config.model_copy(update={"tls": None}) if self.backend.elsewhere else config
         if missing := missing_file(here):
@@ -243,7 +249,7 @@ class Service:
         return sorted(self._configs)
 
     def config(self, name: str) -> AccessPointConfig:
-        """How an access point shall be; raises `ProblemError` 404."""
+        """Return the configuration of an access point; raises `ProblemError` 404."""
         if name not in self._configs:
             if name in self.unusable:
                 raise ProblemError(404, self._why_unusable(name))
@@ -252,11 +258,11 @@ class Service:
         return self._configs[name]
 
     def lock(self, name: str) -> asyncio.Lock:
-        """Held while an access point is changed."""
+        """Return the lock that is held while an access point is changed."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     def revision(self, name: str) -> int:
-        """Of what is in use."""
+        """Return the revision in use."""
         return self._revisions[name]
 
     async def add(self, config: AccessPointConfig, change: Change, dry: bool = False) -> AccessPointConfig:
@@ -361,7 +367,7 @@ class Service:
         return whole
 
     async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
-        """Other NCR defaults, for every access point that says nothing else; `wanted` may be asked again."""
+        """Change the NCR defaults of all access points that do not set these fields; `wanted` may be called again."""
         async with self.defaults_lock, self._all_locked():
             async for _ in _tries():
                 await self._read_defaults()
@@ -392,13 +398,13 @@ class Service:
             self.backend.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
 
     async def _read_defaults(self) -> None:
-        """Bring the defaults to what the database says; call it with all locks held."""
+        """Reload the defaults from the database; call it with all locks held."""
         ncr, revision = await self.read(self.store.ncr_defaults)
         if revision != self._defaults_revision:
             await self._use_defaults(ncr, revision)
 
     async def follow(self) -> None:
-        """Do what another controller on the same database was told; for ever."""
+        """Follow changes by other controllers on the same database; for ever."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
@@ -420,7 +426,7 @@ class Service:
                         LOG.warning("%s", error)
 
     async def reload(self, from_file: Iterable[AccessPointConfig]) -> None:
-        """Take the configuration file in again, as at a start; raises `ConfigError`, and then nothing has changed."""
+        """Reload the configuration file, as at a start; raises `ConfigError`, and then nothing has changed."""
         given = list(from_file)
         try:
             for config in given:
@@ -442,8 +448,10 @@ class Service:
             LOG.warning("%s", error)
 
     async def _follow(self, name: str) -> None:
-        """Bring an access point to what the database says; call it with its lock held. Raises `ProblemError` for what
-        another release may have written."""
+        """Apply the database's configuration of an access point; call it with its lock held.
+
+        Raises `ProblemError` for a configuration that cannot be used, as another release may write.
+        """
         found = await self.read(self.store.access_point, name)
         if found is None:
             if name in self._configs or name in self.unusable:
@@ -464,12 +472,12 @@ class Service:
             else:
                 self.backend.add(self._to_run(whole))
         except Refused as error:
-            # It is what shall be all the same: who changes it next does so on top of it.
+            # It is desired all the same: the next change is made on top of it.
             LOG.warning("%s: a change in the database is not followed: %s", name, error)
         self._use(entry, whole, revision)
 
     async def close(self) -> None:
-        """The end: what was sampled is kept."""
+        """Close the database, after keeping all samples."""
         await self.monitor.flush(everything=True)
         self._writer.shutdown(wait=True)
         for executor in (self._readers, self._computing):
@@ -477,5 +485,5 @@ class Service:
 
 
 def _election_ids(given: Iterable[AccessPointConfig]) -> dict[str, int]:
-    """What a configuration file says of them."""
+    """Return the election ids of a configuration file."""
     return {config.name: config.election_id for config in given if "election_id" in config.model_fields_set}

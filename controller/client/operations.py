@@ -105,7 +105,8 @@ class Client(Transport):
     def list_revisions(
         self, name: str, *, limit: int | None = None, offset: int | None = None
     ) -> list[models.RevisionAnswer]:
-        """What was desired of the access point and who changed it, newest first; the last 100 are kept."""
+        """Desired configurations of the access point and who changed them, newest first; the last 100 are
+        kept."""
         return cast(
             list[models.RevisionAnswer],
             self.call(
@@ -294,8 +295,7 @@ class Client(Transport):
         )
 
     def list_measures(self) -> list[models.MeasureAnswer]:
-        """What is measured, and where it is to be found: of access points, ports, classes of ports, and
-        stations."""
+        """Measures of access points, ports, classes of ports, and stations, and where each is found."""
         return cast(list[models.MeasureAnswer], self.call("GET", "/api/v1/measures"))
 
     def get_ports(self, name: str) -> list[models.PortAnswer]:
@@ -312,7 +312,7 @@ class Client(Transport):
         return cast(list[models.ClassAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/classes"))
 
     def get_feedback(self, name: str) -> list[models.FeedbackAnswer]:
-        """What each port feeds back now."""
+        """Current feedback of each port."""
         return cast(list[models.FeedbackAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/feedback"))
 
     def get_counters(self, name: str) -> list[models.CounterAnswer]:
@@ -440,7 +440,7 @@ class Client(Transport):
         resolution: Literal[1, 10, 60, 600] | None = None,
         port: int | None = None,
     ) -> models.HistoryAnswer:
-        """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2
+        """Samples of measures, of the last hour unless `start` is given. 1 s is kept for 2 hours, 10 s for 2
         days, a minute for 30 days, 10 minutes for a year."""
         return cast(
             models.HistoryAnswer,
@@ -460,8 +460,8 @@ class Client(Transport):
         end: float | None = None,
         resolution: Literal[60, 600] | None = None,
     ) -> models.StationHistoryAnswer:
-        """How much a station used, the last hour unless `start` says otherwise. A minute is kept for 30 days,
-        10 minutes for a year. An address that nobody knows has used nothing."""
+        """Usage of a station, of the last hour unless `start` is given. A minute is kept for 30 days, 10
+        minutes for a year. An unknown address has used nothing."""
         return cast(
             models.StationHistoryAnswer,
             self.call(
@@ -482,7 +482,7 @@ class Client(Transport):
         return self.stream(f"/api/v1/access-points/{quote(name)}/events", query={"every": every})
 
     def list_agents(self, *, limit: int | None = None, offset: int | None = None) -> list[models.AgentAnswer]:
-        """Those that wait to be adopted first, then those that were."""
+        """Agents that wait to be adopted first, then adopted agents."""
         return cast(
             list[models.AgentAnswer], self.call("GET", "/api/v1/agents", query={"limit": limit, "offset": offset})
         )
@@ -514,7 +514,7 @@ class Client(Transport):
         self.call("DELETE", f"/api/v1/tokens/{quote(token_id)}")
 
     def who_am_i(self) -> models.SessionAnswer:
-        """Who is asking."""
+        """Name and role of the token that asks."""
         return cast(models.SessionAnswer, self.call("GET", "/api/v1/session"))
 
     def log_in(self, body: models.Login) -> models.SessionAnswer:
@@ -545,9 +545,10 @@ class Client(Transport):
         )
 
     def health(self) -> models.HealthAnswer:
-        """Whether the process runs; needs no token."""
+        """Answers while the process runs; needs no token."""
         return cast(models.HealthAnswer, self.call("GET", "/healthz"))
 
     def ready(self) -> models.ReadyAnswer:
-        """Whether the service can do its work: database and regulating process answer; needs no token."""
+        """Answers when the service can do its work: database and regulating process answer; needs no
+        token."""
         return cast(models.ReadyAnswer, self.call("GET", "/readyz"))

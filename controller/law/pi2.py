@@ -138,7 +138,7 @@ class Pi2DeviceTerm(DeviceTerm):
         self.sum = self._pressure = math.sqrt(feedback)
 
     def summed(self, error: float, growth: float) -> float:
-        """Return the error that the sum adds in an interval: the distance of (25). Its growth summed is the queue again."""
+        """Return the error that the sum adds in an interval: the distance of (25). Summed growth is the queue again."""
         return min(error, MAX_ERROR)
 
     def stands_still(self, error: float, pressure: float, most: float) -> bool:
