@@ -37,14 +37,14 @@ from .state.store import new_secret
 LOG = logging.getLogger(__name__)
 
 RENEW_SECONDS = 60.0
-"""How soon renewed certificates are used."""
+"""Seconds until renewed certificates are used."""
 STOP_SECONDS = 2.0
-"""How long a clean end may take."""
+"""Seconds that a clean end may take."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     config_file: Path | None
     rest: str
@@ -55,7 +55,7 @@ class Options:
     stats: Path | None = None
     files: Path = FILES
     engine: tuple[str, ...] = ()
-    """Where NATS is: then the access points' agents are on machines of their own."""
+    """Addresses of NATS, when the access points' agents are on machines of their own."""
     engine_keys: Path | None = None
     engine_copies: int = 1
 
@@ -68,7 +68,7 @@ MAX_BACKLOG = 4096
 
 
 class Certificates:
-    """Of REST; read again when they are others, so that a renewal ends no session."""
+    """Certificates of REST, read again when their files change, so that a renewal ends no session."""
 
     def __init__(self, context: ssl.SSLContext, cert: Path, key: Path) -> None:
         self._context, self._cert, self._key = context, cert, key
@@ -78,12 +78,12 @@ class Certificates:
         return self._cert.stat().st_mtime, self._key.stat().st_mtime
 
     def renew(self) -> None:
-        """Use what is there now for the connections to come; what cannot be used is one line, and changes nothing."""
+        """Use the present files for new connections; files that cannot be used are one line, and change nothing."""
         try:
             changed = self._changed()
             if changed == self._read:
                 return
-            # Of a pair that does not fit the context in use must see nothing.
+            # The context in use must not see a pair that does not fit.
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self._cert, self._key)
             self._context.load_cert_chain(self._cert, self._key)
             self._read = changed
@@ -91,7 +91,7 @@ class Certificates:
             LOG.warning("--tls-cert %s: %s: the one before stays in use", self._cert, error.strerror or error)
 
     async def watch(self) -> None:
-        """For ever."""
+        """Check the files for ever."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             self.renew()
@@ -105,8 +105,8 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """What asyncio accepts at a time is few; what may wait for that are many, so that a flood is taken in and makes
-        room among itself (`connections`), rather than left outside together with everybody else."""
+        """Start with a short accept batch and a long backlog: a flood is accepted and displaces its own connections
+        (`connections`), rather than waiting in the backlog together with everybody else's."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(MAX_BACKLOG)
@@ -158,12 +158,12 @@ def web_server(app: object, options: Options) -> Server:
 
 
 def say(line: str) -> None:
-    """A line that a parent process may wait for."""
+    """Print a line that a parent process may wait for."""
     print(line, flush=True)
 
 
 async def first_token(service: Service, path: Path, url: str) -> None:
-    """A new database gets a token of an admin, in a file that only its owner can read; raises `ConfigError`."""
+    """Create an admin's token for a new database, in a file that only its owner can read; raises `ConfigError`."""
     if await service.read(service.store.tokens):
         return
     secret = new_secret()
@@ -180,7 +180,7 @@ async def first_token(service: Service, path: Path, url: str) -> None:
 
 
 async def reload(options: Options, service: Service, certificates: Certificates | None) -> None:
-    """What SIGHUP asks for: configuration file and certificates again. A mistake is one line, and changes nothing."""
+    """Reload configuration file and certificates, at SIGHUP. A mistake is one line, and changes nothing."""
     if certificates:
         certificates.renew()
     if options.config_file is None:
@@ -193,8 +193,8 @@ async def reload(options: Options, service: Service, certificates: Certificates 
 
 
 async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service, list[Coroutine[Any, Any, None]]]:
-    """A replica whose access points' agents are elsewhere, and what has to run beside it; raises `ConfigError`."""
-    # Only here: who has no engine needs none of it.
+    """Return a replica whose access points' agents run elsewhere, and the tasks that it needs; raises `ConfigError`."""
+    # Imported only here: a controller without an engine needs none of these.
     from .fleet.adoption import Adoption
     from .fleet.archive import Archivist
     from .fleet.credentials import Credentials, load_key
@@ -271,7 +271,7 @@ async def run(options: Options) -> None:
         for task in done - {stopping}:
             task.result()
     finally:
-        # What is under way gets its answer while there still is something that can give it.
+        # Requests under way get their answers before the access points stop.
         app.state.streams.closing.set()
         server.should_exit = True
         await asyncio.wait([serving], timeout=STOP_SECONDS)

@@ -26,14 +26,14 @@ OTHERS = {
     "lost": ("counter", "controller_lost_samples_total", "Samples of history lost, as the database was away"),
     "ended": ("counter", "controller_ended_connections_total", "Connections ended for what they took"),
 }
-"""What is no single number in `MEASURES`: kind, metric, text."""
+"""Metrics that are no single number in `MEASURES`: kind, metric, text."""
 
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Of a request's, in seconds."""
+"""Bounds of a request's duration, in seconds."""
 
 
 class Requests:
-    """What was asked of the API and became of it."""
+    """Metrics of requests to the API."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(

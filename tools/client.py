@@ -57,7 +57,7 @@ def docstring(text: str, indent: str) -> str:
 def models(found: dict[str, Any]) -> str:
     """Every schema as a TypedDict."""
     text = (
-        HEAD + '"""What the API takes and answers with. Made by `make client`; not edited by hand."""\n\n'
+        HEAD + '"""Request and answer bodies of the API. Made by `make client`; not edited by hand."""\n\n'
         "from __future__ import annotations\n\nfrom typing import Any, Literal, NotRequired, TypedDict\n"
     )
     for name, schema in sorted(found["components"]["schemas"].items()):

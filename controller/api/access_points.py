@@ -262,14 +262,14 @@ _part(
     "class_weights",
     ClassWeights,
     ClassWeightsPatch,
-    "What the classes are worth against each other.",
+    "Weights of the classes.",
     'Protect a class more or less: `{"downlink": 8}`',
 )
 _part(
     "features",
     Features,
     FeaturesPatch,
-    "What is on.",
+    "Enabled features.",
     'Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`',
 )
 _part(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API takes and answers with. Made by `make client`; not edited by hand."""
+"""Request and answer bodies of the API. Made by `make client`; not edited by hand."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class CounterAnswer(TypedDict):
 
 
 class Features(TypedDict):
-    """What the access point does beside switching; all off is a plain learning switch."""
+    """Functions of the access point in addition to switching; with all off it is a plain learning switch."""
 
     ack_priority: NotRequired[bool]
     ack_filter: NotRequired[bool]
@@ -180,8 +180,8 @@ class Features(TypedDict):
 
 
 class FeaturesPatch(TypedDict):
-    """Fields to change; null resets a field to its default. What the access point does beside switching; all
-    off is a plain learning switch."""
+    """Fields to change; null resets a field to its default. Functions of the access point in addition to
+    switching; with all off it is a plain learning switch."""
 
     ack_priority: NotRequired[bool | None]
     ack_filter: NotRequired[bool | None]
@@ -268,7 +268,7 @@ class HistoryAnswer(TypedDict):
 
 
 class Limits(TypedDict):
-    """What may be learned from one port, so that nobody fills a table for all."""
+    """Bounds on what is learned from one port, so that nobody fills a table for all."""
 
     stations_per_port: NotRequired[int]
     flows_per_port: NotRequired[int]
@@ -276,8 +276,8 @@ class Limits(TypedDict):
 
 
 class LimitsPatch(TypedDict):
-    """Fields to change; null resets a field to its default. What may be learned from one port, so that nobody
-    fills a table for all."""
+    """Fields to change; null resets a field to its default. Bounds on what is learned from one port, so that
+    nobody fills a table for all."""
 
     stations_per_port: NotRequired[int | None]
     flows_per_port: NotRequired[int | None]
@@ -313,8 +313,8 @@ class MeasureAnswer(TypedDict):
 
 
 class Ncr(TypedDict):
-    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` says what each
-    does and why this default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` has the effect
+    of each and the reason for its default."""
 
     law: NotRequired[Literal["paper", "pi2"]]
     alpha: NotRequired[float]
@@ -337,7 +337,7 @@ class Ncr(TypedDict):
 
 class NcrPatch(TypedDict):
     """Fields to change; null resets a field to its default. The law of feedback (NCR, section 3.2) and its
-    parameters; `accesspoint.controller.law` says what each does and why this default."""
+    parameters; `accesspoint.controller.law` has the effect of each and the reason for its default."""
 
     law: NotRequired[Literal["paper", "pi2"] | None]
     alpha: NotRequired[float | None]
@@ -484,7 +484,7 @@ class Problem(TypedDict):
 
 
 class QueueShares(TypedDict):
-    """What each priority queue may take of a port's capacity before its packets join the bulk."""
+    """Share of a port's capacity that each priority queue may use; packets above it join the bulk."""
 
     acks: NotRequired[float]
     sparse: NotRequired[float]
@@ -494,8 +494,8 @@ class QueueShares(TypedDict):
 
 
 class QueueSharesPatch(TypedDict):
-    """Fields to change; null resets a field to its default. What each priority queue may take of a port's
-    capacity before its packets join the bulk."""
+    """Fields to change; null resets a field to its default. Share of a port's capacity that each priority
+    queue may use; packets above it join the bulk."""
 
     acks: NotRequired[float | None]
     sparse: NotRequired[float | None]
@@ -551,7 +551,7 @@ class SessionAnswer(TypedDict):
 
 
 class Sparse(TypedDict):
-    """What counts as a sparse flow: one within the largest of three rates."""
+    """Definition of a sparse flow: one within the largest of three rates."""
 
     fair_share: NotRequired[float]
     share: NotRequired[float]
@@ -560,7 +560,7 @@ class Sparse(TypedDict):
 
 
 class SparsePatch(TypedDict):
-    """Fields to change; null resets a field to its default. What counts as a sparse flow: one within the
+    """Fields to change; null resets a field to its default. Definition of a sparse flow: one within the
     largest of three rates."""
 
     fair_share: NotRequired[float | None]
@@ -570,7 +570,7 @@ class SparsePatch(TypedDict):
 
 
 class Station(TypedDict):
-    """What is said of a MAC address."""
+    """Settings of a MAC address."""
 
     name: NotRequired[str | None]
     locked_port: NotRequired[int | None]
@@ -636,7 +636,7 @@ class StationObservation(TypedDict):
 
 
 class StationPatch(TypedDict):
-    """Fields to change; null resets a field to its default. What is said of a MAC address."""
+    """Fields to change; null resets a field to its default. Settings of a MAC address."""
 
     name: NotRequired[str | None]
     locked_port: NotRequired[int | None]

@@ -141,7 +141,7 @@ class Client(Transport):
         )
 
     def get_class_weights(self, name: str, *, if_none_match: str | None = None) -> models.ClassWeights:
-        """What the classes are worth against each other."""
+        """Weights of the classes."""
         return cast(
             models.ClassWeights,
             self.call(
@@ -171,7 +171,7 @@ class Client(Transport):
         )
 
     def get_features(self, name: str, *, if_none_match: str | None = None) -> models.Features:
-        """What is on."""
+        """Enabled features."""
         return cast(
             models.Features,
             self.call("GET", f"/api/v1/access-points/{quote(name)}/features", headers={"if-none-match": if_none_match}),

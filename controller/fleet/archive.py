@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """History out of the engine into the database, each sample once.
 
-How far the log was read stands in the database, and changes in the transaction that writes the samples. So it does not
-matter how many replicas read, and which one is killed: of two that write the same, the second finds that the first has.
+The position in the log is kept in the database, and changes in the transaction that writes the samples. So it does not
+matter how many replicas read, and which one is killed: of two that write the same, the second notices it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MAX_BATCH = 200
 """Messages in one transaction."""
 PAUSE_SECONDS = 1.0
 ASIDE_SECONDS = 10.0
-"""How long a replica leaves it to another one that was faster."""
+"""Seconds for which a replica leaves the log to another one that was faster."""
 ROW = "history"
 
 
@@ -35,7 +35,7 @@ class Behind(Exception):
 
 
 def position(engine: sa.Engine, begun: str) -> int:
-    """How far the log that was begun then was read."""
+    """Return the position up to which the log of this creation time was read."""
     with engine.connect() as connection:
         value = connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == ROW))
     log, _, number = (value or "").rpartition("#")
@@ -43,7 +43,7 @@ def position(engine: sa.Engine, begun: str) -> int:
 
 
 def advance(connection: sa.Connection, begun: str, before: int, now: int) -> None:
-    """Say how far it was read, within the transaction that writes it; raises `Behind`."""
+    """Set the position in the log, within the transaction that writes the samples; raises `Behind`."""
     values = {"value": f"{begun}#{now}", "revision": 0}
     is_row = SETTINGS.c.name == ROW
     if before == 0:
@@ -62,7 +62,7 @@ def advance(connection: sa.Connection, begun: str, before: int, now: int) -> Non
 
 
 async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]]:
-    """What comes next in the log, and how far that is; raises `Away`."""
+    """Return the position after the next messages of the log, and the messages; raises `Away`."""
     found: list[tuple[str, bytes]] = []
     while len(found) < MAX_BATCH:
         following = await engine.logged(after, "ap.*.history")
@@ -97,14 +97,14 @@ def write(
 
 
 class Archivist:
-    """Reads for ever.
+    """Moves history from the engine to the database, for ever.
 
     Args:
         engine: has the log.
-        archive: gets it.
-        database: of the archive.
-        run: does what blocks, elsewhere.
-        known: the access points that there are.
+        archive: keeps history.
+        database: the archive's.
+        run: runs blocking calls in a thread.
+        known: returns the access points that exist.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Archivist:
         self.problem: str | None = None
 
     async def run(self) -> None:
-        """Never ends."""
+        """Read and write for ever."""
         while True:
             seconds = PAUSE_SECONDS
             try:
@@ -138,7 +138,7 @@ class Archivist:
             await asyncio.sleep(random.uniform(1, 2) * seconds)
 
     async def _step(self) -> bool:
-        """Read and write some; whether there may be more."""
+        """Read and write some messages; return True when there may be more."""
         if not self._engine.connected:
             raise Away(self._engine.problem)
         begun = await self._engine.begun()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access points whose agents run elsewhere, with the interface of `agent.local_backend`.
 
-The database decides what is desired. The engine has a copy of it for the agents, which every replica mends: it compares
-revisions, puts its own in the place of an older one (compare-and-set), and leaves a newer one alone. So it does not
-matter which replica wrote, was killed in between, or hears of a change last.
+The database has the desired state. The engine has a copy of it for the agents, which every replica repairs: it compares
+revisions, replaces an older one (compare-and-set), and leaves a newer one alone. So it does not matter which replica
+wrote, was killed in between, or learns of a change last.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ from .messages import Answer, Desired, Order, Seen, Unusable, parse, text
 LOG = logging.getLogger(__name__)
 
 SILENT_SECONDS = 5.0
-"""An agent that says nothing for so long is away."""
+"""Seconds without a message after which an agent is away."""
 ORDER_SECONDS = 5.0
 LOOK_SECONDS = 60.0
-"""How soon is mended what somebody else wrote into the engine."""
+"""Seconds between checks for values that somebody else wrote into the engine."""
 AGAIN_SECONDS = 1.0
 MAX_HEARD = 10_000
-"""Access points that are heard of, also those that nobody has told us of."""
+"""Access points whose messages are kept, also unknown ones."""
 
 
 @dataclass(slots=True)
 class Heard:
-    """The last message of an access point's agent, and when it came."""
+    """The last message of an access point's agent, and its time."""
 
     seen: Seen
     at: float
@@ -48,9 +48,9 @@ class RemoteBackend:
     """Access points by their agents.
 
     Args:
-        engine: the way to them.
-        standing: whether the database desires an access point, and its newest revision of all; it may raise.
-        copies: how many servers of the engine keep each value.
+        engine: connects to the agents.
+        standing: returns whether the database desires an access point, and the newest revision of all; it may raise.
+        copies: number of the engine's servers that keep each value.
     """
 
     elsewhere = True
@@ -63,11 +63,11 @@ class RemoteBackend:
         self._heard: dict[str, Heard] = {}
         self._wanted: dict[str, Desired] = {}
         self._there: dict[str, tuple[int, Desired | None]] = {}
-        """What the engine has, as far as is known: its revision, and what it says."""
+        """Values in the engine, as far as is known: their numbers there, and contents."""
         self._to_mend: set[str] = set()
         self._poked = asyncio.Event()
         self.told = asyncio.Event()
-        """Set when somebody else has changed what is desired."""
+        """Set when somebody else has changed the desired state."""
         self._unusable: dict[str, str] = {}
 
     @property
@@ -76,31 +76,31 @@ class RemoteBackend:
         return sum(heard.seen.lost for heard in self._heard.values())
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
-        """Agents make sure of that themselves."""
+        """Do nothing: agents check their configurations themselves."""
 
     def start(self) -> None:
-        """Agents do by themselves."""
+        """Do nothing: agents connect by themselves."""
 
     def add(self, config: AccessPointConfig) -> None:
-        """`keep` tells."""
+        """Do nothing: `keep` tells the agent."""
 
     async def remove(self, name: str) -> None:
-        """`keep` tells."""
+        """Forget the last message; `keep` tells the agent."""
         self._heard.pop(name, None)
 
     async def change(self, config: AccessPointConfig) -> None:
-        """`keep` tells."""
+        """Do nothing: `keep` tells the agent."""
 
     async def stop(self) -> None:
-        """Agents go on."""
+        """Do nothing: agents keep running."""
 
     async def attempt(self, config: AccessPointConfig) -> None:
-        """Have a change tried that is not kept yet; an agent that is away gets it when it is kept and it is back."""
+        """Try a change that is not kept yet; an agent that is away gets it once it is kept and the agent is back."""
         if self._is_ready(config.name):
             await self._order(config.name, "attempt", config=config.model_dump(mode="json"))
 
     def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
-        """The database has it: bring it to the agents. None: it was removed."""
+        """Send a configuration that the database has to the agents. None: it was removed."""
         if config is None:
             self._wanted.pop(name, None)
         else:
@@ -110,7 +110,7 @@ class RemoteBackend:
         self._poked.set()
 
     def observe(self, name: str) -> Observation:
-        """How an access point is, as its agent said last."""
+        """Return the state of an access point, as its agent reported last."""
         heard = self._heard.get(name)
         if heard is None:
             raise Refused(503, f"{name}: no agent has told of it: start one, and adopt it as {name}")
@@ -137,7 +137,7 @@ class RemoteBackend:
         return found, following
 
     async def usage(self, name: str, address: str) -> UsageObservation:
-        """What a station used, and does now."""
+        """Return a station's usage and current rates."""
         found: UsageObservation = await self._order(name, "usage", address=address)
         return found
 
@@ -184,7 +184,7 @@ class RemoteBackend:
         return answer.answer
 
     async def listen(self) -> None:
-        """Before the engine is connected: hear what agents say."""
+        """Subscribe to the agents' messages, before the engine is connected."""
         await self.engine.hear("ap.*.seen", self._hear)
         await self.engine.hear(f"$KV.{DESIRED}.*", self._hear_desired)
 
@@ -204,12 +204,12 @@ class RemoteBackend:
         if before is None and len(self._heard) >= MAX_HEARD:
             return
         is_primary = seen.observation["state"] == State.READY.value
-        # Of several agents the primary tells how it is.
+        # Among several agents the primary's message counts.
         if is_primary or before is None or before.seen.agent == seen.agent or now - before.at > SILENT_SECONDS / 2:
             self._heard[name] = Heard(seen, now)
 
     def _hear_desired(self, subject: str, data: bytes) -> None:
-        """Somebody has put something: we, another replica, or who should not."""
+        """Handle a new value: of this replica, another one, or somebody without the right to write."""
         name = subject.removeprefix(f"$KV.{DESIRED}.").replace("=", ".")
         wanted = self._wanted.get(name)
         if wanted is None or text(wanted) != data:
@@ -219,7 +219,7 @@ class RemoteBackend:
             self.told.set()
 
     async def mend(self) -> None:
-        """Bring the engine to what the database says; for ever."""
+        """Repair the engine's copy of the desired state; for ever."""
         looked = -LOOK_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
@@ -243,7 +243,7 @@ class RemoteBackend:
                 LOG.debug("not mended yet: %s", error)
 
     async def _mend(self, name: str) -> None:
-        """Raises `Away`."""
+        """Repair one value; raises `Away`."""
         wanted = self._wanted.get(name)
         sequence, there = self._there.get(name) or await self._read(name)
         self._to_mend.discard(name)
@@ -252,11 +252,11 @@ class RemoteBackend:
         is_desired, newest = await self._standing(name)
         if wanted is None:
             if is_desired:
-                # Another replica was told of it, and we are going to hear.
+                # Another replica has added it, and this one will follow.
                 return
             wanted = Desired(revision=newest, config=None)
         if there is not None and wanted.revision < there.revision <= newest:
-            # The same.
+            # The engine has a newer revision of the database: this replica will follow.
             return
         if there is not None and there.revision > newest:
             LOG.warning(

@@ -44,7 +44,7 @@ def token(
     name: Annotated[str, typer.Option(help="Whose it is; stands in the audit log.")] = "console",
     days: Annotated[float | None, typer.Option(help="When it expires; without, never.")] = None,
 ) -> None:
-    """Make a token and print it, for who has lost all others. A running controller knows it in a second."""
+    """Make a token and print it, when all others are lost. A running controller accepts it within a second."""
     known: dict[str, Role] = {known: known for known in ROLES}
     if role not in known:
         raise ConfigError(f"--role {role}: one of {', '.join(ROLES)}")
@@ -53,7 +53,7 @@ def token(
 
 
 def main() -> int:
-    """Run; a mistake is one line and code 2."""
+    """Run; an error is one line and code 2."""
     try:
         application()
     except (ConfigError, backups.BackupError) as error:

@@ -20,7 +20,7 @@ HEAD = "0004"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
-"""How long a write waits for another process's, before it fails."""
+"""Seconds for which a write waits for another process's, before it fails."""
 
 METADATA = sa.MetaData()
 
@@ -28,7 +28,7 @@ NAME, SHORT = sa.String(64), sa.String(16)
 
 
 def _given(**kinds: Any) -> list[sa.Column[Any]]:
-    """Columns that every row has a value of."""
+    """Make columns that have a value in every row."""
     return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
 
 
@@ -56,10 +56,10 @@ REVISIONS = sa.Table(
     # No number is given twice, also when the newest is taken away.
     sqlite_autoincrement=True,
 )
-"""Every state that was desired: numbered through all access points, so that one that is removed and added again has no
-number of before. Without `access_point` it is of the defaults, without `config` a removal."""
+"""Every desired state, numbered through all access points, so that an access point that is removed and added again gets
+new numbers. A row without `access_point` is of the defaults, one without `config` a removal."""
 CONTROLLERS = sa.Table("controllers", METADATA, _numbered(), *_given(started=sa.Float), sqlite_autoincrement=True)
-"""Every start of a controller on this database: what its election ids are made of."""
+"""Every start of a controller on this database, from which its election ids are made."""
 TOKENS = sa.Table(
     "tokens",
     METADATA,
@@ -123,11 +123,11 @@ STATION_USE = sa.Table(
     *_given(**dict.fromkeys(STATION_SUMS, sa.BigInteger)),
     sqlite_with_rowid=False,
 )
-"""What stations used: rows of those that used something, and of no others."""
+"""Usage of stations; stations without usage have no rows."""
 
 
 def explain(error: SQLAlchemyError) -> str:
-    """One line for a failure of the database."""
+    """Explain a failure of the database in one line."""
     reason = str(error.orig if isinstance(error, DBAPIError) and error.orig else error)
     return "database: " + (reason.strip().splitlines() or ["it does not answer"])[0]
 
@@ -162,7 +162,7 @@ def open_engine(url: str) -> sa.Engine:
 
 
 def writing(engine: sa.Engine) -> sa.Engine:
-    """The same engine for transactions that write: SQLite then takes its lock first, and waits for it."""
+    """Return the engine for transactions that write: SQLite then takes its lock first, and waits for it."""
     return engine.execution_options(writing=True)
 
 
@@ -188,8 +188,8 @@ def shown(url: str) -> str:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Apply the migrations that are missing, and give history a column for what was not measured before; raises
-    `ConfigError` for a database of a later release."""
+    """Apply missing migrations, and add a column of history for each new measure; raises `ConfigError` for a database
+    of a later release."""
     _apply(engine)
     for table, wanted in ((HISTORY, (*MEANS, *SUMS)), (STATION_USE, STATION_SUMS)):
         there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History: one sample a second of each port, kept for two hours; coarser ones for longer. And what each station used.
+"""History: one sample a second of each port, kept for two hours; coarser ones for longer. And the usage of stations.
 
-What is written goes out every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A
-bucket that a restart cuts in two is put together again by the number of its samples.
+Samples are written every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A bucket
+that a restart cuts in two is put together again by the number of its samples.
 """
 
 import time
@@ -19,10 +19,10 @@ from .database import HISTORY, SERIES, STATION_USE, writing
 CHART = 720
 """Samples of each port in an answer, when no resolution is asked for: more than a screen shows."""
 MAX_SAMPLES = 10_000
-"""The most samples of each port in one answer."""
+"""Samples of each port in one answer."""
 
 SERIES_AT_ONCE = 500
-"""In one statement: databases bound their number."""
+"""Series in one statement: databases bound their number."""
 
 
 class Archive:
@@ -64,7 +64,7 @@ class Archive:
         self._series = series
 
     def expire(self, now: float | None = None) -> None:
-        """Take away what is older than its resolution is kept."""
+        """Delete samples that are older than the retention of their resolution."""
         now = time.time() if now is None else now
         with self._write.begin() as connection:
             known = connection.scalars(sa.select(SERIES.c.id)).all()
@@ -90,7 +90,7 @@ class Archive:
                     )
 
     def forget(self, access_point: str) -> None:
-        """An access point was removed, and with it (`delete_series`) what was recorded of it."""
+        """Forget a removed access point, whose samples `delete_series` has deleted."""
         self._series = {key: value for key, value in self._series.items() if key[0] != access_point}
 
     def query(
@@ -121,7 +121,7 @@ class Archive:
     def used(
         self, access_point: str, station: str, start: float, end: float, resolution: int
     ) -> dict[str, list[float]]:
-        """What a station used: column -> values in the order of time. There are no samples in which it used nothing."""
+        """Return a station's usage: column -> values in the order of time. Intervals without usage have no sample."""
         with self._engine.connect() as connection:
             rows = connection.execute(
                 sa.select(STATION_USE)
@@ -146,13 +146,13 @@ def _number(address: str) -> int:
 
 
 def _order(item: tuple[Key, Bucket]) -> tuple[Any, ...]:
-    """As rows are written, of two processes in one order: so neither waits for the other one."""
+    """Return the order in which all processes write rows, so that no two wait for each other."""
     resolution, access_point, place, when = item[0]
     return isinstance(place, str), resolution, access_point, place, when
 
 
 def delete_series(connection: sa.Connection, access_point: str) -> None:
-    """Take away what was recorded of an access point, within a transaction."""
+    """Delete all samples of an access point, within a transaction."""
     mine = SERIES.c.access_point == access_point
     for series in connection.scalars(sa.select(SERIES.c.id).where(mine)).all():
         for resolution in RETENTION:
@@ -171,7 +171,7 @@ def _series(connection: sa.Connection, access_point: str, port: int) -> int:
 
 
 def _merging(dialect: str) -> sa.Insert:
-    """An insertion that puts two parts of one bucket together."""
+    """Return an insertion that joins two parts of one bucket."""
     insert: Callable[[sa.Table], sqlite.Insert | postgresql.Insert]
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = insert(HISTORY)
@@ -190,7 +190,7 @@ def _merging(dialect: str) -> sa.Insert:
 
 
 def _adding(dialect: str) -> sa.Insert:
-    """An insertion that adds to what a station used in the same sample."""
+    """Return an insertion that adds to a station's usage in the same sample."""
     insert: Callable[[sa.Table], sqlite.Insert | postgresql.Insert]
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = insert(STATION_USE)
@@ -211,7 +211,7 @@ def resolution_for(start: float, end: float, now: float, retention: Mapping[int,
 
 
 def answered(measure: Measure) -> list[str]:
-    """What the columns of a measure are called in an answer; there is none of what history does not have."""
+    """Return the names of a measure's columns in an answer; none for a measure that history does not have."""
     return [
         measure.answered.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
         for column in measure.columns
