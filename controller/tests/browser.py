@@ -19,7 +19,7 @@ PACKAGES = {"chromium": "chromium", "chromedriver": "chromium-driver"}
 
 
 def missing_browser() -> str | None:
-    """Why no browser can run here, or None."""
+    """Return the reason why no browser can run here, or None."""
     packages = [package for command, package in PACKAGES.items() if shutil.which(command) is None]
     return f"Chromium is missing: apt-get install {' '.join(packages)}" if packages else None
 
@@ -40,7 +40,7 @@ class Browser:
         return found
 
     def all(self, selector: str) -> list[WebElement]:
-        """Those that are there now."""
+        """Return the elements that are present now."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str) -> str:
@@ -50,7 +50,7 @@ class Browser:
         return ""
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns."""
+        """Run a script; return its value."""
         return self.driver.execute_script(script, *arguments)
 
     def set(self, selector: str, value: object) -> None:
@@ -63,7 +63,7 @@ class Browser:
         )
 
     def colours(self, scheme: str) -> None:
-        """What the system prefers: light or dark."""
+        """Set the system's preferred colours: light or dark."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 

@@ -17,7 +17,7 @@ from .switches import end, free_port
 
 
 def missing_engine() -> str | None:
-    """Why there can be none here, or None."""
+    """Return the reason why no engine can run here, or None."""
     return None if program() else "nats-server is missing: apt-get install nats-server"
 
 
@@ -61,7 +61,7 @@ class Server:
 
     @property
     def account(self) -> Key:
-        """What signs tokens."""
+        """Key that signs tokens."""
         return load_key("A", self.keys / "account.seed")
 
     def client(self, credentials: Credentials | None = None, name: str = "test") -> Engine:

@@ -69,7 +69,7 @@ class Proxy:
             self._cut.add(number)
 
     def mend(self) -> None:
-        """What was held up goes on its way."""
+        """Release everything that was held up."""
         self._all_cut = False
         self._cut.clear()
 
@@ -167,7 +167,7 @@ class Numbered:
 
 
 def wanted_by(config: AccessPointConfig, program: Program) -> list[Encodable]:
-    """What follows from a configuration."""
+    """Return the entities that follow from a configuration."""
     return [*ports.entities(config, program.target), *classes.entities(config, program), *queue_meters.entities(config)]
 
 
@@ -185,12 +185,12 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
 
 
 def unlike(made: Lab, **access_point: Any) -> list[str]:
-    """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
+    """Return differences of a switch to a configuration, and its inconsistencies; empty when all is well."""
     return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
 
 
 def differences(config: AccessPointConfig) -> list[str]:
-    """How a switch differs from this, and what is inconsistent in it; nothing when all is well."""
+    """Return differences of a switch to this configuration, and its inconsistencies; empty when all is well."""
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
     found = asyncio.run(read_switch(config.address, program, wanted))
@@ -284,7 +284,7 @@ class Trial:
         self.rules: list[int] = [0]
         """The DSCP that the one rule may have: what was confirmed last, and what was asked for since."""
         self._asked: list[str] = []
-        """What was asked for since the last look, and what came of it."""
+        """Requests since the last check, and their results."""
         self._aside = ThreadPoolExecutor(1)
         self.controller = self._start()
         self.kinds: dict[str, Callable[[], None]] = {
@@ -416,7 +416,7 @@ class Trial:
             assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], kind
 
     def _is_well(self) -> bool:
-        """Whether ticks go on, and flows and stations are known."""
+        """Return True while the loop ticks, and flows and stations are known."""
         before = self._look()
         if before is None:
             return False
@@ -433,7 +433,7 @@ class Trial:
 
 
 def faketime_library() -> str | None:
-    """What gives a process a clock of its own, or None."""
+    """Return the library that gives a process a clock of its own, or None."""
     if not shutil.which(FAKETIME):
         return None
     script = [FAKETIME, "-f", "+0", "printenv", "LD_PRELOAD"]

@@ -129,7 +129,7 @@ class Trial:
 
 
 def wrong(fleet: Fleet, may_be: Sequence[int]) -> str:
-    """What is not well; nothing when all is.
+    """Return what is wrong; empty when all is well.
 
     Args:
         may_be: the DSCP that the one rule may have. Raises AssertionError for another one.

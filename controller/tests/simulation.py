@@ -54,7 +54,7 @@ class Sender:
     paced: bool = False
     window_at_epoch: float = 10.0
     station: int | None = None
-    """Whose it is; given for all senders or for none."""
+    """Number of its station; given for all senders or for none."""
 
     def acknowledged(self, now: float, rtt: float) -> None:
         """One packet arrived unmarked."""
@@ -92,7 +92,7 @@ class Sender:
 
 @dataclass
 class Result:
-    """What a run measured after its warm-up."""
+    """Measurements of a run after its warm-up."""
 
     seconds: float
     capacity: float

@@ -36,7 +36,7 @@ SERVER = bytes.fromhex("020000000002")
 
 
 def missing(target: str) -> str | None:
-    """Why a target cannot run here, or None."""
+    """Return the reason why a target cannot run here, or None."""
     if os.geteuid() != 0:
         return "needs root, for veth pairs"
     try:
@@ -93,7 +93,7 @@ class End:
         self.socket.send(frame)
 
     def received(self, seconds: float = 0.3) -> list[bytes]:
-        """What comes out of the switch within some time."""
+        """Return the frames that come out of the switch within some time."""
         frames: list[bytes] = []
         deadline = time.monotonic() + seconds
         # What has come by then counts, however late this process looks.
@@ -137,7 +137,7 @@ class Wire(End):
 
 
 def wires_apart() -> Namespace:
-    """Where the far ends of wires are; nothing in there says anything by itself."""
+    """Make the namespace of the wires' far ends; nothing in it sends by itself."""
     apart = Namespace()
     apart.run("bash", "-c", "for each in all default; do f=/proc/sys/net/ipv6/conf/$each/disable_ipv6; "
               "[ ! -e $f ] || echo 1 >$f; done")  # fmt: skip
@@ -296,7 +296,7 @@ class Controller:
         return answer.json()
 
     def knows(self, mac: bytes) -> bool:
-        """Whether a MAC address was learned."""
+        """Return True when a MAC address was learned."""
         return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
 
     def send(self, method: str, what: str, body: object = None) -> httpx.Response:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each difference between the laws does by itself: `pi2` with the choice of `paper` in one row of the table in
+"""Effect of each difference between the laws: `pi2` with the choice of `paper` in one row of the table in
 docs/controller/laws.md, over the packet simulation.
 
 `.venv/bin/python -m accesspoint.controller.tests.terms` writes docs/results/law-terms.md, and from there the last
-column of the
-table; with names of scenarios it runs only those again. All are some minutes of a processor. Scenarios, seeds and what
-counts as a difference were fixed before the first run.
+column of the table; with names of scenarios it runs only those again. All are some minutes of a processor. Scenarios,
+seeds and the criterion of a difference were fixed before the first run.
 """
 
 import math
@@ -303,7 +302,7 @@ def page(before: str, scenario: str) -> str:
 
 
 def kept(text: str) -> dict[str, dict[str, list[Figure]]]:
-    """What a page of results says: by row, by scenario."""
+    """Read the figures of a page of results: by row, by scenario."""
     rows: dict[str, dict[str, list[Figure]]] = {}
     parts = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
     for scenario in SCENARIOS:
@@ -315,7 +314,7 @@ def kept(text: str) -> dict[str, dict[str, list[Figure]]]:
 
 
 def differs(name: str, as_is: Figure, changed: Figure) -> bool:
-    """Whether no seed of one is within the range of the other, and the medians are apart by what counts."""
+    """Return True when no seed of one is within the range of the other, and the medians differ by what counts."""
     apart = abs(changed.middle - as_is.middle)
     if name.endswith("ms") and apart < MIN_PART * as_is.middle:
         return False

@@ -28,7 +28,7 @@ class Switch:
         self.written: list[p4r.Update] = []
         self.fails: Callable[[str], int] = lambda method: 0
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
-        """What happens, once, while a Write is under way."""
+        """Called once while a Write is under way."""
         self.sessions = 0
 
     async def call(self, method: str, request: bytes, *, timeout: float = 1.0) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stranger's connection may take of the API: a real uvicorn, and sockets that say what no client would."""
+"""Bounds of connections to the API: a real uvicorn, and sockets that send what no client would."""
 
 import asyncio
 import contextlib

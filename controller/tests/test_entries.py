@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration asks of the switch, and that a change writes the difference only."""
+"""Entries of a configuration, and a change that writes only the difference."""
 
 from types import SimpleNamespace
 from typing import Any, Literal

@@ -52,13 +52,13 @@ def left(root: Path) -> list[str]:
 
 
 def state(place: Namespace) -> str:
-    """What a unit may change of the ports."""
+    """Return the settings of the ports that a unit may change."""
     shown = "cat /proc/sys/net/ipv6/conf/{0}/disable_ipv6; ethtool -k {0}; ip -o link show {0} | grep -o '[<,]UP[,>]'"
     return "".join(place.run("sh", "-c", f"{shown} || true".format(name)) for name in ("radio", "uplink"))
 
 
 def commands(root: Path, unit: str, key: str) -> list[str]:
-    """What systemd makes of a unit's line (systemd.service(5), command lines), for this root."""
+    """Return the commands that systemd makes of a unit's line (systemd.service(5), command lines), for this root."""
     text = (root / f"etc/systemd/system/{unit}.service").read_text().replace("\\\n", " ")
     settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
     lines = (root / settings["EnvironmentFile"].lstrip("-/")).read_text().splitlines()

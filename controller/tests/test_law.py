@@ -192,7 +192,7 @@ def test_the_device_term_of_the_paper_is_that_written_out() -> None:
 def fed_back(
     term: DeviceTerm, now: float, queue: float, target: float, *, arriving: bool = True, **changed: float
 ) -> float:
-    """What a device term says with the parameters that are given by default."""
+    """Return the feedback of a device term with the default parameters."""
     ncr = Ncr()
     usual = {
         "gamma": ncr.gamma, "kappa1": ncr.kappa1, "kappa2": ncr.kappa2, "interval": ncr.device_interval,
@@ -401,7 +401,7 @@ def test_the_paper_keeps_the_link_busy_with_its_target_and_above(packets: float)
 
 
 def test_the_paper_holds_a_single_sender_below_its_target() -> None:
-    """What stands in the queue arrived beyond its share: the flow term works against it alone."""
+    """Packets in the queue arrived beyond the sender's share: the flow term alone works against them."""
     for bps in RATES:
         assert settle(Ncr(**OF_THE_PAPER), bps, 0.05, 1).queue < 0.1
 

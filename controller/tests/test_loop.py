@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tick makes of a switch's answer, however that is put together."""
+"""A tick, with the switch's answer in every form and order."""
 
 import asyncio
 from typing import Any, Literal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written for Prometheus is what its own reader reads."""
+"""Metrics for Prometheus, read with its own parser."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: tokens, roles, sessions, limits, audit; and nothing is open but health."""
+"""Access control: tokens, roles, sessions, limits, audit; only health needs no token."""
 
 import asyncio
 import re

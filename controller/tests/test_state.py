@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, in SQLite and in PostgreSQL: desired state, tokens, history, backup; and databases that cannot."""
+"""Persistence in SQLite and PostgreSQL: desired state, tokens, history, backup; and databases that fail."""
 
 import asyncio
 import gzip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of stations, with a real switch: what it does to packets, and what their flows are counted to."""
+"""Settings of stations, with a real switch: their effect on packets, and the usage that their flows count for."""
 
 import contextlib
 import functools
@@ -39,7 +39,7 @@ def arp(mac: bytes, tags: bytes = b"") -> bytes:
 
 
 def solicitation(mac: bytes, source: bytes, target: bytes) -> bytes:
-    """The same with IPv6."""
+    """Make a neighbour solicitation of IPv6."""
     to = b"\x33\x33\xff" + target[13:]
     said = b"\x87\0\0\0\0\0\0\0" + target + b"\x01\x01" + mac
     header = struct.pack(">IHBB", 6 << 28, len(said), 58, 255) + source + b"\xff\x02" + bytes(9) + b"\x01\xff"
@@ -89,7 +89,7 @@ def traffic(wire: Wire, *frames: bytes, each: float) -> Iterator[None]:
 
 
 def got(wire: Wire, seconds: float = 2.0) -> Counter[bytes]:
-    """How many frames come out for each station."""
+    """Count the frames that come out for each station."""
     return Counter(frame[:6] for frame in wire.received(seconds))
 
 
@@ -163,7 +163,7 @@ def test_nothing_is_sent_to_who_is_blocked(radio: tuple[Lab, Controller]) -> Non
     frames = [udp(SERVER, mac, 2000, 1000) for mac in (STATION, OTHER)]
 
     def both() -> set[bytes]:
-        """Who gets something, once the other one has: what is sent to the station goes first."""
+        """Return the receivers, once the other one has received: frames to the station are sent first."""
         seen: set[bytes] = set()
 
         def until_other() -> bool:

@@ -92,7 +92,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def forwarded_to(switch: Switch, program: Program, mac: int) -> int | None:
-    """Where the switch sends packets to an address; None: it floods them."""
+    """Return the port that the switch sends packets to an address to; None: it floods them."""
     key = module.forward_entry(mac, 0, 0)
     wanted = program.update(p4r.Update.DELETE, key).entity.table_entry
     place = wanted.table_id, b"".join(match.SerializeToString() for match in wanted.match)

@@ -23,7 +23,7 @@ UNIT = ROOT / "controller/access-point-controller.service"
 UNITS = sorted((ROOT / "controller").glob("*.service"))
 INSTALLED, STATE = "/opt/access-point", "/var/lib/access-point"
 MAX_EXPOSURE = 4.0
-"""Of 10, as `systemd-analyze security` counts."""
+"""Exposure out of 10, as `systemd-analyze security` counts."""
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

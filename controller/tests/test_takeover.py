@@ -22,7 +22,7 @@ def flows(controller: Any) -> dict[tuple[str, int], Any]:
 
 
 def indices(found: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
-    """Of flows of an answer."""
+    """Return the indices of an answer's flows."""
     return {(flow["src_addr"], flow["src_port"]): flow["flow_index"] for flow in found}
 
 
@@ -132,7 +132,7 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
 
 
 def test_who_was_not_heard_is_learned_later(link_lab: Lab) -> None:
-    """What the switch said of a station is lost with the session; the next packet says it again."""
+    """A digest of a station is lost with the session; the next packet causes another one."""
     link_lab.start_switch()
     proxy = Proxy(link_lab.grpc)
     try:

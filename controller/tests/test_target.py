@@ -24,13 +24,13 @@ DEVICE_CONFIG = ROOT / "p4src/compiled/ap.json"
 
 TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
 OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue", "step", "mark_above"}
-"""What an architecture has in its own form, or alone; the adapter speaks it."""
+"""Objects that an architecture has in its own form, or alone; the adapter knows them."""
 
 Shape = dict[tuple[str, str], object]
 
 
 def shape(path: Path) -> Shape:
-    """What a controller must know of each object, by kind and alias; registers are none of its business."""
+    """Return the shape of each object by kind and alias, except registers, which a controller does not use."""
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     names = {action.preamble.id: action.preamble.alias for action in info.actions}
     structs = info.type_info.structs

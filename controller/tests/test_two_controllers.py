@@ -102,7 +102,7 @@ async def test_changes_without_a_tag_are_made_on_top_of_each_other(replicas: tup
 async def test_a_change_that_others_come_before_is_made_in_the_end(
     replicas: tuple[Api, Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who loses once is behind, and loses again: 60 times here."""
+    """A controller that loses once is behind, and loses again: 60 times here."""
     slow, quick = (replica.service for replica in replicas)
     put, left = slow.store.put, 60
 
@@ -239,7 +239,7 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
 
 
 def test_two_controllers_of_one_file_share_a_switch(link_lab: Lab) -> None:
-    """The same configuration, and the same database: one is primary, and the other one takes over."""
+    """Two controllers with one configuration and one database: one is primary, and the other one takes over."""
     link_lab.start_switch()
     database = f"sqlite:///{link_lab.directory / 'shared.db'}"
     token = link_lab.directory / "config0.token"
