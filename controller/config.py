@@ -31,7 +31,7 @@ class ConfigError(Exception):
 
 
 class Model(BaseModel):
-    """Unknown names are mistakes, and a changed value is checked like a new one."""
+    """A part of the configuration. Unknown names are mistakes, and a changed value is checked like a new one."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
@@ -215,7 +215,7 @@ class Station(Model):
 
 
 class Rule(Model):
-    """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches everything."""
+    """An entry of `classify`: a packet that matches belongs to `class_id`. A missing field matches everything."""
 
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
     priority: Annotated[int, Field(ge=1000, le=100_000)] = 1000
@@ -250,7 +250,7 @@ class Rule(Model):
 
 
 def twins(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
-    """Rules that match the same packets with the same priority as another one before them: that one, and the rule."""
+    """Return pairs of rules that match the same packets with the same priority, the earlier one first."""
     first: dict[tuple[object, ...], Rule] = {}
     pairs = [(first.setdefault(rule.match, rule), rule) for rule in rules]
     return [(one, other) for one, other in pairs if one is not other]

@@ -58,7 +58,7 @@ class Measure:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of history."""
+        """Names of its columns in history."""
         if not self.column:
             return []
         names = CLASS_COLUMNS if self.counter else CLASS_COLUMNS[:2]
@@ -179,7 +179,7 @@ class UsageObservation(TypedDict):
 
 
 class NamedObservation(UsageObservation):
-    """A station that something is said of; its name may be empty."""
+    """A station with settings; its name may be empty."""
 
     address: str
     name: str

@@ -59,7 +59,7 @@ class Bucket:
         self.sums = [old + new for old, new in zip(self.sums, other.sums, strict=True)]
 
     def values(self) -> dict[str, int]:
-        """The columns."""
+        """Return the columns and their values."""
         return {
             "samples": self.samples,
             "delay_max_us": self.delay_max_us,

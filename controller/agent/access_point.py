@@ -111,7 +111,7 @@ class AccessPoint:
         clock = asyncio.get_running_loop().time
         self.connection.hear = lambda packet: self.usage.hear(self.connection, packet, clock())
         self.connection.begin_service()
-        # What was changed while that went on was left to this session.
+        # Changes made meanwhile were left to this session.
         await self.sync()
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
@@ -178,13 +178,13 @@ class AccessPoint:
             await self.flows.age(self.connection, keys)
 
     async def _watch_flows(self) -> None:
-        """On a target that does not age flows their counters tell which are over."""
+        """Find ended flows by their counters, on a target that does not age flows."""
         while True:
             await asyncio.sleep(FLOWS_SECONDS)
             await self.flows.age(self.connection, self.flows.over())
 
     async def _watch_signals(self) -> None:
-        """Read what nothing is regulated by, beside the loop; and note which ports send."""
+        """Read the counters that nothing is regulated by, in addition to the loop; and note which ports send."""
         sent: dict[int, int] = {}
         while True:
             cells = await self._read_cells(SIGNALS, classes.class_ids(self.config))

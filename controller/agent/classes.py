@@ -90,7 +90,7 @@ def entities(config: AccessPointConfig, program: Program) -> list[Encodable]:
 
 
 def _step(milliseconds: float, port: Port) -> Encodable:
-    """From which delay on the data plane marks; a port of which no capacity is known has no such bound."""
+    """Return the entry with the delay above which the data plane marks; a port of unknown capacity has none."""
     threshold = max(milliseconds / 1000, STEP_FRAMES * FULL_FRAME / port.capacity)
     return table_entry("step", {"egress_port": port.port}, "mark_above", threshold=round(threshold * 1e6))
 

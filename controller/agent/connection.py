@@ -50,11 +50,11 @@ class State(enum.StrEnum):
 
 
 class SessionError(Exception):
-    """The session cannot go on; the text is one line that says why and how to mend it."""
+    """The session has failed; the text is one line with the reason and the fix."""
 
 
 def over_grpc(config: AccessPointConfig) -> Transport:
-    """The way to an access point's switch, as its configuration says; raises `SessionError`."""
+    """Return the transport to an access point's switch, by its configuration; raises `SessionError`."""
     try:
         return GrpcTransport(config.address, config.tls)
     except OSError as error:
@@ -88,14 +88,14 @@ class Connection:
         self._mend = "waiting as backup" if elect else "stop it or raise `election_id`; waiting as backup"
         self._warned = ""
         self._highest = 0
-        """The highest election id that this session has heard of."""
+        """Highest election id that the switch has reported in this session."""
         self._transport: Transport | None = None
         self._stream: Stream | None = None
         self._primary = asyncio.Event()
         self._lost_primary = asyncio.Event()
         self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MAX_QUEUED)
         self.hear: Callable[[p4r.PacketIn], None] = lambda packet: None
-        """Called with what the switch copies to the controller."""
+        """Called with each packet that the switch copies to the controller."""
         self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MAX_QUEUED)
 
     async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
@@ -111,25 +111,25 @@ class Connection:
                 except Exception as error:
                     self._note(self._explain(error))
                 self.state = State.CONNECTING
-                # One that lasted begins anew at once; one that ends in the same way every time costs nobody much.
+                # A session that lasted restarts at once; one that always fails restarts less and less often.
                 backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
                 await asyncio.sleep(backoff)
         finally:
             self.state = State.STOPPED
 
     def begin_service(self) -> None:
-        """The switch has what it needs. Until now `problem` told why the session before was lost."""
+        """Mark the session ready: the switch has what it needs. Until now `problem` has the last session's end."""
         self.state, self.problem = State.READY, None
 
     @property
     def transport(self) -> Transport:
-        """The way to the switch, as long as a session lasts; raises `SessionError`."""
+        """Transport to the switch, during a session; raises `SessionError` else."""
         if self._transport is None:
             raise SessionError(f"{self.config.name}: not connected")
         return self._transport
 
     def asks_to_write(self, updates: Iterable[p4r.Update]) -> bytes:
-        """A WriteRequest in our name."""
+        """Return a serialised WriteRequest of this controller."""
         election = U128.encode(self.election_id)
         request = p4r.WriteRequest(device_id=self.config.device_id, election_id=election, updates=updates)
         return request.SerializeToString()
@@ -191,19 +191,19 @@ class Connection:
             self._stream.send(p4r.StreamMessageRequest(**message).SerializeToString())
 
     def warn(self, said: str) -> None:
-        """Log what is odd about the switch, once as long as nothing else is."""
+        """Log something odd about the switch, once until something else is odd."""
         if said != self._warned:
             self._warned = said
             LOG.warning("%s: the switch says: %s", self.config.name, said, extra={"access_point": self.config.name})
 
     def _note(self, problem: str) -> None:
-        """Say a problem once, however often it comes back."""
+        """Log a problem once, however often it recurs."""
         if problem != self.problem:
             self.problem = problem
             LOG.warning("%s", problem, extra={"access_point": self.config.name})
 
     def _explain(self, error: Exception) -> str:
-        """One line for what ended a session."""
+        """Explain the end of a session in one line."""
         while isinstance(error, ExceptionGroup):
             # One cause ends all tasks of a session.
             error = error.exceptions[0]

@@ -29,7 +29,7 @@ class Rates:
         self._time = np.zeros(size)
 
     def forget(self, at: Places | int, now: float) -> None:
-        """The next reading starts anew."""
+        """Forget the earlier readings of these counters."""
         self._known[at] = False
         self.value[at], self.moved[at] = 0.0, now
 
@@ -88,5 +88,5 @@ class Rate:
 
 
 def quantise(feedback: float) -> int:
-    """A probability as the data plane's 16 bits: 0 never, 65535 always."""
+    """Return a probability as the data plane's 16 bits: 0 never, 65535 always."""
     return min(65535, max(0, round(feedback * 65535)))

@@ -124,12 +124,12 @@ class FlowTable:
         self.set_class(index, kind.own_class)
 
     def set_class(self, index: int, own_class: int) -> None:
-        """The operator's rules give a flow this class; 0: none."""
+        """Set the class that the operator's rules give a flow; 0: none."""
         self._own_class[index] = own_class
         self.class_id[index] = own_class or self._classes[int(self.acknowledges[index]), index]
 
     def take(self, at: Numbers, packets: Numbers, sizes: Numbers, now: float, tau: float) -> None:
-        """New readings of the counters of these flows; `tau` as in `Rates`."""
+        """Take new readings of the counters of these flows; `tau` as in `Rates`."""
         more = np.stack((packets - self.packets[at], sizes - self.bytes[at]), axis=1)
         for way in (UP, DOWN):
             np.add.at(self._used[way], self._slots[way, at], more)
@@ -146,7 +146,7 @@ class FlowTable:
             self.class_id[at] = np.where(own > 0, own, self._classes[acknowledges.astype(np.int64), at])
 
     def elastic(self, at: Numbers, sparse: bool) -> Floats:
-        """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
+        """Return 1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
         held = ~self.acknowledges[at]
         if sparse:
             held &= (self.rates.value[at] > self.sparse_rate[at]) | (self.crowded[at] & ~self._small[at])
@@ -184,9 +184,10 @@ class FlowTable:
         self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MAX_THINNED), self.feedback[at])
 
     def brought(self, at: Numbers) -> float:
-        """Bytes/s that those of these flows may take of the sparse queue which go ahead within their fair share, and
-        not within what is sparse in any case. ACKs of TCP have a queue of their own, and so have those that are
-        thinned."""
+        """Return the bytes/s of the sparse queue that flows may use which go ahead within their fair share only.
+
+        Flows within their least sparse rate do not count. ACKs of TCP and thinned flows have queues of their own.
+        """
         fair = self._small[at] & ~self.acknowledges[at] & (self.sparse_rate[at] > self._least_sparse_rate[at])
         return float(self.sparse_rate[at][fair & ~self.thinned[at]].sum())
 
@@ -254,12 +255,12 @@ class FlowTable:
             self.sparse_rate[of] = self._least_sparse_rate[of]
 
     def _terms(self, at: Numbers) -> Floats:
-        """The feedback of these flows, with what their stations' limits add."""
+        """Return the feedback of these flows, with the parts of their stations' limits."""
         terms: Floats = np.minimum(1.0, self.feedback[at] + self.held[at])
         return terms
 
     def stop(self, at: Numbers) -> None:
-        """These flows have no feedback any more."""
+        """Remove the feedback of these flows."""
         self.feedback[at] = self.held[at] = 0.0
         self.thinned[at] = False
 
@@ -279,7 +280,7 @@ class FlowTable:
         return at[feedback | meter | kind].tolist()
 
     def meter(self, index: int) -> tuple[int, bool]:
-        """The sparse rate of a flow in bytes/s, and whether only its small packets are sparse: what is written now."""
+        """Return the sparse rate of a flow in bytes/s, and whether only small packets are sparse, as written now."""
         self._metered[index] = rate = max(1, round(float(self.sparse_rate[index])))
         self._metered_crowded[index] = crowded = bool(self.crowded[index])
         return rate, crowded
@@ -290,7 +291,7 @@ class FlowTable:
         return FLOW_CLASS_THINNED if thinned else flow_class
 
     def values(self, index: int, law: Law) -> tuple[int, int]:
-        """Twice 16 bits, the feedback of a flow and that for scalable senders: what is written now."""
+        """Return the feedback of a flow and that for scalable senders, 16 bits each, as they are written now."""
         term = min(1.0, float(self.feedback[index] + self.held[index]))
         self.written[index], self._scalable[index] = values = quantise(term), quantise(law.scalable(term))
         return values

@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class LocalBackend:
-    """The access points of this process; `ready`, `connect` and `elect` as of each."""
+    """The access points of this process; `ready`, `connect` and `elect` as in `AccessPoint`."""
 
     elsewhere = False
     """True when the access points, and the files that a configuration names, are on other machines."""
@@ -89,7 +89,7 @@ class LocalBackend:
         self._run(ap)
 
     async def remove(self, name: str) -> None:
-        """End a session; no feedback stays behind."""
+        """End a session, and remove all feedback."""
         ap = self.access_points.pop(name, None)
         if ap is None:
             return
@@ -101,7 +101,7 @@ class LocalBackend:
                 await task
 
     async def change(self, config: AccessPointConfig) -> None:
-        """Bring an access point to this configuration, all of it or nothing; a refusal of the switch is `Refused`."""
+        """Apply a configuration, completely or not at all; raises `Refused` when the switch refuses."""
         ap = self.access_points[config.name]
         before = ap.config.model_copy()
         changed = {name for name in type(config).model_fields if getattr(before, name) != getattr(config, name)}
@@ -128,7 +128,7 @@ class LocalBackend:
         """Do nothing: nobody else must learn that a configuration was kept."""
 
     async def stop(self) -> None:
-        """End all of them."""
+        """End the sessions of all access points."""
         await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
 
     def observe(self, name: str) -> Observation:
@@ -215,7 +215,7 @@ class LocalBackend:
 
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
-            # A copy, since `_set` changes it: who asked for a change that fails keeps what was.
+            # A copy, since `_set` changes it: after a failed change the caller's configuration is as before.
             return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
@@ -235,7 +235,7 @@ class LocalBackend:
 
 
 async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> Any:
-    """Await something that needs the switch; its failure is `Refused`. What it is away for, it gets when it is back."""
+    """Await a call to the switch; raises `Refused`. With `unless_away` a switch that is away is no error."""
     if ap.connection.state != State.READY:
         call.close()
         if unless_away:

@@ -331,7 +331,7 @@ class Loop:
         return [flow for flow in turn if self._by_index.get(flow.index) is flow]
 
     def _count(self, answer: Iterable[p4r.Entity], asked: "dict[tuple[bytes | int, ...], Flow]", now: float) -> None:
-        """Take the answer to a Read, in whichever order it came and whatever is missing or too much in it."""
+        """Take the answer to a Read, in any order, with missing or additional entities."""
         flows: list[Flow] = []
         counts: list[tuple[int, int, int]] = []
         for entity in answer:
@@ -377,7 +377,7 @@ class Loop:
             each.others_bytes = size - (0 if goes_back else each.group_arrived_bytes[0])
 
     def _regulate(self, now: float) -> list[Change]:
-        """Compute; returns what has to be written."""
+        """Compute the feedback; return the updates to write."""
         self._count_group()
         law, changes, changed = LAWS[self._config.ncr.law], list[Change](), self._all_classes
         for number, regulator in self.ports.items():
@@ -492,5 +492,5 @@ def feedback_entry(key: Key) -> Any:
 
 
 def percentile(ascending: Floats, part: float) -> float:
-    """Such a part of the values is below; 0 without values."""
+    """Return the value that such a part of the values is below; 0 without values."""
     return float(ascending[math.ceil(part * (ascending.size - 1))]) if ascending.size else 0.0

@@ -50,7 +50,7 @@ class Volumes:
         self.arrived_bytes[class_id] = self.sent_bytes[class_id] = self.filtered_bytes[class_id] = 0
 
     def together(self) -> PortCounters:
-        """All classes, and group traffic."""
+        """Return the counters of all classes and group traffic together."""
         sent_bytes = sum(self.sent_bytes) + self.group_sent_bytes[0]
         return PortCounters(
             arrived_packets=sum(self.arrived_packets) + self.others_packets,
@@ -170,7 +170,7 @@ class PortRegulator:
         self.target = queue_target(self.capacity, self.config.ncr, self.ack_capacity)
 
     def update(self, now: float) -> Numbers:
-        """Compute; returns the indices of the flows whose feedback was looked at."""
+        """Compute the feedback; return the indices of the flows whose terms were updated."""
         counters = self.volumes.together()
         estimate, link = self.estimate, self.link
         estimate.update(counters, now)

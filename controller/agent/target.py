@@ -106,7 +106,7 @@ class Tofino(Target):
                 )
 
     def ack_sessions(self, ports: Iterable[int]) -> list[fy.P4CloneSessionEntry]:
-        """One for each pipe: how ingress tells egress the newest ACK numbers."""
+        """Return a session for each pipe, by which ingress sends egress the newest ACK numbers."""
         pipes = sorted({port // self.PIPE_PORTS for port in ports})
         return [
             fy.P4CloneSessionEntry(

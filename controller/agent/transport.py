@@ -48,7 +48,7 @@ class RpcError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        """One line: the code by its name, what the server said, and of what it refused the first ones."""
+        """Return one line: the code by its name, the server's message, and the first refused updates."""
         said = [
             self.message,
             *(
@@ -83,7 +83,7 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """A P4Runtime server, and the way to it."""
+    """A connection to a P4Runtime server."""
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
         """One call.

@@ -21,7 +21,7 @@ DONE = {"add": "added", "change": "changed", "keep": "unchanged", "remove": "rem
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One access point: what is to be done, and the lines that tell it."""
+    """One access point: the change to make, and its description in lines."""
 
     name: str
     kind: Literal["add", "change", "keep", "remove"]
@@ -87,7 +87,7 @@ def _difference(name: str, before: Any, after: Any) -> list[str]:
 
 
 def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[str]:
-    """Do it; yields a line for each access point. Raises `ApiError` at the first that the controller refuses."""
+    """Take the steps; yield a line for each access point. Raises `ApiError` at the first that is refused."""
     for step in steps:
         try:
             if step.kind == "add":

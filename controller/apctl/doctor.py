@@ -28,7 +28,7 @@ OFFLOADS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """bad: something does not work; odd: it does, and perhaps not as meant."""
+    """A result of a check. bad: something does not work; odd: it works, but perhaps not as intended."""
 
     level: Literal["fine", "odd", "bad"]
     text: str

@@ -165,7 +165,7 @@ def _engines(root: Path, unit: str) -> Iterator[Finding]:
 
 
 def _greet(server: str, ca: Path) -> None:
-    """As a client of NATS begins: the server says who it is, then comes TLS. Raises OSError, ValueError."""
+    """Begin like a client of NATS: the server introduces itself, then comes TLS. Raises OSError, ValueError."""
     found = _SERVER.fullmatch(server)
     assert found
     host = found[1].strip("[]")

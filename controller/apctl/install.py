@@ -67,7 +67,7 @@ class Port:
 
     @property
     def link(self) -> str:
-        """As `apswitch --link` takes it; empty where nothing is known that would hold packets back here."""
+        """Option `--link` of apswitch; empty without a known rate that would hold packets back here."""
         return f"--link {self.number}:rate={self.rate}bit,limit={LIMITS[self.number]}" if self.rate else ""
 
     def as_config(self) -> dict[str, Any]:

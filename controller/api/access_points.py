@@ -88,7 +88,7 @@ async def list_access_points(
     page: Annotated[Page, Query()],
     state: Literal["connecting", "backup", "ready", "stopped"] | None = None,
 ) -> Any:
-    """Every access point and how it is; `state` leaves out the others."""
+    """All access points with their states; `state` selects one state."""
     names = [name for name in service.names if state is None or _answer(service, name)["state"] == state]
     return [_answer(service, name) for name in page_of(request, response, page, names)]
 
@@ -114,7 +114,7 @@ async def add_access_point(
 
 @router.get(AP, response_model=AccessPointAnswer, responses=responses(404))
 async def get_access_point(service: Serving, name: ApName) -> Any:
-    """One access point and how it is."""
+    """One access point with its state."""
     return _answer(service, name)
 
 
@@ -127,7 +127,7 @@ async def remove_access_point(service: Serving, request: Request, name: AnyName,
 
 @router.get(AP + "/config", response_model=AccessPointConfig, responses={**responses(404), **NOT_MODIFIED})
 async def get_config(service: Serving, request: Request, name: ApName) -> Response:
-    """The whole configuration of an access point, as it is in use."""
+    """Whole configuration of an access point, as it is in use."""
     return tagged(request, service.config(name))
 
 
@@ -164,7 +164,7 @@ async def change_config(
 async def replace_config(
     service: Serving, request: Request, name: AnyName, body: AccessPointConfig, validate: Validate = False
 ) -> Response:
-    """Put another configuration in the place of the whole one: what it leaves out is the default again."""
+    """Replace the whole configuration: fields that are left out get their defaults."""
     if body.name != name:
         raise ProblemError(422, f"the path names access point {name}, the body {body.name}")
 
@@ -198,7 +198,7 @@ async def _find_revision(service: Service, name: str, number: int) -> Revision:
 
 @router.get(AP + "/revisions/{revision}", response_model=RevisionAnswer, responses=responses(404))
 async def get_revision(service: Serving, name: ApName, revision: RevisionPath) -> Any:
-    """One of them."""
+    """One revision of an access point."""
     return _revision(await _find_revision(service, name, revision))
 
 
@@ -211,7 +211,7 @@ async def get_revision(service: Serving, name: ApName, revision: RevisionPath) -
 async def restore_revision(
     service: Serving, request: Request, name: ApName, revision: RevisionPath, validate: Validate = False
 ) -> Response:
-    """Desire again what was desired then. `If-Match` is about the whole configuration."""
+    """Restore the configuration of a revision. `If-Match` is about the whole configuration."""
     found = await _find_revision(service, name, revision)
 
     def entry() -> dict[str, Any]:
@@ -283,7 +283,7 @@ _part(
 
 @router.get(PREFIX + "/ncr-defaults", response_model=Ncr, responses={**responses(), **NOT_MODIFIED})
 async def get_ncr_defaults(service: Serving, request: Request) -> Response:
-    """The parameters of every access point that says nothing else."""
+    """Default parameters, for every access point that does not set its own."""
     return tagged(request, service.defaults)
 
 
@@ -306,7 +306,7 @@ async def change_ncr_defaults(
 
 @router.get(AP + "/rules", response_model=list[Rule], responses={**responses(404), **NOT_MODIFIED})
 async def get_rules(service: Serving, request: Request, name: ApName) -> Response:
-    """The operator's rules: which packets belong to which class and queue."""
+    """The operator's rules, which assign packets to classes and queues."""
     return tagged(request, service.config(name).rules)
 
 
@@ -342,7 +342,7 @@ async def put_rule(
 
 @router.delete(AP + "/rules/{rule}", status_code=204, responses=responses(404, 412, 502))
 async def delete_rule(service: Serving, request: Request, name: ApName, rule: str, validate: Validate = False) -> None:
-    """Take a rule back."""
+    """Remove a rule."""
 
     def entry() -> dict[str, Any]:
         require_match(request, _rule(service, name, rule))

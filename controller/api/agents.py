@@ -66,7 +66,7 @@ async def list_agents(service: Serving, request: Request, response: Response, pa
     dependencies=[needs("admin")],
 )
 async def adopt_agent(service: Serving, request: Request, agent_id: AgentPath, body: Adoption) -> Any:
-    """Adopt an agent for an access point: `{"access_point": "ap1"}`. One that is not there yet is added, as the agent
+    """Adopt an agent for an access point: `{"access_point": "ap1"}`. A new access point is added, as the agent
     says that it is."""
     if service.adoption is None:
         raise ProblemError(409, "this controller has its access points in itself: agents need one with `--engine`")

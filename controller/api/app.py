@@ -115,7 +115,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
 
 
 def _describe(app: FastAPI) -> None:
-    """Complete what FastAPI makes of the routes: security, headers, examples."""
+    """Complete FastAPI's OpenAPI document: security, headers, examples."""
     plain = app.openapi
 
     def complete() -> dict[str, Any]:

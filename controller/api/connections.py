@@ -53,7 +53,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def give_up(self) -> None:
-        """Ends the connection at once: what waits to be sent waits for nobody."""
+        """End the connection at once; data that waits to be sent is lost."""
         BoundedProtocol.ended += 1
         self._leave()
         self.transport.abort()

@@ -34,7 +34,7 @@ class Idempotency:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer from memory, or do it and remember."""
+        """Answer a repeated request from memory; pass on a new one, and remember its answer."""
         token: Token | None = scope.get("state", {}).get("token")
         key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" else None
         if key is None or token is None or scope["method"] not in ("POST", "PATCH"):

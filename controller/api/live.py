@@ -66,7 +66,7 @@ FlowPath = Annotated[int, Path(ge=0, le=65_535, description="The index of a flow
 
 
 def ports_of(config: AccessPointConfig, seen: Observation) -> list[PortAnswer]:
-    """The ports with what is configured of each."""
+    """Return the ports with the configuration of each."""
     answers = []
     for port in seen["ports"]:
         wanted = config.port(port["port"])
@@ -104,7 +104,7 @@ def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
 
 
 def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer]:
-    """The classes over all ports."""
+    """Return the classes over all ports."""
     weights = config.class_weights
     by_class: dict[int, list[ClassObservation]] = {}
     for port in seen["ports"]:
@@ -146,7 +146,7 @@ async def list_measures() -> Any:
 
 @router.get(AP + "/ports", response_model=list[PortAnswer], responses=responses(404))
 async def get_ports(service: Serving, name: ApName) -> Any:
-    """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and filtered."""
+    """Ports with link state, queue, and packets sent, marked, dropped and filtered by class."""
     return ports_of(service.config(name), service.monitor.observe(name))
 
 
@@ -161,7 +161,7 @@ async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
 
 @router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))
 async def get_classes(service: Serving, name: ApName) -> Any:
-    """The classes in use, what each is worth, and what left of it."""
+    """Classes in use, with the weight and the sent volume of each."""
     return classes_of(service.config(name), service.monitor.observe(name))
 
 
@@ -211,7 +211,7 @@ async def get_stations(
         Query(description="With a minus the largest first."),
     ] = "address",
 ) -> Any:
-    """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
+    """Learned MAC addresses with port, usage and settings."""
     config, text = service.config(name), (name_contains or "").lower()
     seen, nothing = await service.monitor.stations(name), Station().model_dump()
 
@@ -235,7 +235,7 @@ async def get_stations(
 
 @router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404))
 async def get_station(service: Serving, name: ApName, station: StationPath) -> Response:
-    """One MAC address, also one that is away. Its ETag is that of what is said of it."""
+    """One MAC address, also one that is away. The ETag is of its settings."""
     config, answer = service.config(name), await _one_station(service, name, station)
     if not answer["seen"] and station not in config.stations:
         raise ProblemError(404, f"{name} knows no station {station}")
@@ -251,7 +251,7 @@ async def change_station(
     patch: StationPatch,  # type: ignore[valid-type]
     validate: Validate = False,
 ) -> Response:
-    """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it back."""
+    """Change settings of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null removes a setting."""
     assert isinstance(patch, BaseModel)
 
     def entry() -> dict[str, Any]:
@@ -383,7 +383,7 @@ async def get_station_history(
 def _range(
     start: float | None, end: float | None, resolution: int | None, retention: Mapping[int, int]
 ) -> tuple[float, float, int]:
-    """From when to when, and the resolution; raises `ProblemError`."""
+    """Return start, end and resolution; raises `ProblemError`."""
     now = time.time()
     until = now if end is None else end if end > 0 else now + end
     since = until - HOUR if start is None else start if start > 0 else now + start

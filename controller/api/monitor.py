@@ -120,7 +120,7 @@ class Monitor:
         return self.recorder.lost + self._backend.lost
 
     async def sample(self) -> None:
-        """Once a second look at every access point of this process, evenly spread over the second; for ever."""
+        """Sample every access point of this process once a second, evenly spread over the second; for ever."""
         due = time.monotonic()
         while True:
             names = self._names()
@@ -129,7 +129,7 @@ class Monitor:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
-                    # Of what is not under control nothing is measured: history has a gap there, not zeros.
+                    # An access point that is not under control is not measured: history has a gap there, not zeros.
                     if seen["state"] == State.READY.value:
                         self.recorder.add(seen)
             # A clock that jumps makes no work to catch up with, and a busy second is left out.

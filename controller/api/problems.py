@@ -41,7 +41,7 @@ class ProblemError(Exception):
 
 
 def problem(status: int, detail: str, path: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The answer."""
+    """Return the answer of an error."""
     content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=path)
     return JSONResponse(content.model_dump(), status, headers, MEDIA_TYPE)
 
@@ -62,7 +62,7 @@ TEXTS = {
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: the errors that an operation answers with, beside those that all have."""
+    """Return the errors of an operation for OpenAPI, in addition to those that all have."""
     return {
         status: {
             "description": TEXTS[status],
@@ -73,7 +73,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error be answered in this form."""
+    """Answer every error in this form."""
 
     @app.exception_handler(ProblemError)
     async def known(request: Request, error: ProblemError) -> JSONResponse:

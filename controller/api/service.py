@@ -115,7 +115,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._computing, call)
 
     async def load(self, from_file: Iterable[AccessPointConfig] | None) -> None:
-        """Take the desired state from database and configuration file, if there is one; raises `ConfigError`."""
+        """Load the desired state from database and configuration file, if there is one; raises `ConfigError`."""
         given = None if from_file is None else list(from_file)
         self._own_election_ids = _election_ids(given or [])
         try:
@@ -130,7 +130,7 @@ class Service:
             raise ConfigError(explain(error)) from None
 
     def start(self) -> None:
-        """Connect."""
+        """Connect the access points."""
         self.backend.start()
         self.started = True
 
@@ -266,7 +266,7 @@ class Service:
         return self._revisions[name]
 
     async def add(self, config: AccessPointConfig, change: Change, dry: bool = False) -> AccessPointConfig:
-        """One more access point; `dry`: only look whether it could be added."""
+        """Add an access point; `dry`: only check that it could be added."""
         # The defaults that it follows stay what they are meanwhile.
         async with self.defaults_lock, self.lock(config.name):
             await self._follow(config.name)
@@ -286,7 +286,7 @@ class Service:
         return whole
 
     async def remove(self, name: str, change: Change, allowed: Callable[[], None], dry: bool = False) -> None:
-        """One less; `allowed` raises when what it is now is not what shall be removed."""
+        """Remove an access point; `allowed` raises when its present configuration must not be removed."""
 
         async def remove() -> None:
             if name not in self.unusable:
@@ -300,11 +300,11 @@ class Service:
         await self._on_top(name, remove, whatever=True)
 
     def _based_on(self, name: str) -> int:
-        """The revision that a change is made on top of."""
+        """Return the revision that a change is based on."""
         return self.unusable[name][0] if name in self.unusable else self._revisions[name]
 
     async def _on_top(self, name: str, change: Callable[[], Awaitable[T]], whatever: bool = False) -> T:
-        """Do it on top of what is true of an access point now, `whatever` that is; nobody else changes it meanwhile.
+        """Make a change on top of the present configuration, `whatever` it is; nobody else changes it meanwhile.
         Raises `ProblemError` and `SQLAlchemyError`."""
         async with self.lock(name):
             async for _ in _tries():

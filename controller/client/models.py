@@ -523,7 +523,7 @@ class RevisionAnswer(TypedDict):
 
 
 class Rule(TypedDict):
-    """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches
+    """An entry of `classify`: a packet that matches belongs to `class_id`. A missing field matches
     everything."""
 
     name: str

@@ -23,7 +23,7 @@ class Client(Transport):
         offset: int | None = None,
         state: Literal["connecting", "backup", "ready", "stopped"] | None = None,
     ) -> list[models.AccessPointAnswer]:
-        """Every access point and how it is; `state` leaves out the others."""
+        """All access points with their states; `state` selects one state."""
         return cast(
             list[models.AccessPointAnswer],
             self.call("GET", "/api/v1/access-points", query={"limit": limit, "offset": offset, "state": state}),
@@ -45,7 +45,7 @@ class Client(Transport):
         )
 
     def get_access_point(self, name: str) -> models.AccessPointAnswer:
-        """One access point and how it is."""
+        """One access point with its state."""
         return cast(models.AccessPointAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}"))
 
     def remove_access_point(self, name: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
@@ -58,7 +58,7 @@ class Client(Transport):
         )
 
     def get_config(self, name: str, *, if_none_match: str | None = None) -> models.AccessPointConfig:
-        """The whole configuration of an access point, as it is in use."""
+        """Whole configuration of an access point, as it is in use."""
         return cast(
             models.AccessPointConfig,
             self.call("GET", f"/api/v1/access-points/{quote(name)}/config", headers={"if-none-match": if_none_match}),
@@ -89,8 +89,7 @@ class Client(Transport):
     def replace_config(
         self, name: str, body: models.AccessPointConfig, *, validate: bool | None = None, if_match: str | None = None
     ) -> models.AccessPointConfig:
-        """Put another configuration in the place of the whole one: what it leaves out is the default
-        again."""
+        """Replace the whole configuration: fields that are left out get their defaults."""
         return cast(
             models.AccessPointConfig,
             self.call(
@@ -115,7 +114,7 @@ class Client(Transport):
         )
 
     def get_revision(self, name: str, revision: int) -> models.RevisionAnswer:
-        """One of them."""
+        """One revision of an access point."""
         return cast(
             models.RevisionAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/revisions/{quote(revision)}")
         )
@@ -129,7 +128,7 @@ class Client(Transport):
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.AccessPointConfig:
-        """Desire again what was desired then. `If-Match` is about the whole configuration."""
+        """Restore the configuration of a revision. `If-Match` is about the whole configuration."""
         return cast(
             models.AccessPointConfig,
             self.call(
@@ -228,7 +227,7 @@ class Client(Transport):
         )
 
     def get_ncr_defaults(self, *, if_none_match: str | None = None) -> models.Ncr:
-        """The parameters of every access point that says nothing else."""
+        """Default parameters, for every access point that does not set its own."""
         return cast(models.Ncr, self.call("GET", "/api/v1/ncr-defaults", headers={"if-none-match": if_none_match}))
 
     def change_ncr_defaults(
@@ -252,7 +251,7 @@ class Client(Transport):
         )
 
     def get_rules(self, name: str, *, if_none_match: str | None = None) -> list[models.Rule]:
-        """The operator's rules: which packets belong to which class and queue."""
+        """The operator's rules, which assign packets to classes and queues."""
         return cast(
             list[models.Rule],
             self.call("GET", f"/api/v1/access-points/{quote(name)}/rules", headers={"if-none-match": if_none_match}),
@@ -286,7 +285,7 @@ class Client(Transport):
         )
 
     def delete_rule(self, name: str, rule: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
-        """Take a rule back."""
+        """Remove a rule."""
         self.call(
             "DELETE",
             f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
@@ -299,8 +298,7 @@ class Client(Transport):
         return cast(list[models.MeasureAnswer], self.call("GET", "/api/v1/measures"))
 
     def get_ports(self, name: str) -> list[models.PortAnswer]:
-        """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and
-        filtered."""
+        """Ports with link state, queue, and packets sent, marked, dropped and filtered by class."""
         return cast(list[models.PortAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/ports"))
 
     def get_port(self, name: str, port: int) -> models.PortAnswer:
@@ -308,7 +306,7 @@ class Client(Transport):
         return cast(models.PortAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}"))
 
     def get_classes(self, name: str) -> list[models.ClassAnswer]:
-        """The classes in use, what each is worth, and what left of it."""
+        """Classes in use, with the weight and the sent volume of each."""
         return cast(list[models.ClassAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/classes"))
 
     def get_feedback(self, name: str) -> list[models.FeedbackAnswer]:
@@ -330,7 +328,7 @@ class Client(Transport):
         name_contains: str | None = None,
         sort: Literal["address", "-rate_down_bps", "-rate_up_bps", "-bytes_down", "-bytes_up"] | None = None,
     ) -> list[models.StationAnswer]:
-        """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
+        """Learned MAC addresses with port, usage and settings."""
         return cast(
             list[models.StationAnswer],
             self.call(
@@ -348,7 +346,7 @@ class Client(Transport):
         )
 
     def get_station(self, name: str, station: str) -> models.OneStationAnswer:
-        """One MAC address, also one that is away. Its ETag is that of what is said of it."""
+        """One MAC address, also one that is away. The ETag is of its settings."""
         return cast(
             models.OneStationAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}")
         )
@@ -363,8 +361,8 @@ class Client(Transport):
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.OneStationAnswer:
-        """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it
-        back."""
+        """Change settings of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null removes a
+        setting."""
         return cast(
             models.OneStationAnswer,
             self.call(
@@ -488,8 +486,8 @@ class Client(Transport):
         )
 
     def adopt_agent(self, agent_id: str, body: models.Adoption) -> models.AgentAnswer:
-        """Adopt an agent for an access point: `{"access_point": "ap1"}`. One that is not there yet is added,
-        as the agent says that it is."""
+        """Adopt an agent for an access point: `{"access_point": "ap1"}`. A new access point is added, as the
+        agent says that it is."""
         return cast(models.AgentAnswer, self.call("PUT", f"/api/v1/agents/{quote(agent_id)}", body=body))
 
     def forget_agent(self, agent_id: str) -> None:
@@ -510,7 +508,7 @@ class Client(Transport):
         )
 
     def revoke_token(self, token_id: str) -> None:
-        """Revoke a token: it, and the sessions opened with it, open nothing any more."""
+        """Revoke a token, and the sessions that were opened with it."""
         self.call("DELETE", f"/api/v1/tokens/{quote(token_id)}")
 
     def who_am_i(self) -> models.SessionAnswer:
@@ -534,7 +532,7 @@ class Client(Transport):
         start: float | None = None,
         end: float | None = None,
     ) -> list[models.AuditAnswer]:
-        """Every change: who, from where, what, when; newest first."""
+        """All changes with actor, address, action and time; newest first."""
         return cast(
             list[models.AuditAnswer],
             self.call(

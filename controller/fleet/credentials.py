@@ -41,7 +41,7 @@ STORE = "2GB"
 
 
 def _text(data: bytes) -> str:
-    """Base32 with a checksum, as NATS writes keys."""
+    """Encode a key as NATS does: base32 with a checksum."""
     whole = data + binascii.crc_hqx(data, 0).to_bytes(2, "little")
     return base64.b32encode(whole).decode().rstrip("=")
 
@@ -95,7 +95,7 @@ class Key:
 
 
 def token(issuer: Key, subject: str, name: str, claims: dict[str, Any], days: float | None = None) -> str:
-    """A JWT as NATS reads it."""
+    """Make a JWT of NATS."""
     body = {"iss": issuer.public, "sub": subject, "name": name, "iat": int(time.time()), "nats": claims}
     if days is not None:
         body["exp"] = int(time.time() + days * 86_400)

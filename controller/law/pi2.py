@@ -147,7 +147,7 @@ class Pi2DeviceTerm(DeviceTerm):
 
 
 class Pi2(Law):
-    """As `Law`."""
+    """The law PI squared."""
 
     name = "pi2"
     scalable_queue = True
@@ -165,7 +165,7 @@ class Pi2(Law):
         return seconds
 
     def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
-        """A delay, that ACKs which wait for a frame do not let run empty."""
+        """Return the target of a delay, which ACKs that wait for a frame do not let run empty."""
         return max(capacity * max(delay, ACK_GAPS * frame_time), least)
 
     def shares(

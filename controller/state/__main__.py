@@ -33,7 +33,7 @@ def backup(file: File, database: Database) -> None:
 
 @application.command()
 def restore(file: File, database: Database, replace: Annotated[bool, typer.Option("--replace")] = False) -> None:
-    """Bring FILE into the database of a controller that is stopped."""
+    """Restore FILE into the database of a controller that is stopped."""
     print(f"{backups.restore(connect(database), file, replace)} rows restored")
 
 
