@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
 
 
 def listen(rest: str, tls: bool) -> socket.socket:
-    """The socket of the API; raises `ConfigError`."""
+    """Return the socket of the API; raises `ConfigError`."""
     host, _, port = rest.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--rest {rest}: not HOST:PORT (port 0 chooses a free one)")
@@ -132,7 +132,7 @@ def listen(rest: str, tls: bool) -> socket.socket:
 
 
 def web_server(app: object, options: Options) -> Server:
-    """The HTTP server; raises `ConfigError` for certificates that cannot be used."""
+    """Return the HTTP server; raises `ConfigError` for certificates that cannot be used."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=BoundedProtocol,

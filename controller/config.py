@@ -343,7 +343,7 @@ class AccessPointConfig(Model):
         return found
 
     def port(self, number: int) -> Port | None:
-        """The port with this number, or None."""
+        """Return the port with this number, or None."""
         return next((port for port in self.ports if port.port == number), None)
 
 

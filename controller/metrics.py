@@ -120,5 +120,5 @@ def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A label's value."""
+    """Escape a label's value."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -157,7 +157,7 @@ def kept(counter: bool) -> list[tuple[Measure, str]]:
 
 
 def _fields(level: str) -> dict[str, Any]:
-    """The measures as fields of an answer."""
+    """Return the measures as fields of an answer."""
     fields: dict[str, Any] = {}
     for measure in measures(level):
         whole = measure.counter or measure.unit in ("flows", "stations")

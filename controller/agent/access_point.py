@@ -199,7 +199,7 @@ class AccessPoint:
             await asyncio.sleep(SIGNALS_SECONDS)
 
     async def counters(self) -> dict[tuple[str, int, int], tuple[int, int]]:
-        """All counters, read now: (counter, port, class or queue) -> packets, bytes."""
+        """Return all counters, read now: (counter, port, class or queue) -> packets, bytes."""
         return await self._read_cells(COUNTERS, range(8))
 
     async def _read_cells(

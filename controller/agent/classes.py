@@ -43,26 +43,28 @@ RFC 9332, appendix A.1)."""
 
 
 def class_of(direction: str, acknowledges: bool) -> int:
-    """The built-in class of a packet."""
+    """Return the built-in class of a packet."""
     if direction == "local":
         return CLASS_NONE
     return CLASS_DOWNLINK if (direction == "downlink") != acknowledges else CLASS_UPLINK
 
 
 def class_ids(config: AccessPointConfig) -> list[int]:
-    """Every class that a packet may get."""
+    """Return every class that a packet may get."""
     return sorted({CLASS_NONE, CLASS_DOWNLINK, CLASS_UPLINK, *(rule.class_id for rule in config.rules)})
 
 
 def ruled_class(config: AccessPointConfig, flow_class: int) -> int:
-    """The class that the rules make of what a flow asks for, as the data plane does: the highest one that names it; 0:
-    none does, or it asks for nothing."""
+    """Return the class that the rules give a flow of `flow_class`, as the data plane does: the highest rule counts.
+
+    0: no rule names it, or it asks for none.
+    """
     named = [rule for rule in config.rules if rule.flow_class == flow_class] if flow_class else []
     return max(named, key=lambda rule: rule.priority).class_id if named else CLASS_NONE
 
 
 def entities(config: AccessPointConfig, program: Program) -> list[Encodable]:
-    """The entries of `classify` and `step`."""
+    """Return the entries of `classify` and `step`."""
     wanted: list[Encodable] = []
     has_scalable = program.has_scalable_queue and config.features.ncr and LAWS[config.ncr.law].scalable_queue
     regulated = int(config.features.ncr)

@@ -93,7 +93,7 @@ def everything(program: Program, wanted: Iterable[Encodable]) -> list[p4r.Entity
 
 
 def essence(entity: p4r.Entity) -> p4r.Entity:
-    """An entity as it is compared: canonical values, one order, without what the switch adds."""
+    """Return an entity as it is compared: canonical values, one order, without what the switch adds."""
     made = p4r.Entity()
     match entity.WhichOneof("entity"):
         case "table_entry":
@@ -129,7 +129,7 @@ def essence(entity: p4r.Entity) -> p4r.Entity:
 
 
 def replica_port(replica: p4r.Replica) -> int:
-    """The port of a replica, in either of the two ways to say it."""
+    """Return the port of a replica, in either of the two ways to say it."""
     return int.from_bytes(replica.port) if replica.WhichOneof("port_kind") == "port" else replica.egress_port
 
 

@@ -54,7 +54,7 @@ class Indices:
         return len(self._free)
 
     def take(self) -> tuple[int, int] | None:
-        """An index and a generation that its last user did not have; None when all are in use."""
+        """Return an index and a generation that its last user did not have; None when all are in use."""
         if not self._free:
             return None
         index = self._free.popleft()
@@ -128,7 +128,7 @@ class Flows:
         return updates
 
     def _adopted(self, entry: p4r.TableEntry) -> Flow | None:
-        """The flow of an entry, or None when it does not say enough."""
+        """Return the flow of an entry, or None when it does not say enough."""
         params = [int.from_bytes(param.value) for param in entry.action.action.params]
         if len(entry.metadata) != NOTE.size or len(params) != len(FLOW_PARAMS) or params[0] >= FLOWS_SIZE:
             return None
@@ -157,7 +157,7 @@ class Flows:
         await self._insert(connection, new)
 
     def _new(self, members: list[bytes], version: int) -> Flow | None:
-        """The flow of a digest, if its entry has to be written."""
+        """Return the flow of a digest, if its entry has to be written."""
         key = flow_key(members, version)
         known = self.by_key.get(key)
         if known is not None:
@@ -201,7 +201,7 @@ class Flows:
         return flow
 
     def _meter(self, egress_port: int) -> fy.P4MeterConfig:
-        """The sparse rate of a flow that leaves through this port."""
+        """Return the meter of a flow that leaves through this port: its sparse rate."""
         sparse = self._config.sparse
         port = self._config.port(egress_port)
         share = 8 * sparse.share * port.capacity if port else 0.0
@@ -235,7 +235,7 @@ class Flows:
         self._loop.add(learned, now)
 
     def over(self) -> list[FlowKey]:
-        """The flows whose counters have stood still for longer than their idle timeout."""
+        """Return the flows whose counters have stood still for longer than their idle timeout."""
         before = asyncio.get_running_loop().time() - self._config.flow_idle_timeout
         moved = self._loop.flows.rates.moved
         return [flow.key for flow in self.by_index.values() if moved[flow.index] < before]

@@ -136,7 +136,7 @@ class LocalBackend:
         return observe(self._find(name))
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
-        """Some flows in the order of their indices, from index `start` on, and where the next ones start."""
+        """Return some flows in the order of their indices, from index `start` on, and the next start, or None."""
         ap = self._find(name)
         indices = ap.flows.by_index
         found: list[FlowObservation] = []
@@ -150,7 +150,7 @@ class LocalBackend:
         return found, end if end < FLOWS_SIZE else None
 
     async def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
-        """Some stations by address, from address `start` on, and where the next ones start."""
+        """Return some stations by address, from address `start` on, and the next start, or None."""
         ap = self._find(name)
         known = sorted(number for number in ap.stations.by_number if number >= start)
         piece = [ap.stations.by_number[number] for number in known[:PIECE]]
@@ -191,12 +191,12 @@ class LocalBackend:
         return _flow(ap, flow)
 
     async def flow(self, name: str, flow_index: int) -> FlowObservation:
-        """One flow."""
+        """Return one flow."""
         ap = self._find(name)
         return _flow(ap, self._flow(ap, flow_index))
 
     async def counters(self, name: str) -> list[tuple[str, int, int, int, int]]:
-        """All counters, read now: counter, port, class or queue, packets, bytes."""
+        """Return all counters, read now: counter, port, class or queue, packets, bytes."""
         ap = self._find(name)
         cells = await _to_switch(ap, ap.counters())
         return [(*key, *value) for key, value in cells.items()]

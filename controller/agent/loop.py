@@ -308,7 +308,7 @@ class Loop:
         self._asks_cells = request.SerializeToString()
 
     def _next_flows(self) -> "list[Flow]":
-        """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
+        """Return the flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
         chosen = self._next_of(self._fresh, MAX_FRESH) if self._fresh else []
         active, quiet = len(self._turn), len(self._quiet)
         if active:
@@ -425,7 +425,7 @@ class Loop:
         return SCALABLE_STEP if ecn == ECT1 else FLOW_STEP
 
     def _changed(self, key: Key, feedback: float) -> list[Change]:
-        """The update of a port's or class's feedback, if it changed by a step or became 0."""
+        """Return the update of a port's or class's feedback, if it changed by a step or became 0."""
         value = quantise(feedback)
         before, marking_only = self._written.get(key, (0, None))
         mark_only = key[1] is not None and self._config.ncr.mark_only
@@ -435,7 +435,7 @@ class Loop:
         return [self._entry(key, value)]
 
     def _entry(self, key: Key, value: int) -> Change:
-        """The update that writes the feedback of a port, or of one of its classes; the first one inserts the entry."""
+        """Return the update that writes the feedback of a port, or of a class of it; the first inserts the entry."""
         update = self._entries.get(key)
         if update is None:
             update = self._entries[key] = self._program.update(p4r.Update.INSERT, feedback_entry(key))
@@ -449,7 +449,7 @@ class Loop:
         return key, update
 
     def _queue_meters(self, port: int, rates: dict[int, float]) -> list[Change]:
-        """The updates of the meters whose rate has changed by one part of `METER_STEP`."""
+        """Return the updates of the meters whose rate has changed by one part of `METER_STEP`."""
         changes: list[Change] = []
         for queue, rate in rates.items():
             if not rate:
@@ -463,7 +463,7 @@ class Loop:
         return changes
 
     def _flow_updates(self, indices: list[int]) -> list[Change]:
-        """The updates that write the feedback of flows."""
+        """Return the updates that write the feedback of flows."""
         law, changes = LAWS[self._config.ncr.law], list[Change]()
         for index in indices:
             flow = self._by_index[index]
@@ -482,7 +482,7 @@ class Loop:
 
 
 def feedback_entry(key: Key) -> Any:
-    """A feedback entry; the loop puts the values in."""
+    """Return a feedback entry; the loop puts the values in."""
     port, class_id, ecn = key
     match: dict[str, object] = {"egress_port": port, "ecn": ecn}
     if class_id is None:

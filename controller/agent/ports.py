@@ -27,7 +27,7 @@ def needs_flows(config: AccessPointConfig) -> bool:
 
 
 def entities(config: AccessPointConfig, target: Target) -> list[Encodable]:
-    """The entities of `roles`, `gate`, replication and digests."""
+    """Return the entities of `roles`, `gate`, replication and digests."""
     wanted: list[Encodable] = []
     for port in config.ports:
         role = ROLE_RADIO if port.reflects else ROLES[port.role]

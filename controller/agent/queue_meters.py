@@ -40,7 +40,7 @@ BURST_FRAMES = 10
 
 
 def entities(config: AccessPointConfig) -> list[Encodable]:
-    """The entries of `ack_priority` and the cells of `queue_meter`."""
+    """Return the entries of `ack_priority` and the cells of `queue_meter`."""
     wanted: list[Encodable] = []
     features = config.features
     for port in config.ports:
@@ -60,7 +60,7 @@ def entities(config: AccessPointConfig) -> list[Encodable]:
 
 
 def meter_rates(config: AccessPointConfig) -> dict[tuple[int, int], float]:
-    """The rate of each port's and queue's meter, and of those of group traffic, as far as the configuration says it."""
+    """Return the rates of all queues' meters by port, and of group traffic's, as far as the configuration has them."""
     capacities = {port.port: port.capacity for port in config.ports}
     capacities[GROUP_PORT] = slowest(capacities.values())
     return {
@@ -89,7 +89,7 @@ def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
 
 
 def queue_meter(port: int, queue: int, rate: float) -> fy.P4MeterEntry:
-    """The cell that lets `rate` bytes/s into one queue of a port; 0: whatever comes, while nobody knows better."""
+    """Return the cell that lets `rate` bytes/s into one queue of a port; 0: all packets, while no rate is known."""
     config = rate_meter(8 * rate, burst(rate)) if rate else None
     return fy.P4MeterEntry("queue_meter", index=port << 3 | queue, config=config)
 

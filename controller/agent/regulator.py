@@ -62,8 +62,10 @@ class Volumes:
 
 
 def slowest_uplink(regulators: "list[PortRegulator]", but: "PortRegulator") -> float:
-    """The capacity that limits the ACKs of what leaves through a station's port; else infinite. A slow station must not
-    lengthen the queue that it shares with faster ones: only uplinks count."""
+    """Return the capacity that limits the ACKs of what leaves through a station's port; else infinite.
+
+    A slow station must not lengthen the queue that it shares with faster ones: only uplinks count.
+    """
     if but.port.role != "station":
         return math.inf
     uplinks = [other.capacity for other in regulators if other.port.role == "uplink" and other.capacity]

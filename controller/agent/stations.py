@@ -38,7 +38,7 @@ MOVES_SECONDS = MAX_PATIENCE
 
 
 def written(mac: int) -> str:
-    """A MAC address as people write it."""
+    """Return a MAC address as people write it."""
     return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6))
 
 
@@ -69,7 +69,7 @@ class Station:
 
 
 def number(mac: int, outer_vid: int, inner_vid: int) -> int:
-    """An address in its VLAN; these numbers are in the order of addresses."""
+    """Return a number for an address in its VLAN; these numbers are in the order of addresses."""
     return mac << 24 | outer_vid << 12 | inner_vid
 
 
@@ -311,7 +311,7 @@ class Stations:
             known.moved.append(now)
 
     def _locked(self, mac: int) -> int | None:
-        """The port that the address is locked to."""
+        """Return the port that the address is locked to."""
         station = self._config.stations.get(written(mac))
         return station.locked_port if station else None
 
@@ -332,7 +332,7 @@ class Stations:
 
 
 def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str | None = None) -> fy.P4TableEntry:
-    """An entry of `learn`, or with no action its key."""
+    """Return an entry of `learn`, or with no action its key."""
     match: dict[str, object] = {
         "src_addr": mac,
         "ingress_port": port,
@@ -345,7 +345,7 @@ def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str
 def forward_entry(
     mac: int, outer_vid: int, inner_vid: int, action: str | None = None, **params: int
 ) -> fy.P4TableEntry:
-    """An entry of `forward`, or with no action its key."""
+    """Return an entry of `forward`, or with no action its key."""
     match: dict[str, object] = {"dst_addr": mac, "outer_vid": outer_vid, "inner_vid": inner_vid}
     return table_entry("forward", match, action, **params)
 

@@ -60,7 +60,7 @@ class Stats:
             self._file.close()
 
     def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
-        """One line; `now` in seconds since the epoch."""
+        """Return one line of the log; `now` in seconds since the epoch."""
         volumes = state.volumes
         totals = (
             volumes.arrived_bytes[CLASS_DOWNLINK],

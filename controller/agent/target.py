@@ -87,7 +87,7 @@ class Tofino(Target):
         return not is_bmv2_json(device_config)
 
     def gate(self, port: int, capacity_bps: int, buffer: int, batch: int) -> list[fy.P4TableEntry | fy.P4MeterEntry]:
-        """A virtual queue of `buffer` full frames, and the time that the link needs for a batch of them."""
+        """Return a virtual queue of `buffer` full frames, and the time that the link needs for a batch of them."""
         rate = capacity_bps // 8
         burst = buffer * FULL_FRAME
         window = round(batch * FULL_FRAME / rate / self.TICK_SECONDS)
@@ -131,7 +131,7 @@ def is_bmv2_json(device_config: bytes) -> bool:
 
 
 def find(arch: str, p4info: Path, device_config: Path) -> Target:
-    """The target that a P4Info was made for; raises `ConfigError` when the device config is another's."""
+    """Return the target that a P4Info was made for; raises `ConfigError` when the device config is another's."""
     target = TARGETS.get(arch)
     if target is None:
         known = " and ".join(f"`{name}`" for name in TARGETS)

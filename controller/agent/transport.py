@@ -65,7 +65,7 @@ class RpcError(Exception):
 
 
 def code_name(code: int) -> str:
-    """A code of gRPC by its name; a server may send numbers that have none."""
+    """Return a code of gRPC by its name; a server may send numbers that have none."""
     return rpc_code.Code.Name(code) if code in rpc_code.Code.values() else f"code {code}"
 
 
@@ -76,7 +76,7 @@ class Stream(Protocol):
         """Send a StreamMessageRequest; one that cannot be sent any more is lost, and `receive` raises `RpcError`."""
 
     async def receive(self) -> bytes:
-        """The next StreamMessageResponse; raises `RpcError` when there will be none."""
+        """Return the next StreamMessageResponse; raises `RpcError` when there will be none."""
 
     def close(self) -> None:
         """End the session."""
@@ -86,7 +86,7 @@ class Transport(Protocol):
     """A connection to a P4Runtime server."""
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
-        """One call.
+        """Make a call.
 
         Args:
             method: `Write`, `Read`, `SetForwardingPipelineConfig`, `GetForwardingPipelineConfig` or `Capabilities`.

@@ -41,7 +41,7 @@ _WORD = re.compile(r"[^\s\"'\\$`]+")
 
 
 def agent(ports: Sequence[Port], servers: Sequence[str], keys: Path, name: str) -> Plan:
-    """A switch and its agent. keys: the folder with ca.pem and enrol.creds. Raises UsageError."""
+    """Plan a switch and its agent. keys: the folder with ca.pem and enrol.creds. Raises UsageError."""
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         raise UsageError(f"--name {name!r}: letters, digits, . _ and -, at most 64")
     plan = access_point(ports, AGENT, name, f" --name {name}{_engine(servers)}")
@@ -58,7 +58,7 @@ def replica(
     pgpass: Path | None,
     copies: int,
 ) -> Plan:
-    """A replica of the service. keys: the folder with account.seed, ca.pem and service.creds. Raises UsageError."""
+    """Plan a replica of the service. keys: the folder with account.seed, ca.pem, service.creds. Raises UsageError."""
     url = urlsplit(database)
     if url.scheme not in ("postgresql", "postgres"):
         raise UsageError("--database: replicas share one: give postgresql://USER@HOST/NAME")

@@ -22,7 +22,7 @@ class Place:
     ca: str | None = None
 
     def client(self) -> Client:
-        """A connection; raises `UsageError`."""
+        """Return a connection; raises `UsageError`."""
         if not self.url.startswith(("http://", "https://")):
             raise UsageError(f"{self.url}: not a URL as https://controller:8443")
         try:

@@ -39,7 +39,7 @@ PAGE = Path(__file__).parent.parent / "web"
 
 
 def create_app(service: Service, **limits: float) -> FastAPI:
-    """The application over a service; it may start later."""
+    """Return the application over a service; it may start later."""
     app = FastAPI(
         title="Access point controller",
         version=VERSION,

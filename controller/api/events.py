@@ -65,7 +65,7 @@ def _event(kind: str, data: object) -> str:
 
 
 def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[int, str]:
-    """The ticks so far, and the event."""
+    """Return the ticks so far, and the event."""
     told = streams.told.pop(name, None)
     try:
         seen = service.monitor.observe(name, fresh)

@@ -108,7 +108,7 @@ def plain(content: object) -> Any:
 
 
 def weakly_tagged(content: object, of: object) -> Response:
-    """The answer with the ETag of the part that can be changed: what is seen beside it is another one every second."""
+    """Return the answer with the ETag of the part that can be changed: its observations change every second."""
     return JSONResponse(plain(content), headers={"etag": f"W/{etag(plain(of))}"})
 
 

@@ -85,15 +85,15 @@ class Monitor:
         return [*self.seen.values()]
 
     async def flows(self, name: str) -> list[FlowObservation]:
-        """All flows of an access point."""
+        """Return all flows of an access point."""
         return await self._list("flows", name)
 
     async def stations(self, name: str) -> list[StationObservation]:
-        """All stations of an access point."""
+        """Return all stations of an access point."""
         return await self._list("stations", name)
 
     async def _list(self, what: str, name: str) -> list[Any]:
-        """A long list, piece by piece; the longer it took, the longer it is used."""
+        """Read a long list, piece by piece; the longer it took, the longer it is reused."""
         key = (what, name)
         async with self._list_locks.setdefault(key, asyncio.Lock()):
             until, found = self._lists.get(key, (0.0, []))

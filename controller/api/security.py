@@ -246,7 +246,7 @@ def _cookie(scheme: str) -> str:
 
 
 def _secret(headers: Headers, scheme: str) -> tuple[str | None, bool]:
-    """The secret of a request, and whether it came as a cookie, which browsers send by themselves."""
+    """Return the secret of a request, and whether it came as a cookie, which browsers send by themselves."""
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip(), False

@@ -103,11 +103,11 @@ class Service:
         self._computing = ThreadPoolExecutor(1, "compute")
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A transaction that writes, off the event loop; raises `SQLAlchemyError`."""
+        """Run a transaction that writes, off the event loop; raises `SQLAlchemyError`."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, lambda: call(*args, **kwargs))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A transaction that reads, off the event loop; raises `SQLAlchemyError`."""
+        """Run a transaction that reads, off the event loop; raises `SQLAlchemyError`."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
 
     async def compute(self, call: Callable[[], T]) -> T:
@@ -239,7 +239,7 @@ class Service:
             raise ProblemError(422, str(error)) from None
 
     def whole(self, entry: dict[str, Any], defaults: Ncr | None = None) -> AccessPointConfig:
-        """The configuration of an access point, with what follows the defaults; raises `pydantic.ValidationError`."""
+        """Return the configuration of an access point with the defaults; raises `pydantic.ValidationError`."""
         ncr = (defaults or self.defaults).model_dump() | entry.get("ncr", {})
         return AccessPointConfig.model_validate({**entry, "ncr": ncr})
 

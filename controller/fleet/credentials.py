@@ -260,7 +260,7 @@ resolver_preload: {{
 
 
 def _certificates(hosts: list[str]) -> dict[str, str]:
-    """An authority of the fleet's own, and the server's certificate for these names and addresses."""
+    """Make an authority of the fleet's own, and the server's certificate for these names and addresses."""
     now = datetime.now(UTC)
     authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet")])

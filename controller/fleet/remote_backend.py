@@ -142,7 +142,7 @@ class RemoteBackend:
         return found
 
     async def flow(self, name: str, flow_index: int) -> FlowObservation:
-        """One flow."""
+        """Return one flow."""
         found: FlowObservation = await self._order(name, "flow", flow_index=flow_index)
         return found
 

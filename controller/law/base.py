@@ -27,7 +27,7 @@ class DeviceTerm:
         interval: float,
         limit: float,
     ) -> float:
-        """The feedback of the port.
+        """Compute the feedback of the port.
 
         Args:
             now: seconds, never going back.
@@ -62,7 +62,7 @@ class Law:
         raise NotImplementedError
 
     def averaging(self, seconds: float) -> float:
-        """The time constant of measured rates, of the one that is configured; 0: what one interval carried."""
+        """Return the time constant of measured rates for the configured one; 0: the rate of one interval."""
         raise NotImplementedError
 
     def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
@@ -90,7 +90,7 @@ class Law:
         limit: float,
         fullness: float,
     ) -> tuple[list[float], list[float]]:
-        """The flow terms, or the class terms, of one port (3.2.1, 3.2.2); a place in each list for each of them.
+        """Compute the flow terms, or the class terms, of one port (3.2.1, 3.2.2); a place in each list for each.
 
         Args:
             before: the feedback at the last update; 0 for who was idle.
@@ -110,5 +110,5 @@ class Law:
         raise NotImplementedError
 
     def device(self) -> DeviceTerm:
-        """The device term of a port, at its beginning."""
+        """Return the device term of a port, at its beginning."""
         raise NotImplementedError

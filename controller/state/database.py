@@ -133,7 +133,7 @@ def explain(error: SQLAlchemyError) -> str:
 
 
 def connect(url: str) -> sa.Engine:
-    """The engine, with all migrations applied; raises `ConfigError`."""
+    """Return the engine of a database, with all migrations applied; raises `ConfigError`."""
     engine = open_engine(url)
     try:
         migrate(engine)
@@ -143,7 +143,7 @@ def connect(url: str) -> sa.Engine:
 
 
 def open_engine(url: str) -> sa.Engine:
-    """The engine for a URL; raises `ConfigError`."""
+    """Return the engine for a URL; raises `ConfigError`."""
     try:
         parsed = sa.make_url(url)
         if parsed.drivername in ("postgresql", "postgres"):
@@ -180,7 +180,7 @@ def _prepare(connection: sqlite3.Connection, _: object) -> None:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     try:
         return sa.make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
@@ -224,7 +224,7 @@ def _apply(engine: sa.Engine) -> None:
 
 
 def current(engine: sa.Engine) -> str | None:
-    """The newest migration that was applied; None for an empty database."""
+    """Return the newest migration that was applied; None for an empty database."""
     if not sa.inspect(engine).has_table("alembic_version"):
         return None
     with engine.connect() as connection:

@@ -96,7 +96,7 @@ class Archive:
     def query(
         self, access_point: str, port: int | None, start: float, end: float, resolution: int
     ) -> dict[int, dict[str, list[float]]]:
-        """The samples of each port: column -> values in the order of time; rates in bit/s, feedback from 0 to 1."""
+        """Return the samples of each port: column -> values in order of time; rates in bit/s, feedback 0 to 1."""
         where = [SERIES.c.access_point == access_point]
         if port is not None:
             where.append(SERIES.c.port == port)
@@ -201,7 +201,7 @@ def _adding(dialect: str) -> sa.Insert:
 
 
 def resolution_for(start: float, end: float, now: float, retention: Mapping[int, int] = RETENTION) -> int:
-    """The finest resolution that is still kept for the whole range and gives a chart at most `CHART` samples."""
+    """Return the finest resolution that is still kept for the whole range and gives a chart at most `CHART` samples."""
     fitting = [
         resolution
         for resolution, kept in retention.items()

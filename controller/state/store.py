@@ -276,7 +276,7 @@ class Store:
         return token, secret
 
     def tokens(self) -> dict[str, Token]:
-        """Every token by the hash of its secret."""
+        """Return every token by the hash of its secret."""
         with self.engine.connect() as connection:
             rows = connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created)).mappings().all()
         return {row["hash"]: Token(**{field: row[field] for field in Token.__slots__}) for row in rows}

@@ -35,7 +35,7 @@ class Browser:
         self.driver.get(url)
 
     def find(self, selector: str) -> WebElement:
-        """The first element that a CSS selector takes; waits for it."""
+        """Wait for the first element of a CSS selector, and return it."""
         found: WebElement = wait_for(lambda: next(iter(self.all(selector)), None))
         return found
 
@@ -44,7 +44,7 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str) -> str:
-        """The text of the first such element, or nothing."""
+        """Return the text of the first such element, or nothing."""
         with contextlib.suppress(NoSuchElementException, StaleElementReferenceException):
             return str(self.driver.find_element(By.CSS_SELECTOR, selector).text)
         return ""
@@ -80,7 +80,7 @@ class Browser:
         wait_for(lambda: self.text("#stream") == "live")
 
     def wait_text(self, selector: str, fits: Callable[[str], bool]) -> str:
-        """The text of an element once it fits."""
+        """Return the text of an element once it fits."""
         wait_for(lambda: fits(self.text(selector)))
         return self.text(selector)
 

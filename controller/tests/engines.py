@@ -65,13 +65,13 @@ class Server:
         return load_key("A", self.keys / "account.seed")
 
     def client(self, credentials: Credentials | None = None, name: str = "test") -> Engine:
-        """One that is not connected yet; without credentials the service's."""
+        """Return a client that is not connected yet; without credentials the service's."""
         return Engine(
             [self.url], self.keys / "ca.pem", credentials or Credentials.load(self.keys / "service.creds"), name
         )
 
     def agent(self, name: str) -> Engine:
-        """A client with what the agent of an access point has."""
+        """Return a client with the credentials of an access point's agent."""
         key = Key("U")
         return self.client(Credentials(key, agent(self.account, key.public, name)))
 

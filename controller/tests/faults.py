@@ -172,7 +172,7 @@ def wanted_by(config: AccessPointConfig, program: Program) -> list[Encodable]:
 
 
 async def read_switch(address: str, program: Program, wanted: list[Encodable]) -> list[p4r.Entity]:
-    """All that a controller writes."""
+    """Read everything that a controller writes."""
     found = []
     async with fy.P4Client(address, wait_for_ready=False) as client:
         for entity in everything(program, wanted):
@@ -384,7 +384,7 @@ class Trial:
             self.rules = [dscp]
 
     def fault(self, kinds: Sequence[str] = ()) -> str:
-        """One fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
+        """Cause one fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
         AssertionError."""
         if not self._bag:
             self._bag = list(kinds or self.kinds)

@@ -103,7 +103,7 @@ class Trial:
             self._may_be = [dscp]
 
     def fault(self, kinds: Sequence[str] = ()) -> str:
-        """One fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
+        """Cause one fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
         AssertionError."""
         if not self._bag:
             self._bag = list(kinds or self.kinds)

@@ -108,7 +108,7 @@ class Result:
         return self.sent * FULL_FRAME / self.seconds / self.capacity
 
     def delay(self, part: float) -> float:
-        """A percentile of the queueing delay in seconds."""
+        """Return a percentile of the queueing delay in seconds."""
         delays = sorted(self.delays)
         return delays[min(len(delays) - 1, int(part * len(delays)))] if delays else 0.0
 
@@ -295,7 +295,7 @@ SCENARIOS: dict[str, tuple[Callable[[], list[Sender]], float, float]] = {
 
 
 def table() -> str:
-    """Every scenario, one line each: the snapshot that `test_simulation` compares."""
+    """Run every scenario; return a line each: the snapshot that `test_simulation` compares."""
     lines = [f"{'scenario':34s} {'used':>6s} {'p50 ms':>7s} {'p95 ms':>7s} {'feedback':>9s} {'Jain':>6s}"]
     for name, (senders, capacity, seconds) in SCENARIOS.items():
         result = simulate(senders(), capacity, seconds)

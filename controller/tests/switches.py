@@ -47,7 +47,7 @@ def missing(target: str) -> str | None:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that is free now."""
+    """Return a TCP port on loopback that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -104,7 +104,7 @@ class End:
         return frames
 
     def gathered(self, count: int, fits: Callable[[bytes], bool]) -> list[bytes]:
-        """All frames that fit, once so many have come, and what comes right after them."""
+        """Return all frames that fit, once so many have come, with those right after them."""
         frames: list[bytes] = []
 
         def came() -> bool:
@@ -153,7 +153,7 @@ def checksum(data: bytes) -> int:
 
 
 def udp(src: bytes, dst: bytes, src_port: int, dst_port: int, size: int = 100, ecn: int = 2) -> bytes:
-    """An Ethernet frame with UDP over IPv4 of `size` bytes; the addresses follow from the MAC addresses."""
+    """Return an Ethernet frame with UDP over IPv4 of `size` bytes; the addresses follow from the MAC addresses."""
     addresses = bytes([10, 0, 0, src[5], 10, 0, 0, dst[5]])
     header = struct.pack(">BBHHHBBH", 0x45, ecn, size - 14, 0, 0x4000, 64, 17, 0) + addresses
     header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
@@ -162,7 +162,7 @@ def udp(src: bytes, dst: bytes, src_port: int, dst_port: int, size: int = 100, e
 
 
 def udp6(src: bytes, dst: bytes, src_port: int, dst_port: int) -> bytes:
-    """An Ethernet frame with UDP over IPv6."""
+    """Return an Ethernet frame with UDP over IPv6."""
     prefix = bytes.fromhex("fd000000000000000000000000000000")[:15]
     header = struct.pack(">IHBB", 6 << 28, 58, 17, 64) + prefix + src[5:] + prefix + dst[5:]
     return dst + src + b"\x86\xdd" + header + struct.pack(">HHHH", src_port, dst_port, 58, 0).ljust(58, b"\0")
@@ -196,7 +196,7 @@ class Lab:
             self.switch = None
 
     def config(self, **access_point: Any) -> dict[str, Any]:
-        """A configuration for this switch."""
+        """Return a configuration for this switch."""
         return {
             "access_points": [
                 {
@@ -273,7 +273,7 @@ class Controller:
         self.token = config.with_suffix(".token").read_text().strip()
 
     def line(self) -> str:
-        """The next line that it says; waits for it."""
+        """Wait for the next line of output, and return it."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)

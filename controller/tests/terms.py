@@ -232,7 +232,7 @@ class Figure:
 
 
 def measured(senders: list[Sender], result: Result) -> list[float]:
-    """The figures of one run; Jain's index over stations, where there are some."""
+    """Return the figures of one run; Jain's index over stations, where there are some."""
     owners: dict[int, int] = {}
     for sender in senders:
         owner = sender.name if sender.station is None else sender.station
@@ -243,7 +243,7 @@ def measured(senders: list[Sender], result: Result) -> list[float]:
 
 
 def run(choice: Choice, scenario: str) -> str:
-    """The cells of one row of the page."""
+    """Return the cells of one row of the page."""
     make, capacity, seconds = SCENARIOS[scenario]
     runs = []
     for seed in SEEDS:
@@ -265,7 +265,7 @@ def heading(scenario: str) -> str:
 
 
 def section(scenario: str) -> str:
-    """One scenario: a row for each choice."""
+    """Return one scenario: a row for each choice."""
     lines = [f"## {heading(scenario)}", ""]
     lines += [f"| the paper's choice in | {' | '.join(FIGURES)} |", "| --- |" + " ---: |" * len(FIGURES)]
     for name, choice in {AS_IS: Choice(), **ROWS, **WHOLE}.items():
@@ -293,7 +293,7 @@ used, Jain's index), or by 1 ms and a tenth (delays).
 
 
 def page(before: str, scenario: str) -> str:
-    """The page of results with this scenario made again, and the others as before."""
+    """Return the page of results with this scenario made again, and the others as before."""
     sections = {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in before.split("\n## ")[1:]}
     print(scenario, file=sys.stderr)
     sections[heading(scenario)] = section(scenario)
@@ -323,7 +323,7 @@ def differs(name: str, as_is: Figure, changed: Figure) -> bool:
 
 
 def effect(as_is: dict[str, list[Figure]], changed: dict[str, list[Figure]]) -> str:
-    """The cell of one row: in how many scenarios which figure becomes worse and better with the paper's choice."""
+    """Return the cell of one row: the figures that get worse and better with the paper's choice, by scenarios."""
     said: dict[str, Counter[str]] = {"worse": Counter(), "better": Counter()}
     for scenario in SCENARIOS:
         for name, before, after in zip(FIGURES, as_is[scenario], changed[scenario], strict=True):
@@ -337,7 +337,7 @@ def effect(as_is: dict[str, list[Figure]], changed: dict[str, list[Figure]]) -> 
 
 
 def with_effects(text: str, results: str) -> str:
-    """The page of the laws with the last column as it is now."""
+    """Return the page of the laws with the last column as it is now."""
     rows = kept(results)
 
     def line(match: re.Match[str]) -> str:

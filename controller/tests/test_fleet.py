@@ -273,7 +273,7 @@ async def test_200_concurrent_changes_at_two_replicas(
 
 
 def sample(number: int) -> bytes:
-    """A message of history: one sample of 1000 ms."""
+    """Return a message of history: one sample of 1000 ms."""
     key: Place = (1, "ap1", 1, 1_700_000_000 + number)
     return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
 

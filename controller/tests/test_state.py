@@ -47,7 +47,7 @@ def config(name: str = "ap1", **fields: Any) -> AccessPointConfig:
 
 
 def seen(when: float, total: int, delay_ms: float = 10.0, sessions: int = 1, name: str = "ap1") -> Observation:
-    """An access point with one port, that has sent `total` packets of 1000 bytes of the download."""
+    """Return an access point with one port, that has sent `total` packets of 1000 bytes of the download."""
     entry: Any = dict.fromkeys(
         ("arriving_bps", "desired_bps", "arrived_bytes", "arrived_packets", "filtered_packets", "refused_packets"), 0
     ) | {"dropped_packets": 0, "marked_packets": total // 10, "feedback": 0.5, "class_id": 1}

@@ -24,7 +24,7 @@ CHANGES = 200
 
 
 def config(**fields: Any) -> AccessPointConfig:
-    """An access point that is not enabled."""
+    """Return an access point that is not enabled."""
     return AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, enabled=False, **fields))
 
 

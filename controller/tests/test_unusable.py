@@ -25,7 +25,7 @@ def config(name: str) -> AccessPointConfig:
 
 
 async def with_stored(tmp_path: Path, **fields: Any) -> Api:
-    """A controller that finds two access points in its database, of which ap1 has these fields as well."""
+    """Return a controller that finds two access points in its database, of which ap1 has these fields as well."""
     engine = connect(f"sqlite:///{tmp_path / 'state.db'}")
     before = Api(engine)
     await before.start(config("ap1"), config("ap2"))
