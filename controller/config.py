@@ -249,7 +249,7 @@ class Rule(Model):
         return (self.priority, self.direction, self.flow_class, self.dscp, self.protocol, *ranges, *flags)
 
 
-def twins(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
+def duplicate_rules(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
     """Return pairs of rules that match the same packets with the same priority, the earlier one first."""
     first: dict[tuple[object, ...], Rule] = {}
     pairs = [(first.setdefault(rule.match, rule), rule) for rule in rules]
@@ -318,7 +318,7 @@ class AccessPointConfig(Model):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"rule {name} stands twice in `rules`")
-        for one, other in twins(self.rules):
+        for one, other in duplicate_rules(self.rules):
             raise ValueError(
                 f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
                 f"another `priority`"
@@ -347,10 +347,10 @@ class AccessPointConfig(Model):
         return next((port for port in self.ports if port.port == number), None)
 
 
-def renewed(entry: dict[str, Any]) -> dict[str, Any]:
+def migrate_entry(entry: dict[str, Any]) -> dict[str, Any]:
     """Convert a database entry of an access point to the present form: settings of stations were separate fields."""
     entry = dict(entry)
-    before = {field: entry.pop(old) for old, field in BEFORE.items() if old in entry}
+    before = {field: entry.pop(old) for old, field in FORMER_FIELDS.items() if old in entry}
     if before:
         stations = {address: dict(station) for address, station in entry.get("stations", {}).items()}
         for field, of in before.items():
@@ -360,7 +360,7 @@ def renewed(entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-BEFORE = {"station_names": "name", "locked_stations": "locked_port"}
+FORMER_FIELDS = {"station_names": "name", "locked_stations": "locked_port"}
 """Former fields, and their names among a station's settings."""
 
 

@@ -183,7 +183,7 @@ class FlowTable:
         self.thinned[at] = thinned = can & (begins | stays)
         self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MAX_THINNED), self.feedback[at])
 
-    def brought(self, at: Numbers) -> float:
+    def fair_sparse_rate(self, at: Numbers) -> float:
         """Return the bytes/s of the sparse queue that flows may use which go ahead within their fair share only.
 
         Flows within their least sparse rate do not count. ACKs of TCP and thinned flows have queues of their own.
@@ -191,7 +191,7 @@ class FlowTable:
         fair = self._small[at] & ~self.acknowledges[at] & (self.sparse_rate[at] > self._least_sparse_rate[at])
         return float(self.sparse_rate[at][fair & ~self.thinned[at]].sum())
 
-    def belongs(self, index: int, sender: int, receiver: int, station: int, weight: float) -> None:
+    def assign_stations(self, index: int, sender: int, receiver: int, station: int, weight: float) -> None:
         """Assign a flow to its stations: places of sender and receiver, and number and weight of its own station."""
         self._slots[:, index] = sender, receiver
         self.station[index], self.station_weight[index] = station, weight
@@ -209,7 +209,7 @@ class FlowTable:
         gone[slots] = True
         self._slots[gone[self._slots]] = NOBODYS
 
-    def go_on_from(self, before: "FlowTable") -> None:
+    def take_over(self, before: "FlowTable") -> None:
         """Take usage and limits of the same stations over from an earlier table."""
         self._used, self._limits = before._used, before._limits
 
@@ -234,7 +234,7 @@ class FlowTable:
             rate_down_bps=8 * down,
         )
 
-    def hold(self, at: Numbers) -> None:
+    def apply_limits(self, at: Numbers) -> None:
         """Hold flows to their station's limit: all flows of a station that asks for more lose the same part.
 
         A sender that answers to loss asks for less, and one that does not is cut to the limit. None of these flows
@@ -285,7 +285,7 @@ class FlowTable:
         self._metered_crowded[index] = crowded = bool(self.crowded[index])
         return rate, crowded
 
-    def asks(self, index: int, flow_class: int) -> int:
+    def entry_class(self, index: int, flow_class: int) -> int:
         """Return the class that a flow's entry asks for, as it is written now; `flow_class`: the operator's for it."""
         self._written_thinned[index] = thinned = bool(self.thinned[index])
         return FLOW_CLASS_THINNED if thinned else flow_class

@@ -71,7 +71,7 @@ class LocalBackend:
         self._connect = connect
         self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.told = asyncio.Event()
+        self.desired_changed = asyncio.Event()
         """Set when somebody else has changed the desired state; never set here."""
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:

@@ -470,7 +470,7 @@ class Loop:
             value, scalable = self.flows.values(index, law)
             entry = flow.change.entity.table_entry
             params = entry.action.action.params
-            params[PARAM_FLOW_CLASS].value = canonical(self.flows.asks(index, flow.flow_class))
+            params[PARAM_FLOW_CLASS].value = canonical(self.flows.entry_class(index, flow.flow_class))
             params[PARAM_FEEDBACK].value = canonical(value)
             params[PARAM_SCALABLE].value = canonical(scalable)
             meter = entry.meter_config

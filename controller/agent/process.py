@@ -25,7 +25,7 @@ from typing import Any
 
 from ..config import AccessPointConfig, ConfigError, missing_file, one_line
 from ..fleet.credentials import VALID_DAYS, Credentials, Key, claims_of, key_of, write
-from ..fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
+from ..fleet.engine import DESIRED, LEASE, Conflict, Engine, Unavailable
 from ..fleet.messages import (
     MAX_MESSAGE_BYTES,
     MAX_ROWS,
@@ -188,8 +188,8 @@ class Agent:
                 self.name, self._running = adopted.name, 0
             credentials = Credentials(self._disk.key, adopted.jwt)
             engine = Engine(self._options.servers, self._options.ca, credentials, f"agent {self.name}")
-            await engine.hear(f"$KV.{DESIRED}.{key_of(self.name)}", lambda subject, data: self._told.set())
-            await engine.answer(f"ap.{key_of(self.name)}.do", self._do)
+            await engine.subscribe(f"$KV.{DESIRED}.{key_of(self.name)}", lambda subject, data: self._told.set())
+            await engine.serve(f"ap.{key_of(self.name)}.do", self._do)
             self._engine = engine
             adopted = await self._work(engine, credentials)
 
@@ -220,7 +220,7 @@ class Agent:
         try:
             LOG.info("%s waits to be adopted: apctl adopt %s %s", self.name, self.id, self.name)
             while True:
-                with contextlib.suppress(Away):
+                with contextlib.suppress(Unavailable):
                     if (adopted := await self._asked_to_be(engine)) is not None:
                         return adopted
                 await asyncio.sleep(ANNOUNCE_SECONDS)
@@ -233,7 +233,7 @@ class Agent:
         announcement = Announcement(id=self.id, name=self.name, host=socket.gethostname()[:64], config=options.config)
         # Only the fields that were set: the others follow the defaults.
         said = announcement.model_dump_json(exclude_unset=True, exclude_none=True).encode()
-        answer = await engine.ask("fleet.announce", said)
+        answer = await engine.request("fleet.announce", said)
         try:
             adopted = parse(Adopted, answer.data) if answer.data else None
         except Unusable as error:
@@ -246,7 +246,7 @@ class Agent:
         ends = float(claims_of(credentials.jwt)["exp"])
         while True:
             await asyncio.sleep(max(ANNOUNCE_SECONDS, ends - VALID_DAYS * 86_400 / 3 - time.time()))
-            with contextlib.suppress(Away):
+            with contextlib.suppress(Unavailable):
                 adopted = await self._asked_to_be(engine)
                 if adopted is not None and not renewed.done():
                     self._disk.adopt(adopted)
@@ -255,7 +255,7 @@ class Agent:
     async def _ask(self, engine: Engine) -> None:
         """Apply the desired state as soon as it changes; for ever."""
         while True:
-            with contextlib.suppress(Away):
+            with contextlib.suppress(Unavailable):
                 await self._look(engine)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS if engine.connected else SECOND / 4):
@@ -331,7 +331,7 @@ class Agent:
                     observation=seen,
                 )
                 if self._engine is not None:
-                    await self._engine.say(f"ap.{key_of(name)}.seen", text(message))
+                    await self._engine.publish(f"ap.{key_of(name)}.seen", text(message))
             if time.monotonic() - flushed >= FLUSH_SECONDS:
                 flushed = time.monotonic()
                 self._keep()
@@ -359,7 +359,7 @@ class Agent:
                     await engine.log(f"ap.{key_of(self.name)}.history", data, once)
                     if self._unsent and self._unsent[0][0] == once:
                         self._unsent.popleft()
-            except Away:
+            except Unavailable:
                 pass
             await asyncio.sleep(SECOND)
 
@@ -419,9 +419,9 @@ class Agent:
             return number
         except Unusable as error:
             LOG.warning("%s: the lease in the engine is of no use: %s: it is written anew", self.name, error)
-            with contextlib.suppress(Away, Conflict):
+            with contextlib.suppress(Unavailable, Conflict):
                 await engine.put(LEASE, self.name, text(Lease(agent=self.id)), held[0] if held else 0)
             return highest + number
-        except Away:
+        except Unavailable:
             return highest + number
         return max(epoch << 32, highest + number)

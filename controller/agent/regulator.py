@@ -307,6 +307,6 @@ class PortRegulator:
                 of_port = self.law.dropped(self.feedback)
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
                 table.thin(flows, fair, np.array(of_class_too))
-        table.hold(flows)
-        self.fair_sparse = table.brought(flows)
+        table.apply_limits(flows)
+        self.fair_sparse = table.fair_sparse_rate(flows)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

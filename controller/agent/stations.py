@@ -37,7 +37,7 @@ MOVES_SECONDS = MAX_PATIENCE
 """Seconds in which moves are counted: M of RFC 7432, section 15.1."""
 
 
-def written(mac: int) -> str:
+def format_mac(mac: int) -> str:
     """Return a MAC address as people write it."""
     return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6))
 
@@ -65,10 +65,10 @@ class Station:
     @property
     def address(self) -> str:
         """The MAC address as people write it."""
-        return written(self.mac)
+        return format_mac(self.mac)
 
 
-def number(mac: int, outer_vid: int, inner_vid: int) -> int:
+def station_number(mac: int, outer_vid: int, inner_vid: int) -> int:
     """Return a number for an address in its VLAN; these numbers are in the order of addresses."""
     return mac << 24 | outer_vid << 12 | inner_vid
 
@@ -119,7 +119,7 @@ class Stations:
                 continue
             del forwards[mac, outer_vid, inner_vid]
             station = Station(mac, outer_vid, inner_vid, port, time.time(), blocked=goes_to != port)
-            self.by_number[number(mac, outer_vid, inner_vid)] = station
+            self.by_number[station_number(mac, outer_vid, inner_vid)] = station
             self._arrive(station)
             if entry.idle_timeout_ns != idle:
                 entry.idle_timeout_ns = idle
@@ -133,7 +133,7 @@ class Stations:
             await self._learn(connection, mac, (outer_vid, inner_vid), port)
 
     async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
-        now, place = asyncio.get_running_loop().time(), number(mac, *vlan)
+        now, place = asyncio.get_running_loop().time(), station_number(mac, *vlan)
         known = self.by_number.get(place)
         # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
         if known is not None and known.port == port and now - known.confirmed <= LOST_SECONDS:
@@ -176,7 +176,7 @@ class Stations:
         known.confirmed, known.blocked = now, blocked
 
     def _forget(self, known: Station) -> None:
-        del self.by_number[number(known.mac, known.outer_vid, known.inner_vid)]
+        del self.by_number[station_number(known.mac, known.outer_vid, known.inner_vid)]
         self._leave(known)
 
     def _arrive(self, station: Station) -> None:
@@ -218,7 +218,7 @@ class Stations:
     async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
         """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
         mac, port, outer_vid, inner_vid = (int.from_bytes(match[field]) for field in range(1, 5))
-        known = self.by_number.get(number(mac, outer_vid, inner_vid))
+        known = self.by_number.get(station_number(mac, outer_vid, inner_vid))
         if known is None or known.port != port:
             return
         self._forget(known)
@@ -235,7 +235,7 @@ class Stations:
             if locked == port:
                 return port
             self.refused.add(
-                LOCKED, "station %s is locked to port %d, not learned behind %d", written(mac), locked, port
+                LOCKED, "station %s is locked to port %d, not learned behind %d", format_mac(mac), locked, port
             )
             return None
         if known is not None and self._is_uplink(known.port) == self._is_uplink(port):
@@ -265,7 +265,7 @@ class Stations:
         station = known or contested
         if station is None:
             return True
-        place = number(station.mac, station.outer_vid, station.inner_vid)
+        place = station_number(station.mac, station.outer_vid, station.inner_vid)
         if self._is_uplink(goal):
             if contested is not None:
                 self.refused.add(UPLINK, "station %s speaks behind the uplink: a claim to it failed", contested.address)
@@ -312,11 +312,11 @@ class Stations:
 
     def _locked(self, mac: int) -> int | None:
         """Return the port that the address is locked to."""
-        station = self._config.stations.get(written(mac))
+        station = self._config.stations.get(format_mac(mac))
         return station.locked_port if station else None
 
     def _blocked(self, mac: int) -> bool:
-        station = self._config.stations.get(written(mac))
+        station = self._config.stations.get(format_mac(mac))
         return station is not None and station.blocked
 
     @staticmethod

@@ -26,7 +26,7 @@ from .flow_table import NOBODYS, SLOTS, FlowTable
 from .probes import own_address, probe
 from .program import Program
 from .refusals import PACKETS
-from .stations import Stations, number, written
+from .stations import Stations, format_mac, station_number
 
 LOG = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Usage:
 
     def use(self, table: FlowTable) -> None:
         """Use the new table of the loop, which has restarted."""
-        table.go_on_from(self.table)
+        table.take_over(self.table)
         self.table = table
 
     def _slot(self, mac: int) -> int:
@@ -121,7 +121,7 @@ class Usage:
     def remove(self, index: int) -> None:
         """Remove a flow that has ended."""
         self._flows.pop(index, None)
-        self.table.belongs(index, NOBODYS, NOBODYS, 0, 1.0)
+        self.table.assign_stations(index, NOBODYS, NOBODYS, 0, 1.0)
 
     def _resolve(self, flow: Flow) -> None:
         key = flow.key
@@ -134,7 +134,7 @@ class Usage:
         station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
         weight = 1.0 if said is None else said.weight
         slots = [NOBODYS if each is None else self._slot(each) for each in (sender, receiver)]
-        self.table.belongs(flow.index, slots[0], slots[1], station, weight)
+        self.table.assign_stations(flow.index, slots[0], slots[1], station, weight)
 
     def _whose(self, place: Place, address: bytes) -> int | None:
         port = self._config.port(place[0])
@@ -143,7 +143,7 @@ class Usage:
             return None
         mac = self._heard.get((place, address))
         if mac is not None:
-            known = self._stations.by_number.get(number(mac, *place[1:]))
+            known = self._stations.by_number.get(station_number(mac, *place[1:]))
             if known is not None and known.port == place[0]:
                 return mac
         there = self._stations.at.get(place, ())
@@ -195,7 +195,7 @@ class Usage:
             self.changed.set()
             return
         ports = [int.from_bytes(field.value) for field in packet.metadata if field.metadata_id == INGRESS_PORT]
-        told = tells(packet.payload)
+        told = address_binding(packet.payload)
         if told is None or not ports or self._config.port(ports[0]) is None:
             return
         mac, vlan, address = told
@@ -221,19 +221,19 @@ class Usage:
 
     def all(self) -> dict[str, UsageObservation]:
         """Return the usage of each station that has flows, or had some recently, by its address."""
-        return dict(zip(map(written, self._slots), self.of(*self._slots), strict=True))
+        return dict(zip(map(format_mac, self._slots), self.of(*self._slots), strict=True))
 
     def named(self, most: int) -> list[dict[str, Any]]:
         """Return the usage of stations with settings, at most `most` of them."""
         told = [*self._settings.items()][:most]
         used = self.of(*(mac for mac, _ in told)) if told else []
         return [
-            {"address": written(mac), "name": station.name or "", **each}
+            {"address": format_mac(mac), "name": station.name or "", **each}
             for (mac, station), each in zip(told, used, strict=True)
         ]
 
 
-def tells(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
+def address_binding(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
     """Return the MAC address, VLAN and IP address of the sender of ARP or a neighbour solicitation; None for any other
     frame."""
     mac, at, vids = frame[6:12], 12, list[int]()

@@ -501,7 +501,7 @@ def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
         print(finding)
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
-    with _told():
+    with _errors_in_one_line():
         for path in machine.install(plan, root, here):
             print(f"wrote {path}")
     if not (started and here):
@@ -512,7 +512,7 @@ def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _errors_in_one_line() -> Iterator[None]:
     """Report errors of the operating system in one line."""
     try:
         yield
@@ -540,7 +540,7 @@ def _await_ready(token_file: Path) -> None:
 def uninstall(root: Annotated[Path, typer.Option(help="Where `init` wrote.")] = Path("/")) -> None:
     """Remove everything that `init` made: units, configuration, state. Interfaces get their former settings back."""
     root = root.resolve()
-    with _told():
+    with _errors_in_one_line():
         for path in machine.remove(root, running=root == Path("/") and Path("/run/systemd/system").exists()):
             print(f"removed {path}")
 

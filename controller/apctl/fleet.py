@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from .doctor import EXPIRES_SOON, Finding
-from .install import AGENT, KEYS, LIST, PRIVATE_STATE, REPLICA, Plan, Port, access_point
+from .install import AGENT, KEYS, MANIFEST, PRIVATE_STATE, REPLICA, Plan, Port, access_point
 from .settings import UsageError
 
 MAX_BYTES = 65_536
@@ -106,7 +106,7 @@ def _text(path: Path) -> str:
 def findings(root: Path = Path("/")) -> Iterator[Finding]:
     """Check this machine's agent or replica; no findings where there is none."""
     try:
-        files = json.loads((root / LIST).read_text())["files"]
+        files = json.loads((root / MANIFEST).read_text())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for unit in (AGENT, REPLICA):

@@ -28,7 +28,7 @@ NAMED = "/opt/access-point"
 SWITCH, CONTROLLER, AGENT, REPLICA = (f"access-point-{part}" for part in ("switch", "controller", "agent", "replica"))
 UNITS = (SWITCH, CONTROLLER, AGENT, REPLICA)
 """All units; a machine has some of them."""
-LIST = "etc/access-point/installed.json"
+MANIFEST = "etc/access-point/installed.json"
 CONFIG = "etc/access-point/access-point.json"
 KEYS = "etc/access-point/keys"
 """The superuser's alone: systemd hands a service what it has to know."""
@@ -116,15 +116,17 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
     if ports and here and not shutil.which("ethtool"):
         yield Finding("bad", "ethtool is missing, which the switch's unit needs", "`apt-get install ethtool`")
     yield from _unfit_home(switch=SWITCH in plan.units)
-    if os.path.lexists(root / LIST):
-        yield Finding("bad", f"an access point is installed already: {root / LIST}", "`apctl uninstall` takes it away")
+    if os.path.lexists(root / MANIFEST):
+        yield Finding(
+            "bad", f"an access point is installed already: {root / MANIFEST}", "`apctl uninstall` takes it away"
+        )
     elif found := [path for path in (STATE, PRIVATE_STATE) if os.path.lexists(root / path)]:
         yield Finding("bad", f"{root / found[0]} is an earlier controller's state", "move it away")
     if start and os.geteuid():
         yield Finding("bad", "units and interfaces are the superuser's", "call it with sudo")
     if start and not Path("/run/systemd/system").exists():
         yield Finding("bad", "systemd does not run here", "--no-start writes what it would start")
-    if start and CONTROLLER in plan.units and _taken():
+    if start and CONTROLLER in plan.units and _is_url_taken():
         yield Finding("bad", f"something answers at {URL} already", "stop it: the controller is to be there")
 
 
@@ -143,7 +145,7 @@ def _unfit_home(switch: bool) -> Iterator[Finding]:
         yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
 
 
-def _taken() -> bool:
+def _is_url_taken() -> bool:
     """Return True when the address of the controller's page is in use."""
     host, _, port = URL.removeprefix("http://").partition(":")
     with socket.socket() as tried:
@@ -182,7 +184,7 @@ def install(plan: Plan, root: Path, here: bool) -> list[Path]:
     if there := [path for path in made if os.path.lexists(root / path)]:
         raise UsageError(f"{root / there[0]} exists, and is not apctl's: move it away")
     folders = [
-        parent for path in (*made, LIST) for parent in reversed(Path(path).parents) if not (root / parent).exists()
+        parent for path in (*made, MANIFEST) for parent in reversed(Path(path).parents) if not (root / parent).exists()
     ]
     kept = {
         "files": list(made),
@@ -193,7 +195,7 @@ def install(plan: Plan, root: Path, here: bool) -> list[Path]:
     # Services are users of their own, and read it.
     before = os.umask(0o022)
     try:
-        for path, text in {LIST: json.dumps(kept, indent=2) + "\n", **made}.items():
+        for path, text in {MANIFEST: json.dumps(kept, indent=2) + "\n", **made}.items():
             secret = path.startswith(f"{KEYS}/")
             (root / path).parent.parent.mkdir(parents=True, exist_ok=True)
             (root / path).parent.mkdir(0o700 if secret else 0o755, exist_ok=True)
@@ -226,7 +228,7 @@ def start(plan: Plan) -> None:
     _systemctl("enable", "--now", *plan.units)
 
 
-class _Before(BaseModel):
+class _InterfaceState(BaseModel):
     """An interface as `_before` found it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -235,17 +237,17 @@ class _Before(BaseModel):
     disable_ipv6: Literal["0", "1"] | None
 
 
-class _List(BaseModel):
+class _Manifest(BaseModel):
     """Files that were written, and former settings: nothing else is ever removed or restored."""
 
     model_config = ConfigDict(extra="forbid")
     files: list[str]
     folders: list[str]
-    interfaces: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], _Before]
+    interfaces: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], _InterfaceState]
 
     @model_validator(mode="after")
-    def _is_ours(self) -> "_List":
-        above = {str(parent) for path in (*WRITTEN, LIST) for parent in Path(path).parents}
+    def _is_ours(self) -> "_Manifest":
+        above = {str(parent) for path in (*WRITTEN, MANIFEST) for parent in Path(path).parents}
         if not (set(self.files) <= WRITTEN and set(self.folders) <= above):
             raise ValueError("it names what is never written")
         return self
@@ -255,11 +257,11 @@ def remove(root: Path, running: bool) -> list[Path]:
     """Stop the units, and remove everything that `install` and they left; return the files. If interrupted, it can be
     called again. Raises UsageError."""
     try:
-        kept = _List.model_validate_json((root / LIST).read_text())
+        kept = _Manifest.model_validate_json((root / MANIFEST).read_text())
     except FileNotFoundError:
-        raise UsageError(f"{root / LIST}: none: nothing was installed by `apctl init`") from None
+        raise UsageError(f"{root / MANIFEST}: none: nothing was installed by `apctl init`") from None
     except (OSError, ValueError):
-        raise UsageError(f"{root / LIST} cannot be read: remove its units and files by hand") from None
+        raise UsageError(f"{root / MANIFEST} cannot be read: remove its units and files by hand") from None
     there = [unit for unit in UNITS if (root / f"etc/systemd/system/{unit}.service").exists()]
     if running and there:
         _systemctl("disable", "--now", *there)
@@ -275,14 +277,14 @@ def remove(root: Path, running: bool) -> list[Path]:
     if running:
         _systemctl("daemon-reload")
         _tell_network_manager()
-    (root / LIST).unlink()
+    (root / MANIFEST).unlink()
     for folder in reversed(kept.folders):
         if (root / folder).is_dir() and not any((root / folder).iterdir()):
             (root / folder).rmdir()
     return [root / path for path in kept.files]
 
 
-def _restore(name: str, before: _Before) -> None:
+def _restore(name: str, before: _InterfaceState) -> None:
     """Restore an interface; one that is gone needs nothing."""
     if list(present(name)):
         return

@@ -68,7 +68,7 @@ HEADERS = {
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """A token bucket."""
 
     level: float
@@ -98,9 +98,9 @@ class Guard:
         self._ids: dict[str, Token] = {}
         self._refreshed = -STALE_SECONDS
         self._refreshing = asyncio.Lock()
-        self._requests: dict[str, Bucket] = {}
-        self._failures: dict[str, Bucket] = {}
-        self._logins: dict[str, Bucket] = {}
+        self._requests: dict[str, TokenBucket] = {}
+        self._failures: dict[str, TokenBucket] = {}
+        self._logins: dict[str, TokenBucket] = {}
         self._told: dict[str, tuple[float, int]] = {}
         """Time at which each address's failures were last logged, and their number since."""
 
@@ -171,12 +171,12 @@ class Guard:
         return None
 
     @staticmethod
-    def _take(buckets: dict[str, Bucket], whose: str, rate: float, size: float) -> float:
+    def _take(buckets: dict[str, TokenBucket], whose: str, rate: float, size: float) -> float:
         """Take one from the bucket of `whose`; return 0, or the seconds to wait."""
         now = time.monotonic()
         if len(buckets) >= MAX_ADDRESSES:
             buckets.clear()
-        return buckets.setdefault(whose, Bucket(size, now)).take(rate, size, now)
+        return buckets.setdefault(whose, TokenBucket(size, now)).take(rate, size, now)
 
     def _too_many(self, wait: float, path: str) -> Response:
         self._counted.refused.labels("rate").inc()

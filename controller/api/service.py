@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.local_backend import LIVE, LocalBackend, Refused
 from ..agent.program import Program
-from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
+from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, missing_file, one_line
 from ..state.database import explain
 from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
@@ -175,10 +175,10 @@ class Service:
 
         The switch accepts only one of two rules that match the same, so the later one is left out and logged.
         """
-        name, entry = entry["name"], renewed(entry)
+        name, entry = entry["name"], migrate_entry(entry)
         self.notes.pop(name, None)
         with contextlib.suppress(ValueError, TypeError):
-            pairs = twins(Rule.model_validate(rule) for rule in entry.get("rules", ()))
+            pairs = duplicate_rules(Rule.model_validate(rule) for rule in entry.get("rules", ()))
             if pairs:
                 without = {other.name for _, other in pairs} - {one.name for one, _ in pairs}
                 kept = [rule for rule in entry["rules"] if rule["name"] not in without]
@@ -408,8 +408,8 @@ class Service:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
-                    await self.backend.told.wait()
-            self.backend.told.clear()
+                    await self.backend.desired_changed.wait()
+            self.backend.desired_changed.clear()
             # A database that is away changes nothing; a change that cannot be followed is said once.
             with contextlib.suppress(SQLAlchemyError):
                 await self._follow_all()

@@ -43,7 +43,7 @@ class Adoption:
 
     async def listen(self) -> None:
         """Subscribe to announcements, before the engine is connected."""
-        await self._engine.answer("fleet.announce", self._announced)
+        await self._engine.serve("fleet.announce", self._announced)
 
     @property
     def waiting(self) -> dict[str, Waiting]:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..samples import Bucket, Key
 from ..state.database import SETTINGS, explain
 from ..state.history import Archive
-from .engine import Away, Engine
+from .engine import Engine, Unavailable
 from .messages import Samples, Unusable, parse
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ ASIDE_SECONDS = 10.0
 ROW = "history"
 
 
-class Behind(Exception):
+class AlreadyWritten(Exception):
     """Another replica has written this already."""
 
 
@@ -43,7 +43,7 @@ def position(engine: sa.Engine, begun: str) -> int:
 
 
 def advance(connection: sa.Connection, begun: str, before: int, now: int) -> None:
-    """Set the position in the log, within the transaction that writes the samples; raises `Behind`."""
+    """Set the position in the log, within the transaction that writes the samples; raises `AlreadyWritten`."""
     values = {"value": f"{begun}#{now}", "revision": 0}
     is_row = SETTINGS.c.name == ROW
     if before == 0:
@@ -53,19 +53,19 @@ def advance(connection: sa.Connection, begun: str, before: int, now: int) -> Non
             connection.execute(sa.insert(SETTINGS).values(name=ROW, **values))
             return
         if row.value.startswith(f"{begun}#"):
-            raise Behind
+            raise AlreadyWritten
         connection.execute(sa.update(SETTINGS).where(is_row).values(**values))
         return
     where = is_row & (SETTINGS.c.value == f"{begun}#{before}")
     if not connection.execute(sa.update(SETTINGS).where(where).values(**values)).rowcount:
-        raise Behind
+        raise AlreadyWritten
 
 
 async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]]:
-    """Return the position after the next messages of the log, and the messages; raises `Away`."""
+    """Return the position after the next messages of the log, and the messages; raises `Unavailable`."""
     found: list[tuple[str, bytes]] = []
     while len(found) < MAX_BATCH:
-        following = await engine.logged(after, "ap.*.history")
+        following = await engine.next_logged(after, "ap.*.history")
         if following is None:
             break
         after = following[0]
@@ -76,7 +76,7 @@ async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]
 def write(
     archive: Archive, begun: str, before: int, now: int, messages: list[tuple[str, bytes]], known: set[str]
 ) -> None:
-    """Write what can be used, in one transaction; raises `Behind` and `SQLAlchemyError`."""
+    """Write what can be used, in one transaction; raises `AlreadyWritten` and `SQLAlchemyError`."""
     done: dict[Key, Bucket] = {}
     for name, data in messages:
         if name not in known:
@@ -128,9 +128,9 @@ class Archivist:
                 self.problem = None
                 if more:
                     continue
-            except Behind:
+            except AlreadyWritten:
                 seconds = ASIDE_SECONDS
-            except Away:
+            except Unavailable:
                 self.problem = self._engine.problem or "the engine does not answer"
             except SQLAlchemyError as error:
                 self.problem = explain(error)
@@ -140,8 +140,8 @@ class Archivist:
     async def _step(self) -> bool:
         """Read and write some messages; return True when there may be more."""
         if not self._engine.connected:
-            raise Away(self._engine.problem)
-        begun = await self._engine.begun()
+            raise Unavailable(self._engine.problem)
+        begun = await self._engine.log_created()
         before = await self._run(position, self._database, begun)
         after, messages = await read(self._engine, before)
         if after != before:

@@ -3,8 +3,9 @@
 its order.
 
 `connected` has its state; a lost connection is made again automatically. No method waits longer than its limit, and a
-missing answer is an `Away`, never a guess. Values are read by their own subjects, so that the server's permissions hold
-for reading too; there are no consumers, so a thousand agents cost the engine nothing but their connections.
+missing answer is an `Unavailable`, never a guess. Values are read by their own subjects, so that the server's
+permissions hold for reading too; there are no consumers, so a thousand agents cost the engine nothing but their
+connections.
 """
 
 import asyncio
@@ -30,9 +31,9 @@ LOG = logging.getLogger(__name__)
 # asyncio warns of the client's answer to the end of a TLS connection, which has no effect.
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
 
-SECONDS = 2.0
+ANSWER_SECONDS = 2.0
 """Seconds that an answer may take."""
-AGAIN_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 PING_SECONDS = 2
 """Seconds between pings; a connection that is silent for two of them is given up, and made again."""
 
@@ -44,15 +45,15 @@ HISTORY = "HISTORY"
 HISTORY_AGE = 86_400.0
 HISTORY_BYTES = 1 << 30
 """Bounds on history that waits for a database that is away: seconds and bytes."""
-TWICE_SECONDS = 3600.0
+DUPLICATE_SECONDS = 3600.0
 """Seconds for which the engine recognises duplicate messages."""
 WRONG_SEQUENCE = 10071
 
-Answering = Callable[[bytes], Awaitable[bytes | None]]
+Handler = Callable[[bytes], Awaitable[bytes | None]]
 """Handler of requests; None: another client answers."""
 
 
-class Away(Exception):
+class Unavailable(Exception):
     """The engine, or the client that should answer, did not answer in time."""
 
 
@@ -74,15 +75,15 @@ def _cancellable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _asking() -> Iterator[None]:
-    """Raise errors of a request as `Away`."""
+def _errors_as_unavailable() -> Iterator[None]:
+    """Raise errors of a request as `Unavailable`."""
     with _cancellable():
         try:
             yield
         except NoRespondersError:
-            raise Away("nobody is there to answer") from None
+            raise Unavailable("nobody is there to answer") from None
         except (TimeoutError, Error, OSError) as error:
-            raise Away(str(error) or "no answer in time") from None
+            raise Unavailable(str(error) or "no answer in time") from None
 
 
 class Engine:
@@ -137,7 +138,7 @@ class Engine:
                 # TLS takes half a minute to end a connection to a silent server, in which another server may answer.
                 while client.is_connected and not closed.is_set():
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(AGAIN_SECONDS):
+                        async with asyncio.timeout(RETRY_SECONDS):
                             await closed.wait()
                 await self._note(ConnectionError("the connection was lost"))
             except asyncio.CancelledError:
@@ -149,10 +150,10 @@ class Engine:
                     await self._note(error)
             finally:
                 with contextlib.suppress(Error, OSError, TimeoutError):
-                    async with asyncio.timeout(SECONDS):
+                    async with asyncio.timeout(ANSWER_SECONDS):
                         with _cancellable():
                             await client.close()
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:
         async def end() -> None:
@@ -188,7 +189,7 @@ class Engine:
             LOG.warning("%s", self.problem)
         self._warned = True
 
-    async def hear(self, subject: str, heard: Callable[[str, bytes], None]) -> None:
+    async def subscribe(self, subject: str, heard: Callable[[str, bytes], None]) -> None:
         """Subscribe: call `heard` with every message's subject and data."""
 
         async def callback(message: Msg) -> None:
@@ -196,12 +197,12 @@ class Engine:
 
         await self._subscribe(subject, callback)
 
-    async def answer(self, subject: str, answering: Answering) -> None:
+    async def serve(self, subject: str, handler: Handler) -> None:
         """Answer requests; several at a time, so that a long one delays none."""
         under_way: set[asyncio.Task[None]] = set()
 
         async def respond(message: Msg) -> None:
-            answer = await answering(message.data)
+            answer = await handler(message.data)
             if answer is not None and message.reply:
                 with contextlib.suppress(Error):
                     await message.respond(answer)
@@ -218,58 +219,61 @@ class Engine:
         if self._client.is_connected:
             await self._client.subscribe(subject, cb=callback)
 
-    async def say(self, subject: str, data: bytes) -> None:
+    async def publish(self, subject: str, data: bytes) -> None:
         """Publish a message; it is lost while the engine is away."""
         if self.connected:
             with contextlib.suppress(Error):
                 await self._client.publish(subject, data)
 
-    async def ask(
-        self, subject: str, data: bytes, seconds: float = SECONDS, headers: dict[str, str] | None = None
+    async def request(
+        self, subject: str, data: bytes, seconds: float = ANSWER_SECONDS, headers: dict[str, str] | None = None
     ) -> Msg:
-        """Send a request, and wait for the answer; raises `Away`."""
+        """Send a request, and wait for the answer; raises `Unavailable`."""
         if not self.connected:
-            raise Away(self.problem)
-        with _asking():
+            raise Unavailable(self.problem)
+        with _errors_as_unavailable():
             return await self._client.request(subject, data, timeout=seconds, headers=headers)
 
-    async def value(self, bucket: str, name: str, seconds: float = SECONDS) -> tuple[int, bytes] | None:
-        """Return a value's revision and the value, or None. Raises `Away`."""
+    async def value(self, bucket: str, name: str, seconds: float = ANSWER_SECONDS) -> tuple[int, bytes] | None:
+        """Return a value's revision and the value, or None. Raises `Unavailable`."""
         key = key_of(name)
-        answer = await self.ask(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}", b"", seconds)
+        answer = await self.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}", b"", seconds)
         return _found(answer)
 
-    async def put(self, bucket: str, name: str, data: bytes, based_on: int, seconds: float = SECONDS) -> int:
-        """Replace the value of revision `based_on` (0: none); return the new revision. Raises `Conflict` and `Away`."""
+    async def put(self, bucket: str, name: str, data: bytes, based_on: int, seconds: float = ANSWER_SECONDS) -> int:
+        """Replace the value of revision `based_on` (0: none); return the new revision.
+
+        Raises `Conflict` and `Unavailable`.
+        """
         headers = {"Nats-Expected-Last-Subject-Sequence": str(based_on)}
-        return _kept(await self.ask(f"$KV.{bucket}.{key_of(name)}", data, seconds, headers))
+        return _kept(await self.request(f"$KV.{bucket}.{key_of(name)}", data, seconds, headers))
 
     async def log(self, subject: str, data: bytes, once: str) -> None:
-        """Add a message to the log, once, however often it is sent. Raises `Away`."""
-        _kept(await self.ask(subject, data, headers={"Nats-Msg-Id": once}))
+        """Add a message to the log, once, however often it is sent. Raises `Unavailable`."""
+        _kept(await self.request(subject, data, headers={"Nats-Msg-Id": once}))
 
-    async def logged(self, after: int, subject: str) -> tuple[int, str, bytes] | None:
-        """Return the next message of the log with number and subject, or None when there is none yet. Raises `Away`."""
+    async def next_logged(self, after: int, subject: str) -> tuple[int, str, bytes] | None:
+        """Return the next message of the log with number and subject, or None. Raises `Unavailable`."""
         wanted = json.dumps({"seq": after + 1, "next_by_subj": subject}).encode()
-        answer = await self.ask(f"$JS.API.DIRECT.GET.{HISTORY}", wanted)
+        answer = await self.request(f"$JS.API.DIRECT.GET.{HISTORY}", wanted)
         found = _found(answer)
         return None if found is None else (found[0], (answer.headers or {})["Nats-Subject"], found[1])
 
-    async def begun(self) -> str:
-        """Return the creation time of the log, whose numbers are its own. Raises `Away`."""
-        with _asking():
-            info = await self._client.jetstream(timeout=SECONDS).stream_info(HISTORY)
+    async def log_created(self) -> str:
+        """Return the creation time of the log, whose numbers are its own. Raises `Unavailable`."""
+        with _errors_as_unavailable():
+            info = await self._client.jetstream(timeout=ANSWER_SECONDS).stream_info(HISTORY)
         return str(info.created)
 
     async def names(self, bucket: str) -> list[str]:
-        """Return the names that have a value. Raises `Away`."""
-        with _asking():
-            info = await self._client.jetstream(timeout=SECONDS).stream_info(f"KV_{bucket}", subjects_filter=">")
+        """Return the names that have a value. Raises `Unavailable`."""
+        with _errors_as_unavailable():
+            info = await self._client.jetstream(timeout=ANSWER_SECONDS).stream_info(f"KV_{bucket}", subjects_filter=">")
         prefix = f"$KV.{bucket}."
         return [subject.removeprefix(prefix).replace("=", ".") for subject in info.state.subjects or ()]
 
     async def prepare(self, copies: int) -> None:
-        """Create missing buckets and the log; raises `Away`."""
+        """Create missing buckets and the log; raises `Unavailable`."""
         streams = [
             StreamConfig(
                 name=f"KV_{bucket}",
@@ -287,14 +291,14 @@ class Engine:
                 subjects=["ap.*.history"],
                 max_age=HISTORY_AGE,
                 max_bytes=HISTORY_BYTES,
-                duplicate_window=TWICE_SECONDS,
+                duplicate_window=DUPLICATE_SECONDS,
                 allow_direct=True,
                 num_replicas=copies,
             )
         )
-        manager = self._client.jetstream(timeout=SECONDS)
+        manager = self._client.jetstream(timeout=ANSWER_SECONDS)
         for stream in streams:
-            with _asking():
+            with _errors_as_unavailable():
                 try:
                     await manager.add_stream(stream)
                 except APIError as error:
@@ -308,7 +312,7 @@ def _found(answer: Msg) -> tuple[int, bytes] | None:
         return int(headers["Nats-Sequence"]), answer.data
     if headers.get("Status") == "404":
         return None
-    raise Away(f"the engine answers {headers.get('Status', 'nothing that is known')}")
+    raise Unavailable(f"the engine answers {headers.get('Status', 'nothing that is known')}")
 
 
 def _kept(answer: Msg) -> int:
@@ -318,7 +322,7 @@ def _kept(answer: Msg) -> int:
             return int(said["seq"])
         wrong, text = said["error"].get("err_code"), said["error"].get("description")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Away("the engine answers nothing that is known") from None
+        raise Unavailable("the engine answers nothing that is known") from None
     if wrong == WRONG_SEQUENCE:
         raise Conflict(text)
-    raise Away(f"the engine keeps nothing: {text}")
+    raise Unavailable(f"the engine keeps nothing: {text}")

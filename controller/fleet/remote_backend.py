@@ -21,7 +21,7 @@ from ..agent.local_backend import Refused
 from ..config import AccessPointConfig
 from ..observation import FlowObservation, Observation, StationObservation, UsageObservation
 from .credentials import key_of
-from .engine import DESIRED, Away, Conflict, Engine
+from .engine import DESIRED, Conflict, Engine, Unavailable
 from .messages import Answer, Desired, Order, Seen, Unusable, parse, text
 
 LOG = logging.getLogger(__name__)
@@ -29,9 +29,9 @@ LOG = logging.getLogger(__name__)
 SILENT_SECONDS = 5.0
 """Seconds without a message after which an agent is away."""
 ORDER_SECONDS = 5.0
-LOOK_SECONDS = 60.0
+CHECK_SECONDS = 60.0
 """Seconds between checks for values that somebody else wrote into the engine."""
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 MAX_HEARD = 10_000
 """Access points whose messages are kept, also unknown ones."""
 
@@ -66,7 +66,7 @@ class RemoteBackend:
         """Values in the engine, as far as is known: their numbers there, and contents."""
         self._to_mend: set[str] = set()
         self._poked = asyncio.Event()
-        self.told = asyncio.Event()
+        self.desired_changed = asyncio.Event()
         """Set when somebody else has changed the desired state."""
         self._unusable: dict[str, str] = {}
 
@@ -173,9 +173,9 @@ class RemoteBackend:
             raise Refused(503, self.observe(name)["problem"] or f"{name}: not connected")
         order = Order(do=do, arguments=arguments)  # type: ignore[arg-type]
         try:
-            answered = await self.engine.ask(f"ap.{key_of(name)}.do", text(order), ORDER_SECONDS)
+            answered = await self.engine.request(f"ap.{key_of(name)}.do", text(order), ORDER_SECONDS)
             answer = parse(Answer, answered.data)
-        except Away as error:
+        except Unavailable as error:
             raise Refused(503, f"{name}: its agent does not answer: {error}") from None
         except Unusable as error:
             raise Refused(502, f"{name}: what its agent answers is of no use: {error}") from None
@@ -185,8 +185,8 @@ class RemoteBackend:
 
     async def listen(self) -> None:
         """Subscribe to the agents' messages, before the engine is connected."""
-        await self.engine.hear("ap.*.seen", self._hear)
-        await self.engine.hear(f"$KV.{DESIRED}.*", self._hear_desired)
+        await self.engine.subscribe("ap.*.seen", self._hear)
+        await self.engine.subscribe(f"$KV.{DESIRED}.*", self._hear_desired)
 
     def _hear(self, subject: str, data: bytes) -> None:
         name = subject.split(".")[1].replace("=", ".")
@@ -216,14 +216,14 @@ class RemoteBackend:
             self._there.pop(name, None)
             self._to_mend.add(name)
             self._poked.set()
-            self.told.set()
+            self.desired_changed.set()
 
     async def mend(self) -> None:
         """Repair the engine's copy of the desired state; for ever."""
-        looked = -LOOK_SECONDS
+        checked = -CHECK_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_SECONDS):
+                async with asyncio.timeout(RETRY_SECONDS):
                     await self._poked.wait()
             self._poked.clear()
             if not self.engine.connected:
@@ -232,18 +232,18 @@ class RemoteBackend:
                 if not self._prepared:
                     await self.engine.prepare(self._copies)
                     self._prepared = True
-                if self.engine.reconnected.is_set() or time.monotonic() - looked > LOOK_SECONDS:
+                if self.engine.reconnected.is_set() or time.monotonic() - checked > CHECK_SECONDS:
                     self._there.clear()
                     self._to_mend |= {*self._wanted, *await self.engine.names(DESIRED)}
                     self.engine.reconnected.clear()
-                    looked = time.monotonic()
+                    checked = time.monotonic()
                 for name in [*self._to_mend]:
                     await self._mend(name)
-            except (Away, SQLAlchemyError) as error:
+            except (Unavailable, SQLAlchemyError) as error:
                 LOG.debug("not mended yet: %s", error)
 
     async def _mend(self, name: str) -> None:
-        """Repair one value; raises `Away`."""
+        """Repair one value; raises `Unavailable`."""
         wanted = self._wanted.get(name)
         sequence, there = self._there.get(name) or await self._read(name)
         self._to_mend.discard(name)
@@ -265,11 +265,11 @@ class RemoteBackend:
             )  # fmt: skip
         try:
             self._there[name] = await self.engine.put(DESIRED, name, text(wanted), sequence), wanted
-        except (Away, Conflict):
+        except (Unavailable, Conflict):
             # It may have been put, or another replica was faster.
             self._there.pop(name, None)
             self._to_mend.add(name)
-            raise Away("not put") from None
+            raise Unavailable("not put") from None
 
     async def _read(self, name: str) -> tuple[int, Desired | None]:
         found = await self.engine.value(DESIRED, name)

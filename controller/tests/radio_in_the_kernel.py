@@ -120,7 +120,7 @@ def main() -> int:
             assert radio_as_it_is() != before
             apctl("uninstall")
             assert radio_as_it_is() == before, sorted(radio_as_it_is() ^ before)
-            left = [path for path in (*install.WRITTEN, install.LIST, install.STATE) if Path("/", path).exists()]
+            left = [path for path in (*install.WRITTEN, install.MANIFEST, install.STATE) if Path("/", path).exists()]
             assert not left, left
             assert f"SSID: {SSID}" in station.run("iw", "dev", "wlan1", "link"), "hostapd did not go on"
     print("the machine is as it was")

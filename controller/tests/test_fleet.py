@@ -23,7 +23,7 @@ from accesspoint.controller.config import AccessPointConfig, ConfigError
 from accesspoint.controller.fleet import archive
 from accesspoint.controller.fleet.adoption import Adoption
 from accesspoint.controller.fleet.credentials import Credentials, Key, agent, claims_of, init, is_user
-from accesspoint.controller.fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
+from accesspoint.controller.fleet.engine import DESIRED, LEASE, Conflict, Engine, Unavailable
 from accesspoint.controller.fleet.messages import Announcement, Desired, Samples, Seen, Unusable, parse, text
 from accesspoint.controller.fleet.remote_backend import RemoteBackend
 from accesspoint.controller.observation import Observation
@@ -93,7 +93,7 @@ class Replica:
         return httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers, timeout=60)
 
     async def desired(self, name: str) -> Desired | None:
-        with contextlib.suppress(Away):
+        with contextlib.suppress(Unavailable):
             found = await self.engine.value(DESIRED, name)
             return parse(Desired, found[1]) if found else None
         return None
@@ -123,16 +123,16 @@ async def eventually(what: Any, seconds: float = 60.0) -> Any:
 async def test_an_agent_reaches_its_own_subjects_and_no_others(replica: Replica, nats: Server) -> None:
     await eventually(lambda: replica.desired("ap.2"))
     heard: list[str] = []
-    await replica.engine.hear("ap.*.history", lambda subject, data: heard.append(subject))
+    await replica.engine.subscribe("ap.*.history", lambda subject, data: heard.append(subject))
     async with connected(nats.agent("ap1")) as mine:
         assert await mine.value(DESIRED, "ap1") is not None
-        with pytest.raises(Away):
+        with pytest.raises(Unavailable):
             await mine.value(DESIRED, "ap.2", 1.0)
-        with pytest.raises(Away):
+        with pytest.raises(Unavailable):
             await mine.put(DESIRED, "ap1", b"{}", 0, 1.0)
-        with pytest.raises(Away):
+        with pytest.raises(Unavailable):
             await mine.put(LEASE, "ap.2", b"{}", 0, 1.0)
-        await mine.say("ap.ap=2.history", b"another one's")
+        await mine.publish("ap.ap=2.history", b"another one's")
         await mine.log("ap.ap1.history", text(Samples(rows=[])), "once")
         await until(lambda: heard)
         assert heard == ["ap.ap1.history"]
@@ -151,7 +151,7 @@ async def test_only_one_of_two_puts_on_top_of_the_same(nats: Server, replica: Re
 
 async def put(engine: Engine, data: bytes, based_on: int) -> int | None:
     """None while the bucket is not made yet."""
-    with contextlib.suppress(Away):
+    with contextlib.suppress(Unavailable):
         return await engine.put(LEASE, "ap1", data, based_on)
     return None
 
@@ -293,7 +293,7 @@ async def test_a_cancellation_beside_an_answer_is_not_lost(nats: Server) -> None
     async with connected(nats.client()) as mine:
         await mine.prepare(1)
         mine._client._resp_map = Ending()
-        for ask in (mine.begun(), mine.value(DESIRED, "ap1"), mine.names(DESIRED)):
+        for ask in (mine.log_created(), mine.value(DESIRED, "ap1"), mine.names(DESIRED)):
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.create_task(ask)
 
@@ -311,7 +311,7 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
                 nats.start()
 
             async def said(number: int = number) -> bool:
-                with contextlib.suppress(Away):
+                with contextlib.suppress(Unavailable):
                     await mine.log("ap.ap1.history", sample(number), f"m{number}")
                     return True
                 return False
@@ -341,7 +341,7 @@ async def test_history_of_the_benchmark_waits_for_the_engine(nats: Server) -> No
         await service.prepare(1)
 
         async def is_kept() -> bool:
-            return await service.logged(0, "ap.*.history") is not None
+            return await service.next_logged(0, "ap.*.history") is not None
 
         await eventually(is_kept, 10)
         keeping.cancel()
@@ -405,11 +405,11 @@ async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, cap
     assert len({good, *bad}) == len(bad) + 1
     async with connected(nats.agent("ap1")) as mine, replica.client() as client:
         for data in bad:
-            await mine.say("ap.ap1.seen", data)
+            await mine.publish("ap.ap1.seen", data)
         await until(lambda: "it tells of ap9" in caplog.text)
         answer = (await client.get("/api/v1/access-points/ap1")).json()
         assert answer["state"] == "connecting" and "no agent has told of it" in answer["problem"]
-        await mine.say("ap.ap1.seen", good)
+        await mine.publish("ap.ap1.seen", good)
 
         async def is_ready() -> bool:
             return (await client.get("/api/v1/access-points/ap1")).json()["state"] == "ready"
@@ -426,8 +426,8 @@ async def test_an_agent_that_announces_itself_waits_until_it_is_adopted(nats: Se
     enrol = nats.client(Credentials.load(nats.keys / "enrol.creds"))
     async with connected(enrol) as mine, replica.client() as client:
         announcement = said.model_dump_json(exclude_unset=True).encode()
-        assert (await mine.ask("fleet.announce", announcement, 10)).data == b""
-        with pytest.raises(Away):
+        assert (await mine.request("fleet.announce", announcement, 10)).data == b""
+        with pytest.raises(Unavailable):
             await mine.value(DESIRED, "ap1", 1.0)
         waiting = (await client.get("/api/v1/agents")).json()
         assert [(each["id"], each["access_point"], each["offers"]) for each in waiting] == [(key.public, None, True)]
@@ -441,12 +441,12 @@ async def test_an_agent_that_announces_itself_waits_until_it_is_adopted(nats: Se
         assert [port["port"] for port in (await client.get("/api/v1/access-points/ap3/config")).json()["ports"]] == [
             port["port"] for port in PORTS
         ]
-        answer = json.loads((await mine.ask("fleet.announce", announcement, 10)).data)
+        answer = json.loads((await mine.request("fleet.announce", announcement, 10)).data)
         assert claims_of(answer["jwt"])["sub"] == key.public
         async with connected(nats.client(Credentials(key, answer["jwt"]))) as own:
             await eventually(lambda: own.value(DESIRED, "ap3"))
         assert (await client.delete(path)).status_code == 204
-        assert (await mine.ask("fleet.announce", announcement, 10)).data == b""
+        assert (await mine.request("fleet.announce", announcement, 10)).data == b""
 
 
 async def test_the_lease_gives_the_election_ids(nats: Server, replica: Replica, tmp_path: Path) -> None:

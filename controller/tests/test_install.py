@@ -236,7 +236,7 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
     own.unlink()
     with place.entered():
         install.install(PLAN, tmp_path, here=True)
-        kept = json.loads((tmp_path / install.LIST).read_text())
+        kept = json.loads((tmp_path / install.MANIFEST).read_text())
         (tmp_path / "etc/passwd").write_text("theirs")
         wrong: list[dict[str, Any]] = [
             {"files": ["etc/passwd"]},
@@ -247,7 +247,7 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
             {"interfaces": ["radio"]},
         ]
         for odd in ("{", "[]", *(json.dumps(kept | one) for one in wrong)):
-            (tmp_path / install.LIST).write_text(odd)
+            (tmp_path / install.MANIFEST).write_text(odd)
             with pytest.raises(UsageError, match="cannot be read: remove its units and files by hand"):
                 install.remove(tmp_path, running=False)
     assert (tmp_path / "etc/passwd").read_text() == "theirs" and (tmp_path / install.CONFIG).exists()

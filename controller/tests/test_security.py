@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from accesspoint.controller.api import events, examples
-from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
+from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, TokenBucket
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state import store as store_module
 
@@ -163,7 +163,7 @@ async def test_guessing_is_slowed_down_and_does_not_shut_out_others(api: Api) ->
 
 
 def test_a_bucket_lets_through_its_rate() -> None:
-    bucket = Bucket(2.0, 0.0)
+    bucket = TokenBucket(2.0, 0.0)
     assert [bucket.take(1.0, 2.0, 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
     assert bucket.take(1.0, 2.0, 1.0) == 0.0
     assert bucket.take(1.0, 2.0, 1.5) == pytest.approx(0.5)

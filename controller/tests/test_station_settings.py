@@ -17,7 +17,7 @@ import pytest
 from accesspoint.controller.agent.flow_table import NOBODYS, SLOTS, FlowTable
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
-from accesspoint.controller.agent.usage import Usage, tells
+from accesspoint.controller.agent.usage import Usage, address_binding
 from accesspoint.controller.config import Pipeline
 
 from .switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
@@ -293,15 +293,15 @@ def test_a_storm_of_addresses_is_not_listened_to_for_ever(radio: tuple[Lab, Cont
 
 def test_what_says_nothing_of_addresses_tells_none() -> None:
     own = bytes([10, 0, 0, 1])
-    assert tells(arp(STATION)) == (int.from_bytes(STATION), (0, 0), own)
-    assert tells(arp(STATION, b"\x81\0\0\5\x81\0\0\6")) == (int.from_bytes(STATION), (5, 6), own)
+    assert address_binding(arp(STATION)) == (int.from_bytes(STATION), (0, 0), own)
+    assert address_binding(arp(STATION, b"\x81\0\0\5\x81\0\0\6")) == (int.from_bytes(STATION), (5, 6), own)
     address = bytes(range(16))
-    assert tells(solicitation(STATION, address, address)) == (int.from_bytes(STATION), (0, 0), address)
+    assert address_binding(solicitation(STATION, address, address)) == (int.from_bytes(STATION), (0, 0), address)
     # Who asks for an address of its own has none yet.
-    assert tells(solicitation(STATION, bytes(16), address)) == (int.from_bytes(STATION), (0, 0), address)
+    assert address_binding(solicitation(STATION, bytes(16), address)) == (int.from_bytes(STATION), (0, 0), address)
     forged = arp(STATION)[:6] + OTHER + arp(STATION)[12:]
     for frame in (b"", arp(STATION)[:30], forged, udp(STATION, SERVER, 1, 2), udp6(STATION, SERVER, 1, 2)):
-        assert tells(frame) is None
+        assert address_binding(frame) is None
 
 
 def test_made_up_addresses_take_no_place_for_ever() -> None:
