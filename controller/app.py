@@ -215,7 +215,7 @@ async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service,
     service.monitor.archive_problem = lambda: archivist.problem
     await backend.listen()
     await service.adoption.listen()
-    return service, [engine.run(), backend.mend(), archivist.run()]
+    return service, [engine.run(), backend.repair(), archivist.run()]
 
 
 async def run(options: Options) -> None:

@@ -50,7 +50,7 @@ class Measure:
     """Factor from the unit to history, which has whole numbers."""
 
     @property
-    def answered(self) -> str:
+    def answer_column(self) -> str:
         """Name of its column of history in an answer, where bytes of ports are rates."""
         if self.counter and self.level != "station":
             return self.column.removesuffix("bytes") + "bps" if self.unit == "bytes" else self.column
@@ -150,7 +150,7 @@ def measured(level: str, *of: object) -> dict[str, Any]:
     return {measure.name: measure.of(*of) for measure in measures(level)}
 
 
-def kept(counter: bool) -> list[tuple[Measure, str]]:
+def history_columns(counter: bool) -> list[tuple[Measure, str]]:
     """Return the measures and columns of a port in history, either counters or current values."""
     of = [measure for measure in MEASURES if measure.counter == counter and measure.level in ("port", "class")]
     return [(measure, column) for measure in of for column in measure.columns]

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .observation import CLASS_COLUMNS, Measure, Observation, PortObservation, UsageObservation, kept, measures
+from .observation import (
+    CLASS_COLUMNS,
+    Measure,
+    Observation,
+    PortObservation,
+    UsageObservation,
+    history_columns,
+    measures,
+)
 
 HOUR, DAY = 3600, 86_400
 RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
@@ -23,9 +31,9 @@ FLUSH_SECONDS = 10.0
 MAX_PENDING = 200_000
 """Samples that wait for a database that cannot write; then the oldest are lost."""
 
-MEANS = tuple(column for _, column in kept(counter=False))
+MEANS = tuple(column for _, column in history_columns(counter=False))
 """Means over the samples. Integers: SQLite keeps small ones small."""
-SUMS = ("span_ms", *(column for _, column in kept(counter=True)))
+SUMS = ("span_ms", *(column for _, column in history_columns(counter=True)))
 """`span_ms` is the time that the others were counted in."""
 STATION_MEASURES = tuple(measures("station"))
 STATION_SUMS = tuple(column for measure in STATION_MEASURES for column in measure.columns)
@@ -153,7 +161,7 @@ class Recorder:
 def _means(port: PortObservation) -> list[float]:
     of_class = {_column_of(entry["class_id"]): entry for entry in port["classes"]}
     values = []
-    for measure, column in kept(counter=False):
+    for measure, column in history_columns(counter=False):
         if measure.level == "port":
             seen = port
         else:
@@ -165,7 +173,7 @@ def _means(port: PortObservation) -> list[float]:
 def _totals(port: PortObservation) -> list[int]:
     return [
         round(measure.grain * sum(of[measure.name] for of in _of(port, measure, column)))
-        for measure, column in kept(counter=True)
+        for measure, column in history_columns(counter=True)
     ]
 
 

@@ -22,7 +22,7 @@ from . import declared, tables
 from . import doctor as diagnosis
 from . import fleet as fleets
 from . import install as machine
-from .settings import Place, UsageError, find, keep
+from .settings import ControllerAccess, UsageError, find, keep
 
 application = typer.Typer(
     help="See and change what the controller of access points does.",
@@ -117,10 +117,10 @@ def login(
         token = (token_file.read_text() if token_file else sys.stdin.read()).strip()
     except OSError as error:
         raise UsageError(f"{token_file}: {(error.strerror or str(error)).lower()}") from None
-    place = Place(url, token, find(url, token, context.obj["ca"]).ca)
-    with place.client() as client:
+    access = ControllerAccess(url, token, find(url, token, context.obj["ca"]).ca)
+    with access.client() as client:
         who = client.who_am_i()
-    print(f"{who['name']}, {who['role']}, until {tables.until(who['expires'])}: kept in {keep(place)}")
+    print(f"{who['name']}, {who['role']}, until {tables.until(who['expires'])}: kept in {keep(access)}")
 
 
 @application.command()
@@ -556,7 +556,7 @@ def completion(shell: Annotated[str, typer.Argument(help="bash, zsh, fish")]) ->
 def main() -> int:
     """Run; an error is one line."""
     if "_APCTL_COMPLETE" in os.environ:
-        # Without its options for completion, typer leaves click's own way in place.
+        # Without its options for completion, typer leaves click's own completion in place.
         completions.completion_init()
     try:
         application(prog_name="apctl")

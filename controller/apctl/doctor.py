@@ -32,10 +32,10 @@ class Finding:
 
     level: Literal["fine", "odd", "bad"]
     text: str
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.level:<5}{self.text}" + (f"; {self.mend}" if self.mend else "")
+        return f"{self.level:<5}{self.text}" + (f"; {self.fix}" if self.fix else "")
 
 
 def controller(client: Client) -> Iterator[Finding]:
@@ -52,8 +52,8 @@ def controller(client: Client) -> Iterator[Finding]:
         yield Finding("odd", f"the token {who['name']} ends in less than a week", "`apctl token create` makes another")
     for agent in client.every(client.list_agents):
         if agent["access_point"] is None:
-            mend = f"`apctl adopt {agent['id']} {agent['name']}`"
-            yield Finding("odd", f"an agent waits to be adopted as {agent['name']}", mend)
+            fix = f"`apctl adopt {agent['id']} {agent['name']}`"
+            yield Finding("odd", f"an agent waits to be adopted as {agent['name']}", fix)
     access_points = client.every(client.list_access_points)
     if not access_points:
         yield Finding("bad", "the controller has no access point", "`apctl add -f FILE` adds one")
@@ -70,8 +70,8 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
         yield Finding("fine", f"{name} has another controller, for which this one waits")
         return
     if one["state"] != "ready":
-        mend = f"is the switch at {one['address']} up, and is its device id {one['device_id']}?"
-        yield Finding("bad", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", mend)
+        fix = f"is the switch at {one['address']} up, and is its device id {one['device_id']}?"
+        yield Finding("bad", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", fix)
         return
     yield Finding("fine", f"{name} is ready: {one['stations']} stations, {one['flows']} flows")
     if not one["flows_free"]:
@@ -82,8 +82,8 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
             "the machine is too busy for a loop of 10 ms",
         )  # fmt: skip
     if off := [feature for feature in ("ack_priority", "ncr") if not one["features"].get(feature)]:
-        mend = f"`apctl set features {name} {off[0]}=true`"
-        yield Finding("odd", f"{name}: {', '.join(off)} off: uploads may starve downloads", mend)
+        fix = f"`apctl set features {name} {off[0]}=true`"
+        yield Finding("odd", f"{name}: {', '.join(off)} off: uploads may starve downloads", fix)
     ports = client.get_ports(name)
     roles = {port["role"] for port in ports}
     for role in ("uplink", "station"):
@@ -105,8 +105,8 @@ def interface(name: str) -> Iterator[Finding]:
     if on is None:
         yield Finding("odd", f"{name}: whether it merges packets is not known", "install ethtool")
     elif on:
-        mend = f"`ethtool -K {name} tso off gso off gro off lro off`"
-        yield Finding("bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", mend)
+        fix = f"`ethtool -K {name} tso off gso off gro off lro off`"
+        yield Finding("bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", fix)
     yield from alone(name)
 
 
@@ -119,11 +119,11 @@ def present(name: str) -> Iterator[Finding]:
 def alone(name: str) -> Iterator[Finding]:
     """Check that only a switch would use an interface."""
     if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
-        mend = f"a port is the switch's alone: `ip address flush dev {name}`"
-        yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", mend)
+        fix = f"a port is the switch's alone: `ip address flush dev {name}`"
+        yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", fix)
     if master := re.search(r" master (\S+)", _link(name)):
-        mend = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
-        yield Finding("bad", f"{name} is a port of {master[1]}, too, which would forward beside the switch", mend)
+        fix = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
+        yield Finding("bad", f"{name} is a port of {master[1]}, too, which would forward beside the switch", fix)
     if shutil.which("nmcli") and f"{name}:connected" in _said("nmcli", "-t", "-f", "DEVICE,STATE", "device"):
         yield Finding("odd", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
 

@@ -132,13 +132,13 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
 
 def _unfit_home(switch: bool) -> Iterator[Finding]:
     """Check that units can run what is installed."""
-    mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
+    fix = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
     python = HOME / ".venv/bin/python"
     for what, place in (("the project", HOME), ("its Python", python.resolve())):
         if any(place.is_relative_to(hidden) for hidden in HIDDEN):
-            yield Finding("bad", f"{what} is in {place}, where services see nothing", mend)
+            yield Finding("bad", f"{what} is in {place}, where services see nothing", fix)
     if re.search(r"[\s%$\\\"']", str(HOME)):
-        yield Finding("bad", f"{HOME} has characters that a unit takes for others", mend)
+        yield Finding("bad", f"{HOME} has characters that a unit takes for others", fix)
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
         yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
     elif switch and not (HOME / "switch/target/release/apswitch").exists():

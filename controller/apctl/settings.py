@@ -14,7 +14,7 @@ class UsageError(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class ControllerAccess:
     """A controller."""
 
     url: str
@@ -36,18 +36,18 @@ def kept_file() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "apctl.json"
 
 
-def keep(place: Place) -> Path:
+def keep(access: ControllerAccess) -> Path:
     """Keep it, readable by its owner alone."""
     path = kept_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         os.fchmod(descriptor, 0o600)
-        json.dump(asdict(place), file)
+        json.dump(asdict(access), file)
     return path
 
 
-def find(url: str | None = None, token: str | None = None, ca: str | None = None) -> Place:
+def find(url: str | None = None, token: str | None = None, ca: str | None = None) -> ControllerAccess:
     """Return the controller to connect to; raises `UsageError`."""
     kept: dict[str, str | None] = {}
     try:
@@ -62,4 +62,4 @@ def find(url: str | None = None, token: str | None = None, ca: str | None = None
     if not url or not token:
         missing = "a URL" if not url else "a token"
         raise UsageError(f"{missing} is needed: `apctl login URL --token-file FILE`, or APCTL_URL and APCTL_TOKEN")
-    return Place(url, token, ca or os.environ.get("APCTL_CA") or kept.get("ca"))
+    return ControllerAccess(url, token, ca or os.environ.get("APCTL_CA") or kept.get("ca"))

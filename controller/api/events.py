@@ -56,7 +56,7 @@ class Streams:
         self.by_token: Counter[str] = Counter()
         self.ticks = 0
         self.closing = asyncio.Event()
-        self.told: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
+        self.last_events: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
         """Last event of each access point, and what it was made of: all streams send the same."""
 
 
@@ -66,7 +66,7 @@ def _event(kind: str, data: object) -> str:
 
 def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[int, str]:
     """Return the ticks so far, and the event."""
-    told = streams.told.pop(name, None)
+    last = streams.last_events.pop(name, None)
     try:
         seen = service.monitor.observe(name, fresh)
         config = service.config(name)
@@ -74,9 +74,9 @@ def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[
         return -1, _event("problem", {"name": name, "detail": error.detail})
     except ProblemError as error:
         return -1, _event("problem", {"name": name, "detail": error.detail})
-    if told is not None and told[0] is seen and told[1] is config:
-        streams.told[name] = told
-        return seen["ticks"], told[2]
+    if last is not None and last[0] is seen and last[1] is config:
+        streams.last_events[name] = last
+        return seen["ticks"], last[2]
     loop = {key: seen[key] for key in ("ticks", "late", "missed", "tick_ms_p50", "tick_ms_p99")}
     data = {
         **{key: seen[key] for key in ("name", "time", "state", "problem", "stations", "flows")},
@@ -85,14 +85,14 @@ def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[
         "classes": classes_of(config, seen),
     }
     event = _event("access_point", data)
-    streams.told[name] = seen, config, event
+    streams.last_events[name] = seen, config, event
     return seen["ticks"], event
 
 
 async def _stream(
     service: Service, streams: Streams, request: Request, names: list[str] | None, tick: bool
 ) -> AsyncIterator[str]:
-    """Events until the reader goes, its token ends, or the process does; `names` None: all access points."""
+    """Yield events until the reader goes, its token ends, or the process does; `names` None: all access points."""
     guard = request.app.state.guard
     token = token_of(request)
     last: dict[str, int] = {}
@@ -106,7 +106,7 @@ async def _stream(
             pause = SECOND
             there = [*service.names] if names is None else names
             for start in range(0, len(there), AT_ONCE):
-                told = ""
+                events = ""
                 for name in there[start : start + AT_ONCE]:
                     if names is not None and name not in service.names:
                         yield _event("problem", {"name": name, "detail": "removed"})
@@ -114,12 +114,12 @@ async def _stream(
                     interval = service.config(name).ncr.device_interval if tick else SECOND
                     ticks, event = _look(service, streams, name, interval / 2)
                     if ticks < 0 or not tick or ticks != last.get(name):
-                        told += event
+                        events += event
                     last[name] = ticks
                     if tick and ticks >= 0:
                         pause = interval
-                if told:
-                    yield told
+                if events:
+                    yield events
                     said = time.monotonic()
                 await asyncio.sleep(0)
             if time.monotonic() - said > KEEP_ALIVE_SECONDS:

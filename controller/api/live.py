@@ -19,7 +19,7 @@ from ..observation import (
     UsageObservation,
 )
 from ..samples import HOUR, RETENTION, STATION_RETENTION
-from ..state.history import MAX_SAMPLES, answered, resolution_for
+from ..state.history import MAX_SAMPLES, answer_columns, resolution_for
 from .access_points import AP
 from .http import (
     PREFIX,
@@ -138,7 +138,7 @@ async def list_measures() -> Any:
             unit=measure.unit,
             counter=measure.counter,
             metric=measure.metric + "_total" * (measure.counter and bool(measure.metric)) or None,
-            history=answered(measure),
+            history=answer_columns(measure),
         )
         for measure in MEASURES
     ]

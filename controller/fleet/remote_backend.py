@@ -64,7 +64,7 @@ class RemoteBackend:
         self._wanted: dict[str, Desired] = {}
         self._there: dict[str, tuple[int, Desired | None]] = {}
         """Values in the engine, as far as is known: their numbers there, and contents."""
-        self._to_mend: set[str] = set()
+        self._to_repair: set[str] = set()
         self._poked = asyncio.Event()
         self.desired_changed = asyncio.Event()
         """Set when somebody else has changed the desired state."""
@@ -106,7 +106,7 @@ class RemoteBackend:
         else:
             said = config.model_dump(mode="json", exclude={"election_id"})
             self._wanted[name] = Desired(revision=revision, config=said)
-        self._to_mend.add(name)
+        self._to_repair.add(name)
         self._poked.set()
 
     def observe(self, name: str) -> Observation:
@@ -214,11 +214,11 @@ class RemoteBackend:
         wanted = self._wanted.get(name)
         if wanted is None or text(wanted) != data:
             self._there.pop(name, None)
-            self._to_mend.add(name)
+            self._to_repair.add(name)
             self._poked.set()
             self.desired_changed.set()
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Repair the engine's copy of the desired state; for ever."""
         checked = -CHECK_SECONDS
         while True:
@@ -234,19 +234,19 @@ class RemoteBackend:
                     self._prepared = True
                 if self.engine.reconnected.is_set() or time.monotonic() - checked > CHECK_SECONDS:
                     self._there.clear()
-                    self._to_mend |= {*self._wanted, *await self.engine.names(DESIRED)}
+                    self._to_repair |= {*self._wanted, *await self.engine.names(DESIRED)}
                     self.engine.reconnected.clear()
                     checked = time.monotonic()
-                for name in [*self._to_mend]:
-                    await self._mend(name)
+                for name in [*self._to_repair]:
+                    await self._repair(name)
             except (Unavailable, SQLAlchemyError) as error:
                 LOG.debug("not mended yet: %s", error)
 
-    async def _mend(self, name: str) -> None:
+    async def _repair(self, name: str) -> None:
         """Repair one value; raises `Unavailable`."""
         wanted = self._wanted.get(name)
         sequence, there = self._there.get(name) or await self._read(name)
-        self._to_mend.discard(name)
+        self._to_repair.discard(name)
         if (there == wanted and sequence) or (wanted is None and (there.config is None if there else not sequence)):
             return
         is_desired, newest = await self._standing(name)
@@ -268,7 +268,7 @@ class RemoteBackend:
         except (Unavailable, Conflict):
             # It may have been put, or another replica was faster.
             self._there.pop(name, None)
-            self._to_mend.add(name)
+            self._to_repair.add(name)
             raise Unavailable("not put") from None
 
     async def _read(self, name: str) -> tuple[int, Desired | None]:

@@ -137,7 +137,7 @@ class Archive:
             ).all()
         columns: dict[str, list[float]] = {"time": [row.time for row in rows]}
         for measure in STATION_MEASURES:
-            columns[measure.answered] = [getattr(row, measure.column) for row in rows]
+            columns[measure.answer_column] = [getattr(row, measure.column) for row in rows]
         return columns
 
 
@@ -210,10 +210,10 @@ def resolution_for(start: float, end: float, now: float, retention: Mapping[int,
     return fitting[0] if fitting else max(retention)
 
 
-def answered(measure: Measure) -> list[str]:
+def answer_columns(measure: Measure) -> list[str]:
     """Return the names of a measure's columns in an answer; none for a measure that history does not have."""
     return [
-        measure.answered.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
+        measure.answer_column.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
         for column in measure.columns
     ]
 
@@ -227,7 +227,7 @@ def _columns(rows: Sequence[Any]) -> dict[str, list[float]]:
     for measure in MEASURES:
         if measure.level == "station":
             continue
-        for column, name in zip(measure.columns, answered(measure), strict=True):
+        for column, name in zip(measure.columns, answer_columns(measure), strict=True):
             values = [getattr(row, column) for row in rows]
             if measure.counter and measure.unit == "bytes":
                 rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]

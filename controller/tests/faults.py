@@ -45,7 +45,7 @@ MANAGED = {*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_fe
 
 
 class Proxy:
-    """TCP in between, which can swallow what passes: `cut(n)` the n-th connection, `cut()` all; `mend` ends that."""
+    """TCP in between, which can swallow what passes: `cut(n)` the n-th connection, `cut()` all; `release` ends that."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -68,7 +68,7 @@ class Proxy:
         else:
             self._cut.add(number)
 
-    def mend(self) -> None:
+    def release(self) -> None:
         """Release everything that was held up."""
         self._all_cut = False
         self._cut.clear()
@@ -350,7 +350,7 @@ class Trial:
     def _cut(self) -> None:
         self.proxy.cut()
         time.sleep(self.random.uniform(0.1, 3.0))
-        self.proxy.mend()
+        self.proxy.release()
 
     def _lock_database(self) -> None:
         with contextlib.closing(sqlite3.connect(self.disk.path / "controller.db", isolation_level=None)) as database:

@@ -28,7 +28,7 @@ from accesspoint.controller.fleet.messages import Announcement, Desired, Samples
 from accesspoint.controller.fleet.remote_backend import RemoteBackend
 from accesspoint.controller.observation import Observation
 from accesspoint.controller.samples import MEANS, SUMS, Bucket
-from accesspoint.controller.samples import Key as Place
+from accesspoint.controller.samples import Key as SampleKey
 from accesspoint.controller.state.agents import access_point_of
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.history import Archive
@@ -75,7 +75,7 @@ class Replica:
         assert self.service.adoption is not None
         await self.service.adoption.listen()
         self.service.start()
-        work = self.engine.run(), self.fleet.mend(), self.archivist.run()
+        work = self.engine.run(), self.fleet.repair(), self.archivist.run()
         self._tasks = [*map(asyncio.create_task, work), *self.service.tasks()]
         await until(lambda: self.engine.connected)
         return self
@@ -274,7 +274,7 @@ async def test_200_concurrent_changes_at_two_replicas(
 
 def sample(number: int) -> bytes:
     """Return a message of history: one sample of 1000 ms."""
-    key: Place = (1, "ap1", 1, 1_700_000_000 + number)
+    key: SampleKey = (1, "ap1", 1, 1_700_000_000 + number)
     return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
 
 
@@ -348,7 +348,7 @@ async def test_history_of_the_benchmark_waits_for_the_engine(nats: Server) -> No
 
 
 def test_what_stations_used_goes_through_the_engine() -> None:
-    mine: dict[Place, Bucket] = {
+    mine: dict[SampleKey, Bucket] = {
         (1, "ap1", 2, 1_700_000_000): Bucket(1, 5, [0.0] * len(MEANS), [7] * len(SUMS)),
         (60, "ap1", "02:00:00:00:00:0b", 1_700_000_040): Bucket(1, 0, [], [2**40, 3]),
     }

@@ -110,7 +110,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
         assert [str(finding) for finding in install.problems(plan, tmp_path, here=True, start=False)] == []
         install.install(plan, tmp_path, here=True)
         (again,) = install.problems(plan, tmp_path, here=True, start=False)
-    assert "`apctl uninstall` takes it away" in again.mend
+    assert "`apctl uninstall` takes it away" in again.fix
     (configured,) = load(tmp_path / install.CONFIG).access_points
     assert [(port.role, port.capacity_bps) for port in configured.ports] == [
         ("station", 14_000_000),
@@ -194,7 +194,7 @@ def test_an_earlier_controllers_state_is_not_taken_over(place: Namespace, tmp_pa
     (tmp_path / install.STATE).mkdir(parents=True)
     with place.entered():
         (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
-    assert "an earlier controller's state" in found.text and "move it away" in found.mend
+    assert "an earlier controller's state" in found.text and "move it away" in found.fix
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ def test_what_stands_in_the_way_is_told(
         bad = [
             finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "bad"
         ]
-    assert len(bad) == 1 and text in bad[0].text and bad[0].mend
+    assert len(bad) == 1 and text in bad[0].text and bad[0].fix
 
 
 def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
     with place.entered():
         (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
-    assert "where services see nothing" in found.text and "git clone" in found.mend
+    assert "where services see nothing" in found.text and "git clone" in found.fix
 
 
 def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:

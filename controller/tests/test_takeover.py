@@ -103,7 +103,7 @@ def test_a_backup_notices_that_its_switch_is_gone(link_lab: Lab) -> None:
         gone = wait_for(lambda: (seen := backup.get())["state"] == "connecting" and seen)
         assert "does not answer" in gone["problem"]
         primary.process.kill()
-        proxy.mend()
+        proxy.release()
         wait_for(lambda: backup.get()["state"] == "ready")
     finally:
         proxy.close()
@@ -123,7 +123,7 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
         # The switch refuses what the old one's loop writes, and with that it knows.
         wait_for(lambda: old.get()["state"] != "ready")
         assert old.send("PATCH", "features", {"sparse": False}).status_code in (200, 503)
-        proxy.mend()
+        proxy.release()
         wait_for(lambda: old.get()["state"] == "backup")
         assert new.get()["state"] == "ready"
         assert unlike(link_lab) == []
@@ -138,10 +138,10 @@ def test_who_was_not_heard_is_learned_later(link_lab: Lab) -> None:
     try:
         controller = link_lab.controller(address=f"127.0.0.1:{proxy.port}")
         proxy.cut()
-        mend = threading.Timer(4.0, proxy.mend)
-        mend.start()
+        timer = threading.Timer(4.0, proxy.release)
+        timer.start()
         link_lab.introduce(controller)
-        mend.join()
+        timer.join()
         assert unlike(link_lab) == []
     finally:
         proxy.close()
