@@ -2,8 +2,8 @@
 """The process: database, access points, REST, log, signals.
 
 Prints `token FILE: ...` when the database is new, `rest URL` when the API answers, and `ready NAME` for each access
-point that is under control; a parent process can wait for these lines. What goes wrong later is a line on stderr and
-in the API.
+point that is under control; a parent process can wait for these lines. A later problem is a line on stderr and in
+the API.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ def web_server(app: object, options: Options) -> Server:
         ws="none",
         backlog=ACCEPTED_AT_ONCE,
         log_level="warning",
-        # Its lines go where ours go, and look like them.
+        # uvicorn logs like this program.
         log_config=None,
         lifespan="off",
         access_log=False,
@@ -168,7 +168,7 @@ async def first_token(service: Service, path: Path, url: str) -> None:
         return
     secret = new_secret()
     try:
-        # First the file: a token that nobody has would be of no use.
+        # The file comes first: a token that nobody has is useless.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             os.fchmod(descriptor, 0o600)

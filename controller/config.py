@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration file: JSON, checked before anything is connected.
 
-A mistake is a `ConfigError` whose text is one line that names the file, the place and what is wrong there.
+A mistake is a `ConfigError` whose text is one line with the file, the place and the reason.
 """
 
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus: what was last seen of the access points and of who asks, in base units.
+"""Prometheus: the last observations of access points, and requests, in base units.
 
-What percentiles are asked of is a histogram: those of several controllers can be added.
+Distributions are histograms: those of several controllers can be added.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ OTHERS = {
     "stations_refused": ("counter", "ap_stations_refused_total", "Addresses not learned"),
     "flows_refused": ("counter", "ap_flows_refused_total", "Flows not learned"),
     "messages_lost": ("counter", "ap_messages_lost_total", "What the switch said and came to nothing"),
-    # Of stations that something is said of: a few, while anybody may make up addresses.
+    # Only of stations with settings: these are few, while anybody may make up addresses.
     "packets": ("counter", "ap_station_packets_total", "Packets of its flows"),
     "bytes": ("counter", "ap_station_bytes_total", "Bytes of its flows"),
     "info": ("gauge", "ap_station_info", "What a station is called"),

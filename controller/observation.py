@@ -202,7 +202,7 @@ else:
             "link": str,
             "last_active": float | None,
             **_fields("port"),
-            # That the link carries clearly less or more than is configured, and the mend.
+            # Reason and fix, when the link carries clearly less or more than is configured.
             "capacity_problem": str | None,
             "classes": list[ClassObservation],
         },

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of ports and stations, at every resolution of history. Nothing here waits for anything.
 
-The coarser samples are made as time goes by, so nothing old is ever read to be thinned out.
+The coarser samples are made as time goes by, so no old samples are read for them.
 """
 
 import heapq
@@ -126,7 +126,7 @@ class Recorder:
                 more.append((address, total if anew else [new - one for new, one in zip(total, old, strict=True)]))
         for address, sums in heapq.nlargest(MAX_STATIONS, more, key=lambda one: sum(one[1])):
             for resolution in STATION_RETENTION:
-                # It is written at once: the database adds up what it gets of one sample.
+                # It is written at once: the database adds up the parts of one sample.
                 key = (resolution, name, address, int(now) - int(now) % resolution)
                 bucket = Bucket(1, 0, [], sums)
                 if (other := self._done.get(key)) is None:

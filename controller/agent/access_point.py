@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One access point: its session, its managers and its loop, and the changes that people make while it runs."""
+"""One access point: its session, its managers and its loop, and changes while it runs."""
 
 import asyncio
 import contextlib

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`classify`: which class a packet belongs to, and which queue it waits in.
+"""`classify`: class and queue of each packet.
 
 An ACK belongs to the traffic that it acknowledges: downlink data and the ACKs that go up for it are class downlink.
-With the feature `sparse`, a flow within its sparse rate, a flow that is not known yet and what keeps the network
-itself going (`control`) go ahead of the bulk and are not regulated: none can fill a queue, and a lost SYN costs a
-second. A flow of small packets that asks for somewhat more than its fair share goes ahead as well, and its own
-feedback drops what is above (`FlowTable.thin`). What is not IP nor control is opaque: nobody can tell its flows apart,
-so all of it waits with the bulk, in order, and is regulated as one. Scalable senders (RFC 9331), where the law of
-feedback marks them by their own measure, have a queue between these and the bulk; they are regulated as the bulk is.
-Rules of the operator stand above all that.
+With the feature `sparse`, a flow within its sparse rate, a flow that is not known yet and the network's control traffic
+(`control`) go ahead of the bulk and are not regulated: none can fill a queue, and a lost SYN costs a second. A flow of
+small packets that asks for somewhat more than its fair share goes ahead as well, and its own feedback drops what is
+above (`FlowTable.thin`). Traffic that is neither IP nor control is opaque: its flows cannot be distinguished, so all of
+it waits with the bulk, in order, and is regulated as one. Scalable senders (RFC 9331), where the law of feedback marks
+them by their own measure, have a queue between these and the bulk; they are regulated as the bulk is. Rules of the
+operator stand above all that.
 """
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port, Rule

@@ -2,12 +2,12 @@
 """One P4Runtime session: connect, become primary, push the pipeline, carry reads, writes and the stream.
 
 `Connection.run` keeps a session up for ever, with backoff between attempts, and calls `serve` whenever the pipeline
-is in place; `serve` is cancelled when the session ends or another controller takes over. What went wrong is one line
-in `problem`, until it is mended, whatever it was: nothing that a switch says ends more than its own session.
+is in place; `serve` is cancelled when the session ends or another controller takes over. A problem is one line
+in `problem`, until it is fixed: no message of a switch ends more than its own session.
 
-A backup that takes over chooses an election id above all that were ever used, so the switch refuses whatever the
-former primary still sends: it may be alive and only cut off. As long as it waits, it asks the switch for its
-capabilities, for one that lost its power says nothing any more.
+A backup that takes over chooses an election id above all that were ever used, so the switch refuses messages of the
+former primary, which may be alive and only cut off. While the backup waits, it polls the switch for its capabilities,
+since a switch without power reports nothing.
 """
 
 import asyncio
@@ -373,7 +373,7 @@ class Connection:
         self._highest = max(self._highest, highest)
         if update.status.code == rpc_code.OK:
             if passed_on:
-                # BMv2 makes a backup primary by itself, with its old id: what its predecessor knows is no fence.
+                # BMv2 makes a backup primary by itself, with its old id, which does not fence off its predecessor.
                 await self._request_primary()
                 return
             self._primary.set()

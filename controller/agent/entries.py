@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries that follow from the configuration: what should be in the switch, and the updates that bring it there.
 
-The managers `ports`, `classes` and `queue_meters` say what they want as finsy entities; `EntrySet` remembers what is
+The managers `ports`, `classes` and `queue_meters` return the wanted finsy entities; `EntrySet` remembers what is
 there and writes only the difference, so that a change at run time touches nothing else. A switch that was under control
 before is read first (`adopt`).
 """

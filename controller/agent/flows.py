@@ -115,7 +115,7 @@ class Flows:
         for entry in entries:
             flow = self._adopted(entry)
             if flow is None or flow.index in used:
-                # The next packet tells of it again.
+                # The switch reports the flow again with its next packet.
                 updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
                 continue
             used[flow.index] = flow.generation
@@ -161,7 +161,7 @@ class Flows:
         key = flow_key(members, version)
         known = self.by_key.get(key)
         if known is not None:
-            # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+            # The switch reports flows without an entry: it is lost, unless the digest was sent before it was written.
             now = asyncio.get_running_loop().time()
             lost = known.index in self.by_index and now - known.confirmed > LOST_SECONDS
             if lost:

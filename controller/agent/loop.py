@@ -252,7 +252,7 @@ class Loop:
                 what = changes[number][0] if number < len(changes) else None
                 if part.canonical_code != rpc_code.NOT_FOUND or what is None:
                     raise
-                # A flow may have ended meanwhile. An entry of a port or class that is gone is inserted anew.
+                # A flow may have ended meanwhile. A missing entry of a port or class is inserted again.
                 if isinstance(what, tuple):
                     del self._written[what]
                     self._all_classes = True
@@ -337,7 +337,7 @@ class Loop:
         for entity in answer:
             if entity.HasField("counter_entry"):
                 cell = entity.counter_entry
-                # It may have been asked for before the classes changed.
+                # The request may be older than a change of classes.
                 place = self._cells.get((cell.counter_id, cell.index.index))
                 if place is not None:
                     packets, sizes, number = place
@@ -399,7 +399,7 @@ class Loop:
                     changes += self._changed((number, class_id, ECT1), law.scalable(of_class))
                     changes += self._changed((number, class_id, ECT0), of_class)
             if looked_at is not NOBODY:
-                # Before the flows that may take more of their queue.
+                # Written before the flows that may use more of their queue.
                 changes += self._queue_meters(number, regulator.queue_rates())
                 steps = (1, 1) if law.exact else (FLOW_STEP, SCALABLE_STEP)
                 self._to_write.update(dict.fromkeys(self.flows.changed(looked_at, law, *steps)))

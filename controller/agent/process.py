@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent: one access point, beside its switch, in a process of its own.
+"""The agent: one access point, next to its switch, in a process of its own.
 
 The desired configuration comes over the engine and is kept on its own disk, so that the agent runs without engine and
 service, also after a restart. It reports its observations once a second, and keeps its samples of history until the

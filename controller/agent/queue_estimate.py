@@ -13,8 +13,8 @@ grow for ever. Known facts bound the loss:
   - a port that has something to send, sends at its capacity (the link is work-conserving): when it clearly did not for
     a whole window, the queue was empty at some time in it, and of what the difference showed at least, the part that is
     in doubt was lost;
-  - what vanishes in any other way shows as a queue while the port sends now more, now less, which a busy one does not.
-    Since a link may change, too, that takes `LONG` windows to be believed.
+  - packets that vanish in any other way show as a queue while the port's rate varies, which a busy port's does not.
+    Since a link may change, too, this is believed only after `LONG` windows.
 """
 
 import math
@@ -126,7 +126,7 @@ class QueueEstimate:
         lost = self._vanished(counters.sent_bytes, packets, now)
         if lost > 0:
             packets, size = self._lose(lost, packets, size)
-        # What is taken off is a part, and rounded.
+        # The part that is taken off is rounded.
         self.packets, self.bytes = min(packets, float(self.limit)), size
 
     def _was_idle(self, sent: int, packets: float, now: float) -> bool:
@@ -139,7 +139,7 @@ class QueueEstimate:
         start, sent_before, _ = history[0]
         elapsed = now - start
         if capacity <= 0 or not self.doubt:
-            # Nobody would ask for more of it.
+            # The window is not needed any longer.
             if elapsed > window or capacity <= 0:
                 history.clear()
             return False

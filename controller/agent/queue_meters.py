@@ -3,11 +3,12 @@
 
 ACKs are filtered where they leave through the uplink, whose time they take from uploads, and nowhere else (RFC 3449,
 5.2.1, is for the constrained direction). On a radio both directions share the air and frames are lost: the one ACK that
-is left of many may be among them. Nor without priority: in the bulk's queue, which may be full, an ACK supersedes none.
+is left of many may be among them. Without priority none is filtered either: the bulk's queue may be full, and drop the
+ACK that supersedes others.
 
-Group traffic has meters of its own: it leaves through every port, so the slowest one says what it may take.
+Group traffic has meters of its own: it leaves through every port, so the slowest one sets its rate.
 
-The loop writes the meters anew as capacities change, and as flows go ahead within their fair share
+The loop updates the meters as capacities change, and as flows go ahead within their fair share
 (`PortRegulator.queue_rates`).
 
 The meter counts what arrives, not what is sent: where the filter is on, superseded ACKs never reach the wire, and the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One port of one access point: from what was counted to what is fed back. Pure: time is an argument.
+"""One port of one access point: from counters to feedback. Pure: time is an argument.
 
 volumes, flow rates -> queue estimate -> device term            every tick
                                       -> class and flow terms   every `flow_interval`
@@ -258,7 +258,7 @@ class PortRegulator:
             limit=ncr.class_limit,
             fullness=fullness,
         )
-        # A class that is missing has gone idle and starts anew.
+        # A class that is missing has gone idle and restarts.
         self.class_desired, self.class_feedback = [0.0] * CLASSES, dict(zip(at, feedback, strict=True))
         for class_id, wanted in zip(at, desired, strict=True):
             self.class_desired[class_id] = wanted

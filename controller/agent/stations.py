@@ -135,7 +135,7 @@ class Stations:
     async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
         now, place = asyncio.get_running_loop().time(), station_number(mac, *vlan)
         known = self.by_number.get(place)
-        # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+        # The switch reports addresses without an entry: it is lost, unless the digest was sent before it was written.
         if known is not None and known.port == port and now - known.confirmed <= LOST_SECONDS:
             return
         contested = self.contests.contested(place, now) if known is None else None

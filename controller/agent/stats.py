@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log of what the loop saw and did, every 100 ms one line of CSV per port, for plots."""
+"""A log of the loop, every 100 ms one line of CSV per port, for plots."""
 
 import asyncio
 import csv

@@ -2,8 +2,8 @@
 """Targets of the controller: the only module that knows their differences.
 
 Every architecture's build of the program has the same tables, actions, counters, meters and digests by alias, with the
-same fields; what differs is here: which numbers are ports, what the device config is, how the gate and the ACK filter
-are asked for. The P4Info says for which architecture it was made.
+same fields; the differences are here: port numbers, device config, and the entries of the gate and the ACK filter. The
+P4Info has the architecture that it was made for.
 """
 
 from collections.abc import Iterable

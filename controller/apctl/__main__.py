@@ -417,7 +417,7 @@ def doctor(
     except UsageError:
         if not findings:
             raise
-        # An agent's machine needs to know of no replica.
+        # An agent's machine needs no access to a replica.
         findings.append(diagnosis.Finding("odd", "no replica was asked", "`apctl login` says where there is one"))
     else:
         with asked as client:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of a fleet: one with a switch and its agent, or one with a replica of the service, and what keeps either
-from its work."""
+"""A machine of a fleet: one with a switch and its agent, or one with a replica of the service, and checks of
+either."""
 
 import json
 import os
@@ -183,7 +183,7 @@ def _greet(server: str, ca: Path) -> None:
 
 def _token(root: Path) -> Iterator[Finding]:
     """Check that the agent was adopted, and when its token expires."""
-    # Whoever asks about an agent has all of the project.
+    # Imported only here: an agent's machine has the whole project.
     from ..fleet.credentials import claims_of
 
     try:

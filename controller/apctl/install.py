@@ -2,7 +2,7 @@
 """An access point on this machine: configuration and units of its switch and of its controller or its agent, written,
 started, and removed again without a trace. A fleet's agents and replicas: `fleet`.
 
-What is written below `root` is kept in a list there, with what its interfaces were like before.
+A list below `root` has the files that were written, and the former settings of the interfaces.
 """
 
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access points as they shall be: add, remove, connect; features, weights, rules and NCR parameters.
+"""Desired access points: add, remove, connect; features, weights, rules and NCR parameters.
 
-Every GET has an ETag; a change with `If-Match` is only done when nobody changed the same thing in between. A PATCH is a
-merge patch (RFC 7396). With `validate` a change is only checked.
+Every GET has an ETag; a change with `If-Match` is only done if nobody has changed the same part in between. A PATCH is
+a merge patch (RFC 7396). With `validate` a change is only checked.
 """
 
 from typing import Annotated, Any, Literal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on machines of their own: those that announce themselves, and those that were adopted."""
+"""Agents on machines of their own: announced ones, and adopted ones."""
 
 from typing import Annotated, Any
 

@@ -6,10 +6,10 @@
     curl --oauth2-bearer $TOKEN -X PATCH localhost:8080/api/v1/access-points/ap1/features \\
          -H 'content-type: application/json' -d '{"ncr": false}'
 
-Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link`). Every GET of what can be changed has an ETag, and a
-change with `If-Match` is only done when nobody changed it in between. POST and PATCH take an `Idempotency-Key`. Errors
-are problem details (RFC 9457): a wrong value is 422 and named, a switch that is away 503, one that refuses 502, and
-then nothing has changed.
+Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link`). Every GET of a resource that can be changed has an
+ETag, and a change with `If-Match` is only done if nobody has changed it in between. POST and PATCH take an
+`Idempotency-Key`. Errors are problem details (RFC 9457): a wrong value is 422 and named, a switch that is away 503, one
+that refuses 502, and then nothing has changed.
 """
 
 import json
@@ -43,7 +43,7 @@ def create_app(service: Service, **limits: float) -> FastAPI:
     app = FastAPI(
         title="Access point controller",
         version=VERSION,
-        # Its first line is for who reads the code.
+        # The first line is for readers of the code.
         description=(__doc__ or "").partition("\n\n")[2],
         docs_url=None,
         redoc_url=None,
@@ -196,6 +196,6 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     if "401" in answers:
         answers["413"] = {**answers["401"], "description": "The body is larger than 1 MB."}
     for entry in parameters:
-        # FastAPI leaves examples inside of the schema, where only few look.
+        # FastAPI leaves examples inside of the schema, where few tools look.
         if "example" not in entry and "examples" not in entry:
             entry["example"] = examples.PARAMETERS[entry["name"]]

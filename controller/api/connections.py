@@ -84,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= MAX_PIPELINED:
-            # To the parser this is a request that it cannot read: it leaves the rest alone, and 400 is the last answer.
+            # The parser takes this as a request that it cannot read: it ignores the rest, and 400 is the last answer.
             raise ValueError(f"more than {MAX_PIPELINED} requests without waiting for an answer")
         super().on_message_begin()
         self._in_head, self._head, self._headers = True, 0, 0

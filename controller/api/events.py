@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events (WHATWG HTML, section 9.2): what happens, as it happens.
+"""Server-sent events (WHATWG HTML, section 9.2).
 
-    event: access_point         how it is, its ports, classes and feedback: one JSON object of a line
-    event: problem              it cannot be seen now; the stream goes on
+    event: access_point         its state, ports, classes and feedback: one JSON object of a line
+    event: problem              it cannot be observed now; the stream continues
     : keep-alive                every 15 s, so that proxies do not close a quiet stream
 
-A reader that is too slow is sent what is true when it can take more, never what has piled up.
+A reader that is too slow gets the state at the time when it can take more, never a backlog.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Idempotency-Key`: a POST or PATCH that is sent again, since its answer was lost, is not done again.
+"""`Idempotency-Key`: a POST or PATCH that is repeated, since its answer was lost, is done only once.
 
-The first answer is kept for a day and given out for every repetition, by each controller on the database. The same key
-with another request is 422; while the first one is on its way, or a minute after its controller died of it, 409. An
+The first answer is kept for a day and sent for every repetition, by each controller on the database. The same key
+with another request is 422; while the first one is on its way, or within a minute after its controller died, 409. An
 answer that holds a secret is not kept: its repetition is 409.
 """
 
@@ -82,7 +82,7 @@ class Idempotency:
             is_done = answer.get("status", 500) < 500
             if is_done:
                 answer["body"] = "" if answer["secret"] else base64.b64encode(sent).decode()
-            # A database that cannot remember that it is done does not undo it.
+            # The change stays when the database cannot remember its answer.
             with contextlib.suppress(SQLAlchemyError):
                 await self._service.write(store.remember, actor, key, answer if is_done else None)
         for message in held:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access points as they are: ports, queues, feedback, classes, stations, flows, counters; and their history."""
+"""State of access points: ports, queues, feedback, classes, stations, flows, counters; and their history."""
 
 import heapq
 import time

@@ -152,7 +152,7 @@ class Monitor:
     def _look_at_stations(self) -> None:
         """Record the usage of stations since the last call."""
         if not isinstance(self._backend, LocalBackend):
-            # Their agents do.
+            # Agents record it themselves.
             return
         for name in self._names():
             with contextlib.suppress(Refused):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problem details (RFC 9457): every answer that is an error has this form, and `detail` says what and where."""
+"""Problem details (RFC 9457): every error has this form, and `detail` has its place and reason."""
 
 from http import HTTPStatus
 from typing import Any

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard in front of every route: who asks, whether they may, how often; and headers that protect browsers.
+"""The guard in front of every route: authentication, roles and rates; and headers that protect browsers.
 
     Authorization: Bearer TOKEN         programs
     Cookie: session=...                 browsers, after POST /api/v1/session; HttpOnly, SameSite=Strict
 
-Whatever is not named in `OPEN` needs a token, also what does not exist. Reading needs a viewer, anything else an
-operator; routes may ask for more. A cookie alone changes nothing when the request comes from another site.
+Every request that is not in `OPEN` needs a token, also for a path that does not exist. Reading needs a viewer, any
+other method an operator; routes may need more. A cookie alone changes nothing when the request comes from another site.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class Guard:
         async def protect(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _protect(MutableHeaders(scope=message), scope)
-                # Methods are whatever a client says.
+                # A client can send any method.
                 method = scope["method"] if scope["method"] in METHODS else "other"
                 self._counted.seconds.labels(method, str(message["status"])).observe(time.monotonic() - began)
             await send(message)

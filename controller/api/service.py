@@ -97,7 +97,7 @@ class Service:
         """Parts that were left out of a configuration in use, and the fix."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
-        # SQLite has one writer at a time; two readers beside it, so that a long chart holds up nothing.
+        # SQLite has one writer at a time; there are two readers, so that a long chart delays nothing.
         self._writer = ThreadPoolExecutor(1, "database-write")
         self._readers = ThreadPoolExecutor(2, "database-read")
         self._computing = ThreadPoolExecutor(1, "compute")
@@ -267,7 +267,7 @@ class Service:
 
     async def add(self, config: AccessPointConfig, change: Change, dry: bool = False) -> AccessPointConfig:
         """Add an access point; `dry`: only check that it could be added."""
-        # The defaults that it follows stay what they are meanwhile.
+        # The defaults that it follows must not change meanwhile.
         async with self.defaults_lock, self.lock(config.name):
             await self._follow(config.name)
             if config.name in self._configs:
@@ -410,7 +410,7 @@ class Service:
                 async with asyncio.timeout(FOLLOW_SECONDS):
                     await self.backend.desired_changed.wait()
             self.backend.desired_changed.clear()
-            # A database that is away changes nothing; a change that cannot be followed is said once.
+            # A database that is away changes nothing; a change that cannot be followed is logged once.
             with contextlib.suppress(SQLAlchemyError):
                 await self._follow_all()
 

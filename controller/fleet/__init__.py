@@ -6,7 +6,7 @@ agent  -- engine --  NATS JetStream  -- engine --  replica (`remote_backend` in 
 remote_backend   the access points of agents that run elsewhere, with the interface of `agent.local_backend`
 credentials      keys, tokens of NATS, certificates, and the server's configuration
 engine           one connection: values with revisions, messages, requests with an answer
-messages         the messages' models, checked whenever one comes in
+messages         the messages' models, checked on receipt
 adoption         agents that announce themselves
 archive          history out of the engine into the database, each sample once
 """

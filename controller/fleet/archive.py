@@ -47,7 +47,7 @@ def advance(connection: sa.Connection, begun: str, before: int, now: int) -> Non
     values = {"value": f"{begun}#{now}", "revision": 0}
     is_row = SETTINGS.c.name == ROW
     if before == 0:
-        # Nothing of this log was read: there is no row, or one of another log.
+        # Nothing of this log was read yet: there is no row, or one of another log.
         row = connection.execute(sa.select(SETTINGS.c.value).where(is_row).with_for_update()).first()
         if row is None:
             connection.execute(sa.insert(SETTINGS).values(name=ROW, **values))
@@ -91,7 +91,7 @@ def write(
             if (other := done.get(key)) is None:
                 done[key] = bucket
             else:
-                # Two agents, or one that was started anew within a sample's time.
+                # Two agents, or one that was restarted within a sample's time.
                 other.join(bucket)
     archive.write(done, lambda connection: advance(connection, begun, before, now))
 
@@ -134,7 +134,7 @@ class Archivist:
                 self.problem = self._engine.problem or "the engine does not answer"
             except SQLAlchemyError as error:
                 self.problem = explain(error)
-            # Replicas not at the same time.
+            # Replicas must not try at the same time.
             await asyncio.sleep(random.uniform(1, 2) * seconds)
 
     async def _step(self) -> bool:

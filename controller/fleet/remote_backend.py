@@ -240,7 +240,7 @@ class RemoteBackend:
                 for name in [*self._to_repair]:
                     await self._repair(name)
             except (Unavailable, SQLAlchemyError) as error:
-                LOG.debug("not mended yet: %s", error)
+                LOG.debug("not repaired yet: %s", error)
 
     async def _repair(self, name: str) -> None:
         """Repair one value; raises `Unavailable`."""

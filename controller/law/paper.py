@@ -59,7 +59,7 @@ class PaperDeviceTerm(DeviceTerm):
         self._time, self._queue = now, queue
         if elapsed == 0.0:
             return self._feedback
-        # An interval that came late counts as the intervals that it holds.
+        # A late interval counts as the intervals that it spans.
         steps = elapsed / interval
         error = (grown / steps + kappa1 * (queue - target)) / target
         self._sum = min(1.0, max(0.0, self._sum + gamma * kappa2 * error * steps))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.controller.state backup|restore|token`: what is done on the machine of the controller itself.
+"""`python -m accesspoint.controller.state backup|restore|token`: commands on the controller's machine.
 
 python -m accesspoint.controller.state backup --database sqlite:///controller.db FILE
 python -m accesspoint.controller.state restore --database postgresql://user@host/name FILE

@@ -2,7 +2,7 @@
 """Backup and restore: every table as lines of JSON, compressed; the same file for SQLite and PostgreSQL.
 
 The first line names format and migration, then come {"table": NAME} and the rows as lists, and last the number of
-rows: a file that was cut off is told from a whole one.
+rows, so that a truncated file is detected.
 """
 
 import gzip

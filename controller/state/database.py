@@ -53,7 +53,7 @@ REVISIONS = sa.Table(
     sa.Column("access_point", NAME, index=True),
     sa.Column("config", sa.Text),
     *_given(time=sa.Float, actor=sa.String(128)),
-    # No number is given twice, also when the newest is taken away.
+    # No number is used twice, also after the newest row was deleted.
     sqlite_autoincrement=True,
 )
 """Every desired state, numbered through all access points, so that an access point that is removed and added again gets
@@ -171,7 +171,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, _: object) -> None:
-    # Python's own idea of when a transaction begins leaves out changes of tables.
+    # Python's own handling of transactions leaves out changes of tables.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):

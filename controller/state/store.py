@@ -165,7 +165,7 @@ class Store:
         parts = {config.name: json.dumps(_shared(config), sort_keys=True) for config in wanted}
         with self._write.begin() as connection:
             if connection.dialect.name == "postgresql":
-                # Two controllers that start at once: the second finds what the first brought.
+                # Two controllers start at once: the second finds the rows of the first.
                 connection.execute(sa.text("LOCK TABLE access_points IN SHARE ROW EXCLUSIVE MODE"))
             known = {row.name: row.file_hash for row in connection.execute(sa.select(ACCESS_POINTS))}
             for name, file_hash in known.items():
@@ -285,7 +285,7 @@ class Store:
         """Revoke a token, and the sessions that were opened with it; raises `LastAdmin`."""
         mine = (TOKENS.c.id == token_id) | (TOKENS.c.parent == token_id)
         with self._write.begin() as connection:
-            # Of two that are revoked at once, at two controllers, the second waits to see what is left.
+            # Two tokens are revoked at once, at two controllers: the second waits for the first.
             admins = sa.select(TOKENS.c.id).where(
                 TOKENS.c.role == "admin",
                 TOKENS.c.kind == "token",
@@ -332,7 +332,7 @@ class Store:
             with self.engine.connect() as connection:
                 row = connection.execute(sa.select(IDEMPOTENCY).where(mine)).one_or_none()
         if row is None:
-            # It has just failed: nothing was done.
+            # The first request has just failed: nothing was done.
             return fingerprint, None
         return row.fingerprint, json.loads(row.answer) if row.answer else None
 
