@@ -25,7 +25,7 @@ def agent(
     ] = None,
     log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
 ) -> None:
-    """Keep one access point under control, beside its switch; with the service when it is there, and alone when not."""
+    """Keep one access point under control, next to its switch; with the service when it is there, else alone."""
     log.begin(log_format)
     try:
         offered = None if config_file is None else config.load(config_file).access_points

@@ -38,7 +38,7 @@ PRIORITY_THINNED = 250
 PRIORITY_CONTROL = 300
 
 STEP_FRAMES = 2
-"""A packet may wait for the frame that is being sent, whoever's that is, and for one of its own kind (`Th_len` of
+"""Frames that a packet may wait for: the one that is being sent, of any flow, and one of its own kind (`Th_len` of
 RFC 9332, appendix A.1)."""
 
 

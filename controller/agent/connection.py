@@ -99,8 +99,10 @@ class Connection:
         self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MAX_QUEUED)
 
     async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
-        """Hold a session for ever; ends only by cancellation. `serve` is told whether the switch had the pipeline
-        already, and with it what was written there."""
+        """Hold a session for ever; ends only by cancellation.
+
+        The argument of `serve` is True when the switch had the pipeline already, with its former entries.
+        """
         backoff = FIRST_BACKOFF
         clock = asyncio.get_running_loop().time
         try:

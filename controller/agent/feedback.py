@@ -34,7 +34,7 @@ class Rates:
         self.value[at], self.moved[at] = 0.0, now
 
     def update(self, at: Places, volumes: Floats, now: float, tau: float) -> None:
-        """Take readings of cumulative volumes; a counter that fell starts anew.
+        """Take readings of cumulative volumes; a counter that fell restarts.
 
         Args:
             at: the places that were read, each at most once.

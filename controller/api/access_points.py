@@ -120,7 +120,7 @@ async def get_access_point(service: Serving, name: ApName) -> Any:
 
 @router.delete(AP, status_code=204, responses=responses(404, 412), dependencies=[needs("admin")])
 async def remove_access_point(service: Serving, request: Request, name: AnyName, validate: Validate = False) -> None:
-    """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
+    """Remove an access point and its history. Its switch keeps forwarding, without feedback."""
     change = change_of(request, None, 204)
     await service.remove(name, change, lambda: require_match(request, service.config(name)), validate)
 

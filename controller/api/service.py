@@ -327,8 +327,8 @@ class Service:
     async def change(
         self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False, whatever: bool = False
     ) -> AccessPointConfig:
-        """Bring an access point to what `entry` makes of what it is now, or `whatever` it is; `entry` may be asked
-        again. `dry`: only look whether that could be."""
+        """Change an access point to the entry that `entry` returns, `whatever` it is now; `entry` may be called
+        again. `dry`: only check the change."""
 
         async def bring() -> AccessPointConfig:
             if not (whatever and name in self.unusable):

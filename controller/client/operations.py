@@ -49,7 +49,7 @@ class Client(Transport):
         return cast(models.AccessPointAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}"))
 
     def remove_access_point(self, name: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
-        """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
+        """Remove an access point and its history. Its switch keeps forwarding, without feedback."""
         self.call(
             "DELETE",
             f"/api/v1/access-points/{quote(name)}",

@@ -8,7 +8,7 @@ saturating at 1; so each is within [0, 1] as well.
 """
 
 IDLE_SECONDS = 1.0
-"""After so long without traffic a busy period (3.2.1) is over, and a term starts anew: its errors belong to that."""
+"""Seconds without traffic after which a busy period (3.2.1) is over, and a term restarts: its errors belong to that."""
 
 
 class DeviceTerm:
