@@ -11,10 +11,8 @@ but never cut off, and one that pretends has to find the uplink silent for longe
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .stations import Station
+from .station import Station
 
 CONTEST_SECONDS = 1.0
 """Patience of a first contest. A host in a conversation answers within that: Linux acknowledges after 40 to 200 ms, and
@@ -34,7 +32,7 @@ class Contest:
 
     changed: float
     """Time at which the last contest was opened or closed, or the uplink won the address back."""
-    station: "Station | None" = None
+    station: Station | None = None
     """The station as it was behind the uplink, while a contest is open."""
     defended: int = 0
     """Number of claims that the uplink has spoken against."""
@@ -57,12 +55,12 @@ class Contests:
         """Forget all of them."""
         self._by_number.clear()
 
-    def contested(self, number: int, now: float) -> "Station | None":
+    def contested(self, number: int, now: float) -> Station | None:
         """Return the station for which a contest is open, as it was before."""
         contest = self._recent(number, now)
         return contest.station if contest else None
 
-    def open(self, number: int, station: "Station", now: float) -> bool:
+    def open(self, number: int, station: Station, now: float) -> bool:
         """Open a contest; returns False while the address rests from the last one."""
         contest = self._recent(number, now)
         if contest is None:

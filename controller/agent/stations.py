@@ -14,9 +14,8 @@ change: those between other ports are other flows, and the former ones go idle. 
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import finsy as fy
 from finsy.proto import p4r
@@ -26,6 +25,7 @@ from .connection import Connection
 from .contests import MAX_PATIENCE, Contests
 from .program import Program, digest_members, table_entry
 from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, UPLINK, Refusals
+from .station import Station, format_mac, station_number
 
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
@@ -35,42 +35,6 @@ LOST_SECONDS = 1.0
 
 MOVES_SECONDS = MAX_PATIENCE
 """Seconds in which moves are counted: M of RFC 7432, section 15.1."""
-
-
-def format_mac(mac: int) -> str:
-    """Return a MAC address as people write it."""
-    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6))
-
-
-@dataclass(slots=True)
-class Station:
-    """A MAC address behind a port; servers behind the uplink are learned the same way."""
-
-    mac: int
-    outer_vid: int
-    inner_vid: int
-    port: int
-    since: float
-    """Seconds since the epoch."""
-    moves: int = 0
-    moved: deque[float] = field(default_factory=deque)
-    """Times of its recent moves between ports of one role, by the event loop's clock."""
-    origin: int = 0
-    """The port where it was before the moves in `moved` began."""
-    confirmed: float = 0.0
-    """Time at which the switch last had its entries, by the event loop's clock."""
-    blocked: bool = False
-    """True when its entry drops what is sent to it."""
-
-    @property
-    def address(self) -> str:
-        """The MAC address as people write it."""
-        return format_mac(self.mac)
-
-
-def station_number(mac: int, outer_vid: int, inner_vid: int) -> int:
-    """Return a number for an address in its VLAN; these numbers are in the order of addresses."""
-    return mac << 24 | outer_vid << 12 | inner_vid
 
 
 class Stations:

@@ -26,7 +26,8 @@ from .flow_table import NOBODYS, SLOTS, FlowTable
 from .probes import own_address, probe
 from .program import Program
 from .refusals import PACKETS
-from .stations import Stations, format_mac, station_number
+from .station import format_mac, station_number
+from .stations import Stations
 
 LOG = logging.getLogger(__name__)
 
